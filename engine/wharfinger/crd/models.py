@@ -227,6 +227,7 @@ class PolicyAppStatus(Part):
 MOST_PLACEMENTS = 200
 MOST_RULES = 50
 MOST_PODS = 1000
+MOST_NEW_NODES = 100
 LONGEST_LIFE = 7 * 24 * 3600
 
 Template = Annotated[
@@ -248,6 +249,13 @@ class PreviewPolicy(Part):
     name: PolicyName | None = Field(default=None, description="A policy that the scheduler has, by its name.")
     source: PolicyText | None = Field(default=None, description="The text of a policy that nobody has yet.")
     params: Params = Field(default_factory=dict, description="Values of its params; only with `source`.")
+
+
+class PreviewNodes(Part):
+    """Nodes to suppose."""
+
+    like: ObjectName = Field(description="The node that they are like.")
+    count: Annotated[int, Field(ge=1, le=MOST_NEW_NODES, json_schema_extra={"format": "int32"})] = Field(default=1, description="How many.")
 
 
 class PlacementPreviewSpec(Part):
@@ -275,6 +283,11 @@ class PlacementPreviewSpec(Part):
         ]
         | None
     ) = Field(default=None, description="The policy set to try instead of the scheduler's; an empty list for none.")
+    nodes: Annotated[tuple[PreviewNodes, ...], Field(max_length=8)] = Field(default=(), description="Nodes that are supposed to be there.")
+    drain: Annotated[tuple[ObjectName, ...], Field(max_length=16)] = Field(
+        default=(), description="Nodes that are supposed to be drained; what runs there needs places too."
+    )
+    capacity: bool = Field(default=False, description="Whether to count how many further pods fit.")
     ttl_seconds: Annotated[int, Field(ge=10, le=LONGEST_LIFE, json_schema_extra={"format": "int32"})] = Field(
         default=3600, description="Seconds after its creation at which the preview is deleted."
     )
@@ -316,6 +329,10 @@ class PlacementPreviewStatus(Part):
         default=(), description="What each rule does to the first pod without a node; rules that reject nothing are left out."
     )
     nearest_miss: NearestMiss | None = Field(default=None, description="The node that comes nearest for the first pod without one.")
+    further: Count | None = Field(default=None, description="How many further pods fit, with `capacity`; the count ends at 1000.")
+    further_message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Why no further pod fits.")
+    drained: Count | None = Field(default=None, description="How many pods have to leave the drained nodes and are made again.")
+    drained_placed: Count | None = Field(default=None, description="How many of these find a node.")
     policy_revision: Word | None = Field(default=None, description="The revision of the policy set that answered.")
     expires_at: datetime | None = Field(default=None, description="When the preview is deleted.")
     conditions: Conditions = Field(default=(), description="`Ready`, and `Answered`: whether the question could be answered.")

@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import structs
 from pydantic import ValidationError
 
@@ -25,21 +24,15 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.fields import Condition
 from wharfinger.crd.models import (
-    MOST_PLACEMENTS,
     MOST_PODS,
-    MOST_RULES,
-    NearestMiss,
-    PlacementCount,
     PlacementPreviewSpec,
     PolicyAppSpec,
     PreviewPolicy,
-    RuleCount,
     WorkloadRef,
 )
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain, with_policies
-from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview, collection
@@ -53,14 +46,13 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode, manifest_fields, workloads
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.reading.workloads import Admission
-from wharfinger.model.state.cluster_state import ClusterState, copied
-from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
-from wharfinger.operator.controller import condition, cut, dated, ready
+from wharfinger.operator.controller import condition, dated, ready
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import ObjectCache
-from wharfinger.simulate import dry_run
+from wharfinger.operator.preview_answer import Answer, WhatIf, answered
+from wharfinger.what_if.capacity import NodesLike
 
 _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "Deployment": ("/apis/apps/v1/namespaces/{}/deployments/{}", objects.Deployment),
@@ -69,8 +61,6 @@ _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "Job": ("/apis/batch/v1/namespaces/{}/jobs/{}", objects.Job),
 }
 _MOST_COMPILED = 64
-
-_MOST_REASONS = 8
 
 REFRESH = 3.0
 """Fewest seconds between two answers to the same question."""
@@ -91,6 +81,7 @@ class Asked:
     pods: tuple[PodView, ...]
     made: tuple[objects.AnyObject, ...]
     chain: Chain
+    what_if: WhatIf
     note: str = ""
 
 
@@ -111,6 +102,7 @@ class Questions:
         _of_class(expansion.pods, self._cluster())
         if not self._judge.rights.trusted:
             _reach_no_others(expansion.pods)
+            _drain_no_others(spec)
         chain, note = self._chain(expansion.pods)
         if spec.policies is None:  # policies of other namespaces do not count, and the revision of all policies is not shown
             policies = [policy for policy in chain.policies if policy.authority.covers(meta.namespace)]
@@ -120,7 +112,11 @@ class Questions:
         chain = with_policies(chain, policies)
         unknown = manifest_fields.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
         return Asked(
-            pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note="\n".join(filter(None, [*unknown, note]))
+            pods=tuple(map(PodView, expansion.pods)),
+            made=expansion.made,
+            chain=chain,
+            note="\n".join(filter(None, [*unknown, note])),
+            what_if=_what_if(spec),
         )
 
     # ── the pods ──
@@ -201,6 +197,20 @@ def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
         )
 
 
+def _what_if(spec: PlacementPreviewSpec) -> WhatIf:
+    nodes = tuple(NodesLike(model=wanted.like, count=wanted.count) for wanted in spec.nodes)
+    return WhatIf(nodes=nodes, drain=spec.drain, capacity=spec.capacity)
+
+
+def _drain_no_others(spec: PlacementPreviewSpec) -> None:
+    """Raises UsageError for a drain: it would tell of the pods of other namespaces on the node, and of their priorities."""
+    if spec.drain:
+        raise UsageError(
+            "a drain moves pods of other namespaces, which a preview tells nothing about; leave out `drain`, or set "
+            "`tenantPolicies: Trusted`"
+        )
+
+
 def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
     """Raises UsageError for two policies of one name."""
     names = Counter(policy.name for policy in policies)
@@ -245,101 +255,6 @@ def compiled(text: str, params: Mapping[str, str], authority: Authority) -> Comp
     return cost.affordable(compile_policy(policy, params))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """Why a pod finds no node, for the first such pod."""
-
-    message: str
-    rules: tuple[RuleCount, ...]
-    nearest: NearestMiss | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The node of each pod (None where no node fits), in the order of the decisions."""
-
-    nodes: tuple[tuple[str, str | None], ...]
-    miss: Miss | None
-    policy_revision: str
-
-    def status(self) -> dict[str, Any]:
-        """The part of the status with the answer."""
-        counts = Counter(node for _, node in self.nodes if node is not None)
-        ordered = sorted(counts, key=lambda node: (-counts[node], node))
-        status: dict[str, Any] = {
-            "pods": len(self.nodes),
-            "placed": sum(counts.values()),
-            "placements": [PlacementCount(node=node, count=counts[node]).plain() for node in ordered[:MOST_PLACEMENTS]],
-            "policyRevision": self.policy_revision,
-        }
-        if len(ordered) > MOST_PLACEMENTS:
-            status["moreNodes"] = len(ordered) - MOST_PLACEMENTS
-        if self.miss is not None:
-            status |= {"message": self.miss.message, "rules": [each.plain() for each in self.miss.rules]}
-            if self.miss.nearest is not None:
-                status["nearestMiss"] = self.miss.nearest.plain()
-        return status
-
-
-def answered(
-    chain: Chain, snapshot: Snapshot, pods: Sequence[PodView], made: Sequence[objects.AnyObject] = (), namespace: str | None = None
-) -> Generator[None, None, Answer]:
-    """A generator of steps that returns the answer. `made` are objects that belong to the pods: their ReplicaSet, their claims.
-
-    For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
-    covers depends on labels that these users may not see.
-    """
-    state = yield from copied(snapshot)
-    if namespace is not None:
-        _forget_budgets_of_others(state, namespace)
-    for obj in made:
-        state.put(obj)
-    nodes: list[tuple[str, str | None]] = []
-    miss: Miss | None = None
-
-    def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> Miss | None:
-        return _miss(decision, seen) if decision.node is None and miss is None else None
-
-    for outcome in dry_run.place_pods(chain, state, pods, watch=watch):
-        nodes.append((outcome.decision.pod.key, outcome.decision.node))
-        miss = miss or outcome.seen
-        yield
-    return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision)
-
-
-def _forget_budgets_of_others(state: ClusterState, namespace: str) -> None:
-    budgets = [budget for budget in state.objects.all(objects.PodDisruptionBudget) if budget.metadata.namespace != namespace]
-    for budget in budgets:
-        state.drop("PodDisruptionBudget", objects.key_of(budget))
-
-
-def _miss(decision: Decision, snapshot: Snapshot) -> Miss:
-    told = [each for each in decision.diagnosis.filters if each.alone]
-    rules = tuple(
-        RuleCount(rule=each.plugin[:253], rejected=each.alone, reasons=_counted(each.reasons))
-        for each in sorted(told, key=lambda each: (-each.alone, each.plugin))[:MOST_RULES]
-    )
-    return Miss(message=cut(decision.message, 4000), rules=rules, nearest=_nearest(decision, snapshot, [each.plugin for each in told]))
-
-
-def _counted(reasons: Any) -> tuple[str, ...]:
-    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(cut(f"{count} {text}", 1024) for text, count in ordered[:_MOST_REASONS])
-
-
-def _nearest(decision: Decision, snapshot: Snapshot, plugins: Sequence[str]) -> NearestMiss | None:
-    """The node that fewest filters reject; of equals the first by name."""
-    if not snapshot.n_nodes or not plugins:
-        return None
-    against = np.zeros(snapshot.n_nodes, np.int64)
-    for plugin in plugins:
-        against += decision.diagnosis.rejected_by(plugin)
-    rows = np.flatnonzero(against == against.min()).tolist()
-    row = min(rows, key=lambda row: snapshot.names[row])
-    reasons = [f"{found.plugin}: {reason}" for found in decision.diagnosis.at(row) for reason in found.reasons]
-    return NearestMiss(node=snapshot.names[row], reasons=tuple(cut(reason, 1024) for reason in reasons[:16]))
-
-
 class PreviewReconciler:
     """Answers PlacementPreviews."""
 
@@ -382,7 +297,9 @@ class PreviewReconciler:
             spec = PlacementPreviewSpec.model_validate(preview.spec)
             asked = await self._questions.of(meta, spec)
             sees = None if self._judge.rights.trusted else meta.namespace
-            answer = await in_slices(answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees), self._clock)
+            answer = await in_slices(
+                answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
+            )
         except (*_LATER, WriteFailed):
             raise
         except (WharfingerError, ValidationError) as error:

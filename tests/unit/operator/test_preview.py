@@ -8,7 +8,8 @@ from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.kube.refusals import Forbidden
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
-from wharfinger.operator.preview import Answer, Miss, compiled, conditions_of, unanswered
+from wharfinger.operator.preview import compiled, conditions_of, unanswered
+from wharfinger.operator.preview_answer import Answer, Miss
 
 NONE = Miss(message="0/2 nodes are available: 2 Insufficient cpu.", rules=(), nearest=None)
 

@@ -5,9 +5,13 @@ from collections import Counter
 import pytest
 
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.model import objects
 from wharfinger.model.state.cluster_state import copied
-from wharfinger.operator.preview import answered
+from wharfinger.operator.preview_answer import WhatIf, answered
 from wharfinger.simulate.dry_run import dry_run
+from wharfinger.what_if.capacity import NodesLike
 
 
 def finished(steps, between=lambda: None):
@@ -59,3 +63,51 @@ def test_the_live_state_is_left_alone():
     finished(answered(chain_of(), state.snapshot(), pods_of(5)))
 
     assert state.revision == before
+
+
+def answer_of(n_pods, state, namespace=None, **what_if):
+    chain = assemble()
+    return finished(answered(chain, state.snapshot(), pods_of(n_pods), (), namespace, WhatIf(**what_if))).status()
+
+
+def test_further_pods_are_counted():
+    state = state_of(1)
+    status = answer_of(2, state, capacity=True)
+    expected = dry_run(assemble(), state_of(1), pods_of(200)).placed
+    assert (status["placed"], status["placed"] + status["further"]) == (2, expected)
+    assert status["furtherMessage"].startswith("0/1 nodes are available: 1 Too many pods.")
+    assert answer_of(200, state, capacity=True)["further"] == 0
+    assert "further" not in answer_of(2, state)
+
+
+def test_supposed_nodes_take_pods():
+    status = answer_of(200, state_of(1), nodes=(NodesLike(model="node-00000", count=2),))
+    assert {each["node"] for each in status["placements"]} == {"node-00000", "node-00000-new-1", "node-00000-new-2"}
+
+
+def test_pods_of_drained_nodes_compete_for_room():
+    state = state_of(2)
+    owner = objects.OwnerReference(kind="ReplicaSet", name="own", controller=True)
+    for number in range(60):
+        metadata = objects.ObjectMeta(name=f"moving-{number}", owner_references=(owner,))
+        state.add_pod(objects.Pod(metadata=metadata, spec=objects.PodSpec(node_name="node-00000", priority=5)))
+    status = answer_of(60, state, drain=("node-00000",))
+    assert (status["drained"], status["drainedPlaced"]) == (60, 60)
+    assert (status["pods"], status["placed"]) == (60, 50)
+    assert status["placements"] == [{"node": "node-00001", "count": 50}]
+
+
+@pytest.mark.parametrize("what_if", [{"nodes": (NodesLike(model="node-0000"),)}, {"drain": ("node-0000",)}])
+def test_names_of_nodes_are_proposed_to_those_who_may_see_all(what_if):
+    with pytest.raises(UnknownObject, match="there is no node node-0000; did you mean node-00000"):
+        answer_of(1, state_of(1), **what_if)
+    with pytest.raises(UnknownObject, match=r"there is no node node-0000$"):
+        answer_of(1, state_of(1), namespace="shop", **what_if)
+
+
+def test_a_drain_of_very_many_pods_is_not_previewed():
+    state = state_of(1)
+    for number in range(1001):
+        state.add_pod(objects.Pod(metadata=objects.ObjectMeta(name=f"p-{number}"), spec=objects.PodSpec(node_name="node-00000")))
+    with pytest.raises(UsageError, match="1,001 pods are on the nodes to drain"):
+        answer_of(1, state, drain=("node-00000",))

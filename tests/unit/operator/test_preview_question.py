@@ -11,7 +11,9 @@ from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.operator.preview import Answer, Questions, conditions_of
+from wharfinger.operator.preview import Questions, conditions_of
+from wharfinger.operator.preview_answer import Answer, WhatIf
+from wharfinger.what_if.capacity import NodesLike
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
 
@@ -139,3 +141,16 @@ def test_two_policies_of_one_name_tell_nothing_of_where_the_scheduler_has_its_ow
     with pytest.raises(UsageError) as caught:
         question(Judge(assemble([named("cluster")])), policies=both)
     assert str(caught.value) == 'two of the policies to try are called "cluster"; rename one of them'
+
+
+def test_what_is_supposed_is_part_of_the_question():
+    supposed = question(nodes=[{"like": "node-a", "count": 3}], capacity=True).what_if
+    assert supposed == WhatIf(nodes=(NodesLike(model="node-a", count=3),), capacity=True)
+
+
+def test_a_drain_is_previewed_for_those_alone_who_may_see_all_namespaces():
+    with pytest.raises(UsageError, match="a drain moves pods of other namespaces"):
+        question(drain=["node-a"])
+    judge = Judge()
+    judge.rights = TenantRights(TenantPolicies.TRUSTED)
+    assert question(judge, drain=["node-a"]).what_if.drain == ("node-a",)

@@ -1,0 +1,203 @@
+"""The answer to a preview: the decisions of a dry run on a copy of the cluster, with what is supposed to be different there."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wharfinger.crd.models import (
+    MOST_PLACEMENTS,
+    MOST_PODS,
+    MOST_RULES,
+    NearestMiss,
+    PlacementCount,
+    RuleCount,
+)
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState, copied
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.operator.controller import cut
+from wharfinger.simulate import dry_run
+from wharfinger.what_if.capacity import NodesLike
+from wharfinger.what_if.evaluation import change
+from wharfinger.what_if.further_pods import grouped
+from wharfinger.what_if.supposed_changes import SupposedChanges
+
+_MOST_REASONS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """How the cluster is supposed to be changed, and whether further pods are counted."""
+
+    nodes: tuple[NodesLike, ...] = ()
+    drain: tuple[str, ...] = ()
+    capacity: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """Why a pod finds no node, for the first such pod."""
+
+    message: str
+    rules: tuple[RuleCount, ...]
+    nearest: NearestMiss | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """How many further pods fit, and why the next one does not; "" if the limit ended the count."""
+
+    count: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The node of each pod (None where no node fits), in the order of the decisions.
+
+    `drained` are the number of pods that leave drained nodes, and of those of them that find a node.
+    """
+
+    nodes: tuple[tuple[str, str | None], ...]
+    miss: Miss | None
+    policy_revision: str
+    further: Further | None = None
+    drained: tuple[int, int] | None = None
+
+    def status(self) -> dict[str, Any]:
+        """The part of the status with the answer."""
+        counts = Counter(node for _, node in self.nodes if node is not None)
+        ordered = sorted(counts, key=lambda node: (-counts[node], node))
+        status: dict[str, Any] = {
+            "pods": len(self.nodes),
+            "placed": sum(counts.values()),
+            "placements": [PlacementCount(node=node, count=counts[node]).plain() for node in ordered[:MOST_PLACEMENTS]],
+            "policyRevision": self.policy_revision,
+        }
+        if len(ordered) > MOST_PLACEMENTS:
+            status["moreNodes"] = len(ordered) - MOST_PLACEMENTS
+        if self.miss is not None:
+            status |= {"message": self.miss.message, "rules": [each.plain() for each in self.miss.rules]}
+            if self.miss.nearest is not None:
+                status["nearestMiss"] = self.miss.nearest.plain()
+        if self.further is not None:
+            status["further"] = self.further.count
+            status |= {"furtherMessage": self.further.message} if self.further.message else {}
+        if self.drained is not None:
+            status["drained"], status["drainedPlaced"] = self.drained
+        return status
+
+
+def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
+    chain: Chain,
+    snapshot: Snapshot,
+    pods: Sequence[PodView],
+    made: Sequence[objects.AnyObject] = (),
+    namespace: str | None = None,
+    what_if: WhatIf = WhatIf(),
+) -> Generator[None, None, Answer]:
+    """A generator of steps that returns the answer. `made` are objects that belong to the pods: their ReplicaSet, their claims.
+
+    For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
+    covers depends on labels that these users may not see. UnknownObject for a node that is not there, UsageError for a drain of more than
+    `MOST_PODS` pods.
+    """
+    state = yield from copied(snapshot)
+    if namespace is not None:
+        _forget_budgets_of_others(state, namespace)
+    for obj in made:
+        state.put(obj)
+    _check_nodes(state.snapshot(), what_if, to_all=namespace is None)
+    changed = yield from change(SupposedChanges(state), what_if.nodes, what_if.drain)
+    moved = {pod.uid for pod, _ in changed.moved}
+    nodes: list[tuple[str, str | None]] = []
+    n_drained = 0
+    miss: Miss | None = None
+
+    def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> Miss | None:
+        return _miss(decision, seen) if decision.node is None and miss is None and decision.pod.uid not in moved else None
+
+    for outcome in dry_run.place_pods(chain, state, [*pods, *(pod for pod, _ in changed.moved)], watch=watch):
+        decision = outcome.decision
+        if decision.pod.uid in moved:
+            n_drained += decision.node is not None
+        else:
+            nodes.append((decision.pod.key, decision.node))
+        miss = miss or outcome.seen
+        yield
+    further = None
+    if what_if.capacity and pods:
+        further = Further(count=0, message=miss.message) if miss is not None else (yield from _further(chain, state, pods))
+    drained = (len(moved), n_drained) if what_if.drain else None
+    return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision, further=further, drained=drained)
+
+
+def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
+    """Raises UnknownObject for a node that is not there, with the nearest name unless that is not for all; UsageError for too many pods."""
+    for name in (*(wanted.model for wanted in what_if.nodes), *what_if.drain):
+        if not to_all and snapshot.row(name) is None:
+            raise UnknownObject(f"there is no node {name}")
+        snapshot.known_row(name)
+    n_pods = sum(len(snapshot.pods_on(snapshot.known_row(name))) for name in set(what_if.drain))
+    if n_pods > MOST_PODS:
+        raise UsageError(f"{n_pods:,} pods are on the nodes to drain; at most {MOST_PODS:,} are previewed")
+
+
+def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, Further]:
+    """Place further pods of the workload until one finds no node, `MOST_PODS` at most; a pod that needs preemption finds none."""
+    (workload,) = grouped(pods)
+    decider = Decider(chain)
+    for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MOST_PODS)):
+        for claim in claims:
+            state.put(claim)
+        decision = decider.decide(state.snapshot(), pod)
+        if decision.node is None:
+            return Further(count=count, message=cut(decision.message, 4000))
+        dry_run.bind_claims(state, pod, decision.node)
+        state.assume(pod, decision.node)
+        yield
+    return Further(count=MOST_PODS, message="")
+
+
+def _forget_budgets_of_others(state: ClusterState, namespace: str) -> None:
+    budgets = [budget for budget in state.objects.all(objects.PodDisruptionBudget) if budget.metadata.namespace != namespace]
+    for budget in budgets:
+        state.drop("PodDisruptionBudget", objects.key_of(budget))
+
+
+def _miss(decision: Decision, snapshot: Snapshot) -> Miss:
+    told = [each for each in decision.diagnosis.filters if each.alone]
+    rules = tuple(
+        RuleCount(rule=each.plugin[:253], rejected=each.alone, reasons=_counted(each.reasons))
+        for each in sorted(told, key=lambda each: (-each.alone, each.plugin))[:MOST_RULES]
+    )
+    return Miss(message=cut(decision.message, 4000), rules=rules, nearest=_nearest(decision, snapshot, [each.plugin for each in told]))
+
+
+def _counted(reasons: Any) -> tuple[str, ...]:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(cut(f"{count} {text}", 1024) for text, count in ordered[:_MOST_REASONS])
+
+
+def _nearest(decision: Decision, snapshot: Snapshot, plugins: Sequence[str]) -> NearestMiss | None:
+    """The node that fewest filters reject; of equals the first by name."""
+    if not snapshot.n_nodes or not plugins:
+        return None
+    against = np.zeros(snapshot.n_nodes, np.int64)
+    for plugin in plugins:
+        against += decision.diagnosis.rejected_by(plugin)
+    rows = np.flatnonzero(against == against.min()).tolist()
+    row = min(rows, key=lambda row: snapshot.names[row])
+    reasons = [f"{found.plugin}: {reason}" for found in decision.diagnosis.at(row) for reason in found.reasons]
+    return NearestMiss(node=snapshot.names[row], reasons=tuple(cut(reason, 1024) for reason in reasons[:16]))
