@@ -276,3 +276,26 @@ def test_a_snapshot_may_have_fields_of_a_newer_kubernetes(wharf, tmp_path):
     code, _, err = wharf("dry-run", "--snapshot", CLUSTER, "--snapshot", file)
     assert (code, err) == (0, "")
     assert wharf("dry-run", "--snapshot", CLUSTER, "--strict")[0] == 2
+
+
+FULL = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", pods: "9"}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, resources: {requests: {cpu: "3"}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}
+"""
+
+
+def test_the_search_for_a_placement_of_all_is_part_of_the_report(wharf, tmp_path):
+    (tmp_path / "full.yaml").write_text(FULL)
+    code, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--exit-code")
+    assert code == 1
+    assert out.endswith("there is no placement of all of them, also if every pod that may move did\n")
+    _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--format", "json")
+    assert json.loads(out)["optimal"]["answer"] == "none"
+    _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--format", "json")
+    assert "optimal" not in json.loads(out)
+    code, _, err = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "3", "--mode", "independent")
+    assert (code, "about all pods together" in err) == (2, True)

@@ -18,9 +18,11 @@ from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import checkpoint_of
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, dry_run
+from wharfinger.what_if.optimal import LEFT_OUT, Answer, Optimal, optimal
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
@@ -70,7 +72,15 @@ def _reasons(run: DryRun) -> Iterator[str]:
         yield from wording.columns([("pods", "only this", "reason"), *rows], right=frozenset({0, 1})).splitlines()
 
 
-def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:
+def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, Any]:
+    value = _value_of(run, cluster)
+    if better is not None:
+        plan = [asdict(placed) for placed in better.plan]
+        value["optimal"] = {"answer": better.answer.value, "plan": plan, "moves": better.moves, "why": better.why, "left_out": LEFT_OUT}
+    return value
+
+
+def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
     return {
         "mode": run.mode.value,
         "policies": [_policy(policy) for policy in run.chain.policies],
@@ -138,14 +148,25 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.offered_pods),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod finds no node.")] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--optimal",
+            metavar="SECONDS",
+            min=0.001,
+            help="When pods are left over, look for so long for a placement of all of them, or for the proof that there is none.",
+        ),
+    ] = None,
 ) -> int:
     """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
-    _refuse_contradictions(flags, pending=pending, pods_of=pods_of)
+    _refuse_contradictions(flags, mode, seconds, pending=pending, pods_of=pods_of)
     asked = question.read(flags, lambda found: _pending(found, pods_of))
     waiting = asked.pods
     if not waiting:
         where = "--pods holds none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
         streams.warn([f"there are no pods to place; {where}"])
+    before = None if seconds is None else checkpoint_of(asked.cluster.state)
+    now = asked.cluster.state.snapshot().now
     with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
             asked.chain,
@@ -157,14 +178,37 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             advance=advance,
         )
     streams.warn(result.notes)
-    streams.out(question.rendered(output, lambda: table(result, asked.cluster), lambda: _value(result, asked.cluster)))
+    better = None
+    if before is not None and seconds is not None and result.unplaced:
+        better = optimal(asked.chain, before, now, waiting, seconds)
+    streams.out(
+        question.rendered(output, lambda: table(result, asked.cluster) + _optimal(better), lambda: _value(result, asked.cluster, better))
+    )
     return 1 if exit_code and result.unplaced else 0
 
 
-def _refuse_contradictions(flags: QuestionFlags, *, pending: bool, pods_of: str | None) -> None:
+def _optimal(found: Optimal | None) -> str:
+    """What a search for a placement of all pods found, "" if there was none."""
+    if found is None:
+        return ""
+    if found.answer is Answer.FOUND:
+        fewest = ", the fewest possible" if found.fewest else ""
+        rows = [("POD", "FROM", "TO"), *((placed.pod, placed.source or "-", placed.node) for placed in found.plan)]
+        said = (
+            f"all of them have a place after {wording.count(found.moves, 'move')}{fewest}; pods that move leave first, then in this order:"
+        )
+        return f"\n{said}\n{wording.columns(rows)}{LEFT_OUT}\n"
+    if found.answer is Answer.NONE:
+        return "\nthere is no placement of all of them, also if every pod that may move did\n"
+    return f"\na placement of all of them: {found.why}\n"
+
+
+def _refuse_contradictions(flags: QuestionFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
     """Raises UsageError for flags that exclude each other."""
     if flags.pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
+    if seconds is not None and mode is Mode.INDEPENDENT:
+        raise UsageError("--optimal is about all pods together, --mode independent about each of them alone")
     if flags.pods and pods_of is not None:
         raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
 

@@ -405,3 +405,19 @@ def stand_at(state: ClusterState, revision: int) -> None:
     """Set the revision of a completely restored state; later changes continue from it."""
     tables = state._tables  # noqa: SLF001 — likewise
     tables.revision = tables.layout_revision = revision
+
+
+def restored(cluster: Checkpoint, now: float) -> ClusterState:
+    """A new state of what a checkpoint has, at the time `now`."""
+    state = ClusterState(now)
+    for node in cluster.nodes:
+        state.add_node(node)
+    for obj in cluster.others:
+        state.put(obj)
+    for pod, name, assumed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True):
+        put_back(state, pod, name, assumed=assumed)
+    for pod, name in cluster.nominations:
+        state.nominate(pod, name)
+    for metric, samples in cluster.metrics.items():
+        state.set_metric(metric, samples)
+    return state

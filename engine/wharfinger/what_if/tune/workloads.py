@@ -22,7 +22,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, checkpoint_of, put_back
+from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, checkpoint_of, restored
 from wharfinger.scheduler.decision_log.lines import HEAD, Line
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
 from wharfinger.simulate.dry_run import by_age, dry_run, place_pod, queue_order
@@ -49,7 +49,7 @@ class Waiting:
 
     def measured(self, policies: Sequence[CompiledPolicy], names: Sequence[str]) -> Measures:
         """The measures by name once the pods are placed by these policies."""
-        state = _state(self.cluster, self.now)
+        state = restored(self.cluster, self.now)
         run = dry_run(assemble(policies, self.config), state, self.pods, order=by_age if self.former else queue_order)
         snapshot = state.snapshot()
         nodes = {pod.uid: None if (placed := snapshot.placed(pod.uid)) is None else snapshot.names[placed[0]] for pod in self.pods}
@@ -94,7 +94,7 @@ def waiting(title: str, state: ClusterState, pods: Sequence[PodView], config: Ch
 def placed_anew(workload: Waiting, words: Sequence[str]) -> Waiting:
     """The workload with running pods to be placed anew too, in order of age; `words` as of `replaced_pods`, which raises for some."""
     whole = workload.cluster
-    replaced = {pod.uid: pod for pod in replaced_pods(_state(whole, workload.now), words)}
+    replaced = {pod.uid: pod for pod in replaced_pods(restored(whole, workload.now), words)}
     former = {pod.uid: name for pod, name in zip(whole.pods, whole.names, strict=True) if pod.uid in replaced}
     pods = (*workload.pods, *map(recreated, replaced.values()))
     return replace(workload, pods=pods, former={**workload.former, **former}, cluster=_without(whole, replaced))
@@ -109,21 +109,6 @@ def _without(cluster: Checkpoint, pods: Container[str]) -> Checkpoint:
 def _copy(pod: PodView, number: int) -> PodView:
     metadata = replace_struct(pod.object.metadata, name=f"{pod.name}-copy-{number}", uid=f"{pod.uid}-copy-{number}")
     return PodView(replace_struct(pod.object, metadata=metadata), pod.template)
-
-
-def _state(cluster: Checkpoint, now: float) -> ClusterState:
-    state = ClusterState(now)
-    for node in cluster.nodes:
-        state.add_node(node)
-    for obj in cluster.others:
-        state.put(obj)
-    for pod, name, assumed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True):
-        put_back(state, pod, name, assumed=assumed)
-    for pod, name in cluster.nominations:
-        state.nominate(pod, name)
-    for metric, samples in cluster.metrics.items():
-        state.set_metric(metric, samples)
-    return state
 
 
 def _size(node: kubernetes.Node) -> list[tuple[str, str]]:

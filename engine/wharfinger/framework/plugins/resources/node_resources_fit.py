@@ -106,7 +106,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
         """Never skips: every pod takes one of the pods that a node may have."""
-        return Fit([(name, amount) for name, amount in attempt.pod.requests.items() if amount > 0 and self._checked(name)])
+        return Fit([(name, amount) for name, amount in attempt.pod.requests.items() if amount > 0 and self.checks(name)])
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
         """Never skips."""
@@ -127,10 +127,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return all(
             amount <= _allocatable(snapshot, name, row) - sum(placed.get(name, 0) for placed in staying)
             for name, amount in pod.requests.items()
-            if amount > 0 and self._checked(name)
+            if amount > 0 and self.checks(name)
         )
 
-    def _checked(self, name: str) -> bool:
+    def checks(self, name: str) -> bool:
         """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""
         if name in resource_columns.NATIVE:
             return True

@@ -1,0 +1,127 @@
+"""A placement of all pods where the queue leaves some over: found where there is one, and proved where there is none."""
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.simulate.clusters import policy
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of, restored
+from wharfinger.what_if.optimal import Answer, optimal
+from wharfinger.what_if.recreated import recreated
+
+SECONDS = 60
+
+
+def node(name, cpu, **labels):
+    amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "9"}
+    manifest = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts, "capacity": amounts}}
+    return msgspec.convert(manifest, objects.Node)
+
+
+def pod(name, cpu, at="", controlled=True, **spec):
+    owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"set-{cpu}", "controller": True}] if controlled else []
+    container = {"name": "main", "resources": {"requests": {"cpu": str(cpu)}}}
+    metadata = {"name": name, "namespace": "default", "labels": {"app": "web"}, "ownerReferences": owners}
+    return PodView(msgspec.convert({"metadata": metadata, "spec": {"nodeName": at, "containers": [container], **spec}}, objects.Pod))
+
+
+def cluster(nodes, placed=()):
+    state = ClusterState()
+    for each in nodes:
+        state.add_node(each)
+    for each in placed:
+        state.add_pod(each)
+    return state
+
+
+def solved(state, pods, *policies, seconds=SECONDS):
+    return optimal(assemble(policies), checkpoint_of(state), state.snapshot().now, pods, seconds)
+
+
+def carried_out(found, state, pods, *policies):
+    """The nodes of all pods after the plan, each step of which the chain must allow."""
+    state = restored(checkpoint_of(state), state.snapshot().now)
+    everyone = {each.key: each for each in (*pods, *(each for each, _ in state.placements()))}
+    for step in found.plan:
+        if step.source:
+            assert everyone[step.pod].node_name == step.source
+            state.remove_pod(everyone[step.pod])
+    for step in found.plan:
+        snapshot = state.snapshot()
+        decision = decide(assemble(policies), snapshot, recreated(everyone[step.pod]))
+        assert step.node in decision.feasible_nodes()
+        state.assume(recreated(everyone[step.pod]), step.node)
+    return {each.key: state.snapshot().names[state.snapshot().placed(each.uid)[0]] for each in everyone.values()}
+
+
+@given(
+    nodes=st.lists(st.integers(1, 8), min_size=1, max_size=3),
+    pods=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    running=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.booleans()), max_size=3),
+)
+def test_it_is_what_trying_everything_finds(nodes, pods, running):
+    running = [(at, cpu, controlled) for at, cpu, controlled in running if at < len(nodes)]
+    used = [sum(cpu for at, cpu, _ in running if at == place) for place in range(len(nodes))]
+    if any(cpu > size for cpu, size in zip(used, nodes, strict=True)):
+        return
+    placed = [pod(f"running-{i}", cpu, f"n{at}", controlled) for i, (at, cpu, controlled) in enumerate(running)]
+    waiting = [pod(f"waiting-{i}", cpu) for i, cpu in enumerate(pods)]
+    state = cluster([node(f"n{i}", cpu) for i, cpu in enumerate(nodes)], placed)
+    found = solved(state, waiting)
+
+    wanted = [*((cpu, None if controlled else at, at) for at, cpu, controlled in running), *((cpu, None, None) for cpu in pods)]
+    fewest = None
+    for places in itertools.product(range(len(nodes)), repeat=len(wanted)):
+        free = list(nodes)
+        moves = 0
+        for place, (cpu, fixed, at) in zip(places, wanted, strict=True):
+            free[place] -= cpu if fixed in {None, place} else 99
+            moves += at is not None and place != at
+        if min(free) >= 0:
+            fewest = moves if fewest is None else min(fewest, moves)
+    assert found.answer is (Answer.NONE if fewest is None else Answer.FOUND)
+    if fewest is not None:
+        assert (found.moves, found.fewest) == (fewest, True)
+        assert len(carried_out(found, state, waiting)) == len(wanted)
+
+
+def test_what_only_the_chain_knows_is_found_out():
+    apart = [{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]
+    anti = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}}
+    nodes = [node(f"n{i}", 8, **{"kubernetes.io/hostname": f"n{i}"}) for i in range(3)]
+    three, four = ([pod(f"p{i}", 1, **anti) for i in range(count)] for count in (3, 4))
+    found = solved(cluster(nodes), three)
+    assert found.answer is Answer.FOUND
+    assert len(set(carried_out(found, cluster(nodes), three).values())) == 3
+    assert solved(cluster(nodes), four).answer is Answer.UNKNOWN
+
+
+def test_filters_of_policies_about_nodes_are_part_of_a_proof():
+    only = policy('policy "only"\nfilter zone { require (node.labels["zone"] ?? "-") == "a" else "not in a" }\n')
+    nodes = [node("n0", 2, zone="a"), node("n1", 8, zone="b")]
+    pods = [pod("p0", 1), pod("p1", 1), pod("p2", 1)]
+    assert solved(cluster(nodes), pods).answer is Answer.FOUND
+    assert solved(cluster(nodes), pods, only).answer is Answer.NONE
+    assert solved(cluster(nodes), pods[:2], only).answer is Answer.FOUND
+
+
+def test_too_much_and_too_little_time_are_said(monkeypatch):
+    assert "after" in solved(cluster([node("n0", 8)]), [pod("p", 1)], seconds=1e-9).why
+    monkeypatch.setattr("wharfinger.what_if.optimal.MOST_CELLS", 0)
+    assert "too many to search" in solved(cluster([node("n0", 8)]), [pod("p", 1)]).why
+    gated = pod("gated", 1, schedulingGates=[{"name": "later"}])
+    assert "scheduling gate" in solved(cluster([node("n0", 8)]), [gated]).why
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ortools", None)
+    with pytest.raises(UsageError, match=r"pip install 'wharfinger\[optimal\]'"):
+        solved(cluster([node("n0", 8)]), [pod("p", 1)])
