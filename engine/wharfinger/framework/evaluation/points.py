@@ -57,9 +57,6 @@ class Scale(Protocol):
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
         """The values, besides a node's own raw score, that its points depend on; arrays are `(n_nodes,)`."""
 
-    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
-        """True if adding or removing feasible nodes with these raw scores may change `extent`; True if it is not known."""
-
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
         """The points `(n_rows,)` of some nodes, a new array or `raw` itself; undefined where a node is not feasible."""
 
@@ -76,10 +73,6 @@ class Plain:
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:  # noqa: ARG002 — nothing to know
         """The empty extent."""
         return NO_EXTENT
-
-    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:  # noqa: ARG002 — nothing to move
-        """False."""
-        return False
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — as is
         """`raw` itself."""
@@ -108,19 +101,15 @@ class Normalized:
             counted = counted[counted >= self._least]
         return (counted.min().item(), counted.max().item()) if counted.size else (0, 0)
 
-    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
-        """True if a value is not strictly between the lowest and the highest raw score."""
-        low, high = extent
-        return any(not low < value < high for value in values.tolist())
-
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
-        """The normalised scores, checked where feasible; 0 elsewhere."""
+        """The normalised scores, checked where feasible."""
         try:
             answer = self._normalization.points(raw, *extent)
         except Exception as error:
             raise PluginFault(self._plugin, "normalization", error) from error
         scores = plugin_faults.whole_numbers(self._plugin, answer, len(raw))
-        return plugin_faults.points(self._plugin, scores * feasible, len(raw))
+        plugin_faults.points(self._plugin, scores * feasible, len(raw))
+        return scores
 
     def point(self, value: float, extent: Extent) -> float:
         """The normalised score, checked."""
@@ -159,13 +148,6 @@ class PolicyScale:
             return found.low, found.high, found.mean
         values = values if finite.all() else values[finite]
         return (values.min().item(), values.max().item()) if len(values) else (0.0, 0.0)
-
-    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
-        """True if a value is not strictly between the lowest and the highest, and always if the extent has a mean."""
-        if len(extent) > len(("low", "high")):
-            return True
-        low, high = extent
-        return any(not low < value < high for value in values.tolist())
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — points elsewhere do no harm
         """The points; 0 where the rule does not apply to the node."""

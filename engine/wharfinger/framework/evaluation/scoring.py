@@ -7,7 +7,7 @@ raw scores over the feasible nodes has moved.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,22 +111,22 @@ class ScoreSlot:
         return self.raw.item(index), self.points.item(index)
 
     def patch(self, snapshot: Snapshot, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
-        """Score some rows, and compute the points of these rows and of `flips` again; returns the rows with new points.
+        """Score some rows, and compute the points of these rows and of `flips` again; returns the rows with other points than before.
 
         `flips` are the rows that became feasible or infeasible.
         """
         touched = union(rows, flips) if self.relative else rows
         if not len(touched):
             return NO_ROWS
-        before = self.raw[touched]
+        raw_before, points_before = self.raw[touched], self.points[touched]
         if len(rows):
             self.raw[rows] = self._ask(snapshot, rows, len(rows))
-        after = self.raw[touched]
-        self._holders = None
-        if self.relative and self._moved(np.concatenate((before, after)), feasible):
+        raw, now = self.raw[touched], feasible[touched]
+        if self.relative and self._moved_by(raw_before[now ^ _among(touched, flips, len(feasible))], raw[now], feasible):
             return ALL
-        self.points[touched] = self.scale.points(after, self.extent, feasible[touched])
-        return touched
+        self.points[touched] = points = self.scale.points(raw, self.extent, now)
+        different: NDArray[np.intp] = touched[points != points_before]
+        return different
 
     def patch_one(self, snapshot: Snapshot, row: int, feasible: Mask) -> bool:
         """`patch` for a change of one row whose feasibility stayed the same; True if all points are new."""
@@ -141,7 +141,8 @@ class ScoreSlot:
             if self.points is not self.raw:
                 self.points[row] = self.scale.point(value, self.extent)
         elif feasible.item(row):
-            if self._may_move(before, value, feasible) and self._moved(np.array((before, value)), feasible):
+            inside = len(self.extent) == N_ENDS and self.extent[0] <= value <= self.extent[1]
+            if self._moved(lambda end: (value == end) - (before == end), feasible, inside=inside):
                 return True
             self.points[row] = self.scale.point(value, self.extent)
         return False
@@ -151,21 +152,25 @@ class ScoreSlot:
             self.effort.evaluated += n_rows
         return self.rule.raw(snapshot, rows)
 
-    def _may_move(self, before: float, value: float, feasible: Mask) -> bool:
-        """True if the extent may have moved after one feasible node's raw score changed from `before` to `value`."""
-        if len(self.extent) != N_ENDS or not self.extent[0] <= value <= self.extent[1]:
-            return True
-        if self._holders is None:
-            self._holders = [int(np.count_nonzero((self.raw == end) & feasible)) for end in self.extent]
-        else:
-            for index, end in enumerate(self.extent):
-                self._holders[index] += (value == end) - (before == end)
-        return not all(self._holders)
+    def _moved_by(self, lost: NDArray[Any], gained: NDArray[Any], feasible: Mask) -> bool:
+        """`_moved` after feasible nodes lost some raw scores and got others."""
+        inside = len(self.extent) == N_ENDS and bool(((gained >= self.extent[0]) & (gained <= self.extent[1])).all())
+        return self._moved(lambda end: int(np.count_nonzero(gained == end) - np.count_nonzero(lost == end)), feasible, inside=inside)
 
-    def _moved(self, values: NDArray[Any], feasible: Mask) -> bool:
-        """True if the extent moved after feasible nodes lost or got the raw scores `values`; then all points are computed again."""
-        if not self.scale.moves(self.extent, values):
-            return False
+    def _moved(self, more: Callable[[float], int], feasible: Mask, *, inside: bool) -> bool:
+        """True if the extent moved, after which all points are new.
+
+        `more` is the number of additional feasible nodes with a raw score, `inside`: all new raw scores are inside of the extent.
+        """
+        if inside:
+            if self._holders is None:
+                self._holders = [int(np.count_nonzero((self.raw == end) & feasible)) for end in self.extent]
+            else:
+                for index, end in enumerate(self.extent):
+                    self._holders[index] += more(end)
+            if all(self._holders):
+                return False
+        self._holders = None
         extent = self.scale.extent(self.raw, feasible)
         if extent == self.extent:
             return False
@@ -272,7 +277,7 @@ class Scoring:
         if len(flips) and self._classes is not None:
             self._count_flips(flips, feasible)
         whole_from = patched_from = self._n_groups
-        patched: NDArray[np.intp] = flips
+        patched = NO_ROWS
         renewed: list[tuple[ScoreSlot, Rows | None]] = [
             *((slot, slot.patch(snapshot, changes.node_rows, flips, feasible)) for slot in self.laps.each("Score", self._static)),
             *((slot, slot.patch(snapshot, changes.rows, flips, feasible)) for slot in self.laps.each("Score", self._row)),
@@ -290,14 +295,12 @@ class Scoring:
             elif len(touched):
                 patched_from = min(patched_from, slot.group)
                 patched = union(patched, touched)
-        if whole_from == self._n_groups:
-            patched_from = min(patched_from, whole_from - 1)
         if len(patched):
             self._patch(patched, patched_from, whole_from)
         if whole_from < self._n_groups:
             self._total(snapshot.n_nodes, whole_from)
-        elif len(patched):
-            self._rank(patched, snapshot, feasible)
+        elif len(patched) or len(flips):
+            self._rank(union(patched, flips), snapshot, feasible)
 
     def _count_flips(self, flips: NDArray[np.intp], feasible: Mask) -> None:
         assert self._classes is not None  # noqa: S101 — called only if there are classes
@@ -409,6 +412,13 @@ class Scoring:
         if not feasible.all():
             keys[~feasible] = -np.inf
         return np.flatnonzero(keys == keys.max())
+
+
+def _among(rows: NDArray[np.intp], others: NDArray[np.intp], n_nodes: int) -> Mask:
+    """True for the rows that are among others, `(n_rows,) bool`."""
+    among = np.zeros(n_nodes, np.bool_)
+    among[others] = True
+    return among[rows]
 
 
 def _groups(lineup: Lineup) -> list[int]:
