@@ -12,6 +12,7 @@ from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.diagnosis import NO_NODES, reasons_of
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
 from wharfinger.framework.verdict import DefaultNormalize
+from wharfinger.language.semantics.catalogue import Volatility
 
 A, B, C = (fleet.stub(name) for name in "ABC")
 
@@ -253,3 +254,28 @@ def test_only_pods_that_a_policy_tells_apart_are_decided_one_by_one(rules, label
     for number in range(4):
         decider.decide(state.snapshot(), fleet.pod(f"pod-{number}", labels=labels))
     assert decider.n_remembered == remembered
+
+
+class Ignoring(DefaultNormalize):
+    """Raw scores below `least` get no points."""
+
+    def points(self, scores, low, high):
+        return np.clip(100 * (scores - int(low)) // max(int(high) - int(low), 1), 0, 100)
+
+
+def test_a_node_that_is_ignored_no_longer_holds_an_end_of_the_raw_scores():
+    by_pods = {"a": (0, -1), "b": (0, 2), "c": (5, 5), "d": (2, 3)}  # the raw score with no pod and with one
+
+    def raw(snapshot, rows):
+        return np.array([by_pods[name][count] for name, count in zip(snapshot.names, snapshot.pod_count, strict=True)])[rows]
+
+    plugin = fleet.stub(
+        "Counted", prepare_score=lambda *_: fleet.Points(raw), score_volatility=Volatility.ROW, normalization=Ignoring(least=0)
+    )
+    chain, state = fleet.chain_of(plugin), fleet.state(*by_pods)
+    decider = cycle.Decider(chain)
+    for placed in ("d", "a", "b"):
+        decider.decide(state.snapshot(), fleet.pod("asker"))
+        state.assume(fleet.pod(f"on-{placed}"), placed)
+    kept, fresh = decider.decide(state.snapshot(), fleet.pod("asker")), cycle.decide(chain, state.snapshot(), fleet.pod("asker"))
+    assert kept.ranking(4) == fresh.ranking(4)
