@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 WHARF = str(Path(sys.executable).with_name("wharf"))
 TEN_TERMS = str(Path(__file__).with_name("ten_terms.policy"))
+SPREAD, GPU_BIN_PACK = (str(ROOT / "policies" / f"{name}.policy") for name in ("spread", "gpu-bin-pack"))
 RUNS = 2
 
 CORE = (
@@ -81,10 +82,13 @@ def processes() -> None:
         cluster = f"{folder}/cluster.json"
         subprocess.run([sys.executable, "-m", "tests.bench.kubectl_output", "5000", "50000", cluster], cwd=ROOT, check=True)
         load = f"import wharfinger; wharfinger.load_snapshot({cluster!r})"
+        diff = [WHARF, "diff", "--replace", "all", "--snapshot"]
         for name, goal, command in (
             ("`import wharfinger`", "0.15 s", [sys.executable, "-c", "import wharfinger"]),
             ("`wharf check` of one policy", "0.35 s", [WHARF, "check", TEN_TERMS]),
             ("`wharf dry-run --snapshot openb:default`", "5 s", [WHARF, "dry-run", "--snapshot", "openb:default"]),
+            ("`wharf diff --replace all` on OpenB", "4 s", [*diff, "openb:default", "--policy", GPU_BIN_PACK]),
+            ("`wharf diff --replace all` on 5,000 nodes and 50,000 pods", "30 s", [*diff, cluster, "--policy", SPREAD]),
             ("load 5,000 nodes and 50,000 pods", "3 s, 600 MB", [sys.executable, "-c", load]),
         ):
             seconds, megabytes = min(whole_process(command) for _ in range(RUNS))

@@ -12,7 +12,7 @@ import typer
 
 from wharfinger.cli import chosen_policies, diff_report, logged_policies, question, streams
 from wharfinger.cli.diff_report import Titles
-from wharfinger.cli.question import QuestionFlags, with_flags
+from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.what_if.diff import ZONE, Diff, diff
@@ -85,7 +85,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], labels: list[str]) -> tuple[Diff, Titles]:
     asked = question.read(flags, lambda found: found.pending)
     replaced = replaced_pods(asked.cluster.state, words)
-    before, told = _against(flags, against, asked.chain)
+    before, told = _against(flags, against, asked)
     if before.revision == asked.chain.revision:
         streams.warn(["both sides are the same policies and settings; say with --against what to compare with"])
     if not asked.pods and not replaced:
@@ -95,18 +95,19 @@ def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], la
     return found, Titles(before=told, after=_told(asked.chain, flags.config))
 
 
-def _against(flags: QuestionFlags, against: AgainstFlags, after: Chain) -> tuple[Chain, str]:
+def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tuple[Chain, str]:
     """The chain to compare with, and what it is called. What is not given for it is as on the side after."""
     if not any(dataclasses.astuple(against)):
-        if not after.policies:
+        if not asked.policies:
             return assemble(()), NOTHING
-        settings = chosen_policies.chosen(flags.config, flags.scheduler_name)
-        return assemble((), settings), "no policies; give --against for others"
-    policies = chosen_policies.compiled(
-        against.against or flags.policy, against.against_param if against.against or against.against_param else flags.param
-    )
-    config = against.against_config or flags.config
-    chain = assemble(policies, chosen_policies.chosen(config, flags.scheduler_name))
+        return assemble((), asked.settings), "no policies; give --against for others"
+    own = against.against or against.against_param
+    policies = chosen_policies.compiled(against.against or flags.policy, against.against_param) if own else asked.policies
+    if against.against_config is None:
+        settings, config = asked.settings, flags.config
+    else:
+        settings, config = chosen_policies.chosen(against.against_config, flags.scheduler_name), against.against_config
+    chain = assemble(policies, settings)
     return chain, _told(chain, config)
 
 
