@@ -131,6 +131,32 @@ def test_pods_are_found_up_to_a_number():
     assert client().get("/ui/pods", headers={"host": "localhost"}).status_code == 400
 
 
+def objects_of(text, content_type="application/yaml"):
+    return client().request("POST", "/ui/objects", headers={"host": "localhost", "content-type": content_type}, content=text)
+
+
+def test_the_objects_of_a_text_are_told_in_json():
+    assert objects_of("kind: Pod\n---\nkind: Job\nspec: {completions: 2}\n").json() == {
+        "objects": [{"kind": "Pod"}, {"kind": "Job", "spec": {"completions": 2}}]
+    }
+    assert objects_of('{"kind": "Pod"}').json() == {"objects": [{"kind": "Pod"}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "content_type", "status", "said"),
+    [
+        ("a: [", "application/yaml", 400, "not YAML"),
+        ("a: 1\na: 2\n", "application/yaml", 400, "a"),
+        ("[1, 2]: a", "application/yaml", 400, ""),
+        ("kind: Pod", "text/plain", 415, "application/yaml"),
+        ("x" * (feeding.MOST_WRITTEN + 1), "application/yaml", 413, "longer than"),
+    ],
+)
+def test_a_text_that_has_no_objects_is_refused(text, content_type, status, said):
+    answer = objects_of(text, content_type)
+    assert (answer.status_code, said in answer.text) == (status, True)
+
+
 @pytest.mark.parametrize("question", ["result=none", f"namespace={'x' * 700}", f"policy={'x' * 700}"])
 def test_a_choice_that_makes_no_sense_is_refused(question):
     assert client().get(f"/ui/events?{question}", headers={"host": "localhost"}).status_code == 400

@@ -4,6 +4,7 @@
 /ui/static/<file>      its files
 /ui/events?shade=…     its data in a colouring of the nodes, as server-sent events; ?namespace=…&result=…&policy=… choose pods
 /ui/nodes/<name>       one node, as JSON
+/ui/objects            POST: the objects of a YAML or JSON text, as JSON
 /ui/pods?find=…        the pods that have a text in their names, as JSON
 
 Labels, names and messages on the page come from anyone who may write to the cluster. So the page puts text into text nodes only, and its
@@ -34,6 +35,7 @@ from starlette.types import Receive, Scope, Send
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
+from wharfinger.model.reading import decode
 from wharfinger.web.debug import is_ours, not_ours
 from wharfinger.web.decisions import RESULTS
 from wharfinger.web.ui.board import Board, Channel, PodQuery, message
@@ -46,6 +48,8 @@ MOST_WATCHERS = 16
 MOST_CHANNELS = 6
 MOST_FOUND = 30
 """Most pods that a search lists."""
+MOST_WRITTEN = 2**18
+"""Bytes of a text with objects."""
 MOST_QUERIES = 6
 MOST_BEHIND = 4 * 2**20
 """Bytes that may wait for one watcher."""
@@ -328,7 +332,8 @@ def routes(page: LivePage) -> list[Route]:
         "/ui/nodes/{name:path}": partial(_node, page.board),
         "/ui/pods": partial(_pods, page.board),
     }
-    return [Route(path, _guarded(answer, page)) for path, answer in found.items()]
+    written = Route("/ui/objects", _guarded(_objects, page), methods=["POST"])
+    return [written, *(Route(path, _guarded(answer, page)) for path, answer in found.items())]
 
 
 async def _events(feed: Feed, request: Request) -> Response:
@@ -368,6 +373,22 @@ async def _pods(board: Board, request: Request) -> Response:
     except WharfingerError as error:
         return PlainTextResponse(f"{error}\n", 503)
     return _json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
+
+
+async def _objects(request: Request) -> Response:
+    """The objects of a text, for a question about them. A page of another site cannot send this content type unasked."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/yaml":
+        return PlainTextResponse("the body has to be application/yaml\n", 415)
+    body = bytearray()
+    async for some in request.stream():
+        body += some
+        if len(body) > MOST_WRITTEN:
+            return PlainTextResponse(f"the text is longer than {MOST_WRITTEN:,} bytes\n", 413)
+    try:
+        found = await asyncio.to_thread(lambda: list(decode.parse_yaml(bytes(body), unique_keys=True)))
+        return _json({"objects": found})
+    except (decode.NotReadable, TypeError) as error:  # TypeError: a key that JSON does not have
+        return PlainTextResponse(f"{error}\n", 400)
 
 
 def _json(found: Any) -> Response:

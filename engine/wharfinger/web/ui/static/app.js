@@ -8,6 +8,7 @@ import { history } from "./history.js";
 import { ClusterMap } from "./map.js";
 import * as panels from "./panels.js";
 import { Search } from "./search.js";
+import { WhatIf } from "./whatif.js";
 
 const POD = "pod:", SILENCE = 10_000;
 const NO_DIALOG = { pod: "", node: "", for: "" };
@@ -18,7 +19,8 @@ let { shade } = address.view, query = chosen(address.view);
 const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (shade.startsWith(POD) ? shade.slice(POD.length) : "") });
 const showPod = (pod) => address.go({ ...NO_DIALOG, pod });
 const detail = new Detail({ showNode, showPod, colourBy: (pod) => address.go({ ...NO_DIALOG, shade: POD + pod }), closed: () => address.go(NO_DIALOG) });
-const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => showNode(node) });
+const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => whatIf.taken(node) || showNode(node) });
+const whatIf = new WhatIf({ map, noted: (changes) => address.note(changes), showNode: (node) => showNode(node), showPod });
 
 const search = new Search({ map, showPod, noted: (find) => address.note({ find }) });
 const choices = new Choices((changes) => address.go(changes));
@@ -64,6 +66,7 @@ function show(view) {
   document.title = [view.pod || view.node, "Wharfinger"].filter(Boolean).join(" · ");
   choices.show(view);
   search.show(view.find);
+  whatIf.show(view);
   if (other) listen();
   detail.show(view);
 }
@@ -103,3 +106,4 @@ setInterval(() => {
 }, 3000);
 listen();
 show(address.view);
+whatIf.offer();

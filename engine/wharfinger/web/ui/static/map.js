@@ -29,7 +29,7 @@ class Palette {
 
 export class ClusterMap {
   constructor(canvas, legend, { under, opened }) {
-    Object.assign(this, { canvas, legend, under, opened, names: [], zones: [], zoneNames: [], values: [], flags: [], scale: null, order: [], places: [], blocks: [], cursor: -1, hovered: -1, matched: null });
+    Object.assign(this, { canvas, legend, under, opened, names: [], zones: [], zoneNames: [], values: [], flags: [], scale: null, order: [], places: [], blocks: [], cursor: -1, hovered: -1, matched: null, drained: new Set(), arrivals: new Map() });
     this.context = canvas.getContext("2d");
     this.palette = new Palette();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.palette = new Palette(); this.draw(); this.drawLegend(); });
@@ -136,6 +136,7 @@ export class ClusterMap {
     context.fillRect(left, top, this.size, this.size);
     this.paint(context, left, top, side, this.part(node));
     this.marks(context, left, top, side, this.flags[node] ?? 0);
+    this.supposed(context, left, top, side, this.names[node]);
     context.globalAlpha = 1;
     if (node === this.cursor || node === this.hovered) {
       context.strokeStyle = palette.cursor;
@@ -165,6 +166,32 @@ export class ClusterMap {
     }
   }
 
+  // What is only supposed: a frame around a node that is drained, a disc with the number of pods that come.
+  supposed(context, left, top, side, name) {
+    if (this.drained.has(name)) {
+      Object.assign(context, { strokeStyle: this.palette.bad, lineWidth: 3 });
+      context.strokeRect(left + 1.5, top + 1.5, side - 3, side - 3);
+    }
+    const come = this.arrivals.get(name);
+    if (!come) return;
+    context.beginPath();
+    context.arc(left + side / 2, top + side / 2, Math.max(2, side * 0.42), 0, 2 * Math.PI);
+    context.fillStyle = this.palette.card;
+    context.fill();
+    Object.assign(context, { strokeStyle: this.palette.ink, lineWidth: 1 });
+    context.stroke();
+    if (side < 14) return;
+    Object.assign(context, { fillStyle: this.palette.ink, textAlign: "center", textBaseline: "middle" });
+    context.fillText(come > 99 ? "99+" : String(come), left + side / 2, top + side / 2 + 1, side * 0.8);
+    Object.assign(context, { textAlign: "start", textBaseline: "alphabetic" });
+  }
+
+  suppose(drained, arrivals) {
+    Object.assign(this, { drained, arrivals });
+    this.draw();
+    this.say();
+  }
+
   line(context, colour, fromX, fromY, toX, toY, width = 1) {
     Object.assign(context, { strokeStyle: colour, lineWidth: width });
     context.beginPath();
@@ -186,7 +213,8 @@ export class ClusterMap {
 
   described(node) {
     const flags = this.flags[node] ?? 0;
-    const more = [flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
+    const name = this.names[node], come = this.arrivals.get(name);
+    const more = [this.drained.has(name) && "to be drained", come && `${come} ${come === 1 ? "pod" : "pods"} would come`, flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
     return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.zoneNames[this.zones[node]], ...more].filter(Boolean).join(" · ");
   }
 
