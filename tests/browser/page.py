@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
 from wharfinger.daemon.live_board import live_page
-from wharfinger.daemon.observation import decisions_shown
+from wharfinger.daemon.observation import decisions_shown, evaluations_of
 from wharfinger.daemon.pages import policies_shown
 from wharfinger.daemon.policies import connect
 from wharfinger.emit import Emit, Failed
@@ -34,7 +34,7 @@ from wharfinger.simulate.workloads import node_manifests
 from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
-from wharfinger.web import decisions, policies
+from wharfinger.web import decisions, evaluation, policies
 from wharfinger.web.app import Checks, application
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages
@@ -137,6 +137,7 @@ class SchedulerPage:
             *policies.routes(told),
             *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),
             *pages.routes(self.page),
+            *evaluation.routes(evaluations_of(known, clock)),
         ]
         async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:
             self.cluster.connect(self.scheduler.sink)

@@ -143,6 +143,79 @@ def test_whose_a_policy_is_is_told(scheduler, visit):
     wait_text(tab, "#policies .quiet", "cluster · ")
 
 
+WORKLOAD = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop, namespace: shop}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      schedulerName: wharfinger
+      containers: [{name: main, image: "app:1", resources: {requests: {cpu: CPU, memory: 1Gi}}}]
+"""
+
+
+def controlled(name, node):
+    made = pod(name, node=node)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def test_a_workload_that_is_pasted_shows_where_it_would_go(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.fill("#workload", WORKLOAD.replace("CPU", "6"))
+    tab.get_by_role("button", name="Try").click()
+    wait_text(tab, "#whatif .headline", "All 3 pods would get a node, on 3 nodes")
+    node = tab.locator("#whatif-answer td.wide button").first.inner_text()
+    tab.fill("#find", node)
+    wait_text(tab, "#under", "1 pod would come")
+    assert scheduler.ask(lambda page: len(page.scheduler.queue)) == 0  # nothing was changed
+    tab.fill("#workload", WORKLOAD.replace("CPU", "900"))
+    tab.get_by_role("button", name="Try").click()
+    wait_text(tab, "#whatif .headline", "3 of 3 pods would get no node")
+    wait_text(tab, "#whatif-answer td.wide", "Insufficient cpu")
+    tab.reload()
+    tab.wait_for_function("() => document.getElementById('workload').value.includes('900')")
+
+
+def test_nodes_to_drain_are_picked_on_the_map_by_keyboard_alone(scheduler, visit):
+    scheduler.put([controlled("web", "node-00000"), controlled("api", "node-00000"), controlled("far", "node-00001")], POD)
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#whatif", "Nodes to drain")
+    tab_to(tab, "pick")
+    tab.keyboard.press("Enter")
+    assert held(tab) == "map"
+    tab.keyboard.press("Home")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#drained", "node-00000")
+    wait_text(tab, "#under", "to be drained")
+    tab.wait_for_function("() => location.search === '?drain=node-00000'")
+    tab_to(tab, "Try")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#whatif .headline", "All 2 pods would get a node")
+    assert sorted(tab.locator("#whatif-answer td.name").all_inner_texts()) == ["shop/api", "shop/web"]
+    tab.reload()
+    wait_text(tab, "#drained", "node-00000")
+    tab_to(tab, "node-00000 ×")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#drained", "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "There is nothing to try"), ("a: [", "not YAML"), ("kind: Pod\nmetadata: {name: <script>}\nspec: 7", "spec"), ("7", "body")],
+)
+def test_what_cannot_be_tried_says_why(scheduler, visit, text, said):
+    found = visit(scheduler.url)
+    found.tab.fill("#workload", text)
+    found.tab.get_by_role("button", name="Try").click()
+    wait_text(found.tab, "#whatif .headline", said)
+    found.complaints = [complaint for complaint in found.complaints if "400" not in complaint]
+
+
 def test_a_slash_leads_to_the_search_which_finds_pods(scheduler, visit):
     scheduler.put([pod("web"), pod("website"), pod("api")], POD)
     tab = visit(scheduler.url).tab
@@ -225,6 +298,7 @@ CHOSEN = ("find", "namespace", "result", "policy")
         ("shade=memory", ("#under", "arrow keys")),
         ("shade=pod:shop/huge", ("#legend", "not feasible")),
         ("find=zone-3", ("#found", "6 nodes found")),
+        ("drain=node-00003,node-00007", ("#drained", "node-00007")),
         ("find=hug", ("#results", "shop/huge")),
         ("namespace=shop&result=unschedulable&policy=pools", ("#decisions", "shop/huge")),
     ],
@@ -526,7 +600,7 @@ def test_a_page_whose_scheduler_has_gone_says_so_and_comes_back_by_itself(schedu
     found.complaints.clear()  # the connection that was cut
 
 
-VIEWS = ("", "?pod=shop/huge", "?pod=shop/web", "?node=node-00007&for=shop/huge")
+VIEWS = ("?drain=node-00001", "", "?pod=shop/huge", "?pod=shop/web", "?node=node-00007&for=shop/huge")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -535,7 +609,10 @@ def test_every_view_fits_and_has_no_serious_finding_of_axe(scheduler, visit, wid
     scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
     for view in VIEWS:
         found = visit(f"{scheduler.url}{view}", viewport={"width": width, "height": 844}, color_scheme=scheme)
-        wait_text(found.tab, "#detail .verdict" if view else "#policies", "" if view else "active")
+        wait_text(found.tab, "#detail .verdict" if "pod=" in view or "node=" in view else "#policies", "")
+        if "drain" in view:
+            found.tab.get_by_role("button", name="Try").click()
+            wait_text(found.tab, "#whatif .verdict", "")
         serious = [each for each in Axe().run(found.tab).response["violations"] if each["impact"] in {"serious", "critical"}]
         assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
         assert found.tab.evaluate("document.documentElement.scrollWidth") <= width
