@@ -99,6 +99,7 @@ export class WhatIf {
       make("td", { class: "wide" }, node === null ? message : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
     if (order.length > MOST_SHOWN) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(order.length - MOST_SHOWN)} more`)));
     return [verdict(unschedulable ? "bad" : "good", title, unschedulable && placed ? `${count(placed)} would go to ${on}.` : ""), ...remarks.map((remark) => quiet(remark)),
+      ...(this.drained.size ? [quiet("Of drained nodes, pods that no controller makes again are left out, and those of DaemonSets stay.")] : []),
       ...(rows.length ? [part("Where they would go", table(["pod", "from", "node, or why not"], rows, "Where pods would go"))] : [])];
   }
 }
