@@ -6,14 +6,20 @@ import pytest
 
 from tests.observed import subscribed
 from tests.unit.scheduler.running import Running, Watching, node, pod, view
+from tests.unit.simulate.clusters import policy
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
+from tests.unit.web.test_policies import status
 from wharfinger.daemon import settings_file
 from wharfinger.daemon.observation import decisions_shown, recorder_of, traces_of
-from wharfinger.daemon.pages import Health
+from wharfinger.daemon.pages import Health, policies_shown
 from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
 from wharfinger.emit import ignore
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import SystemClock
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.policy_status import Mode
+from wharfinger.policies.active import ActivePolicies
+from wharfinger.policies.shadow import ShadowReport
 from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
@@ -127,3 +133,39 @@ def test_an_explanation_begins_with_what_was_decided_last():
     assert plain_later["lastDecision"]["message"] == "0/0 nodes"
     assert text_later.startswith("last decision: 2023-11-14T22:13:20.000000Z unschedulable default/a 0/0 nodes")
     assert text_later.endswith(text)
+
+
+@pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.SHADOW])
+def test_an_explained_policy_comes_with_its_state_and_what_it_would_have_decided(mode):
+    closed = assemble([policy('policy "mix"\nfilter off { reject node.name == "n1" else "closed" }')])
+    chain = closed if mode is Mode.ENFORCE else assemble()
+    running = Running({"wharfinger": chain})
+    running.cluster.put(node("n1"))
+    running.cluster.put(pod("a"))
+    shadows = {"wharfinger": {"mix": closed} if mode is Mode.SHADOW else {}}
+    held = status(name="mix", mode=mode, revision=closed.policies[0].revision, suspended="it took 40 ms")
+    store = SimpleNamespace(active=ActivePolicies(chains={"wharfinger": chain}, shadows=shadows), statuses=(held,), sources=())
+    report = ShadowReport(policy="mix", revision=held.revision, agreed=3, disagreed=2, unseen=1)
+    health = Health()
+    health.daemon = SimpleNamespace(
+        scheduler=running.scheduler, shadows=SimpleNamespace(reports={"mix": report}), signals=SimpleNamespace(metrics=())
+    )
+
+    async def ask():
+        running.cluster.connect(running.scheduler.sink)
+        return await policies_shown(store, health, LiveExplanations(running.clock)).explain("mix")
+
+    plain, text = asyncio.run(ask())
+    assert (plain["profile"], plain["policy"], plain["status"]["name"]) == ("wharfinger", "mix", "mix")
+    assert [(each["pod"], each["without"], each["chosen"]) for each in plain["differing"]] == [("default/a", "n1", None)]
+    assert "  suspended: it took 40 ms\n" in text
+    assert "  suspended in profile wharfinger since 2023-11-14T22:13:20Z, from policies/: a.policy\n" in text
+    assert ("2 of 5 decisions otherwise; 1 not compared" in text) == (mode is Mode.SHADOW)
+    assert (plain["shadow"] is not None) == (mode is Mode.SHADOW)
+
+
+def test_no_policy_is_explained_before_the_cluster_is_known():
+    store = SimpleNamespace(active=ActivePolicies(chains={}), statuses=(), sources=())
+    shown = policies_shown(store, Health(), LiveExplanations(SystemClock()))
+    with pytest.raises(WharfingerError, match="the cluster is not known yet"):
+        asyncio.run(shown.explain("mix"))
