@@ -194,18 +194,20 @@ class Consolidation:
             sizes = sorted({(below + top) // 2, (top + above) // 2} - tried - {0})
 
     def _has_room(self, bundles: Sequence[Bundle]) -> bool:
-        """False if the pods ask for more than all nodes that no bundle leaves have free together."""
+        """False if the pods ask for more than what all nodes that no bundle leaves can spare, or one for more than any of these can."""
         snapshot = self._draft.snapshot
-        free = np.maximum(snapshot.allocatable - snapshot.requested, 0)
-        left = [row for bundle in bundles if (row := snapshot.row(bundle.node)) is not None]
-        free[:, left] = 0
-        room = free.sum(axis=1)
+        spare = self._value.spare(snapshot)
+        spare[:, [row for bundle in bundles if (row := snapshot.row(bundle.node)) is not None]] = 0
+        spare[:, snapshot.unschedulable] = 0
+        most, room = spare.max(axis=1, initial=0), spare.sum(axis=1)
         for bundle in bundles:
             for pod in bundle.pods:
                 for name, amount in pod.requests.items():
                     index = snapshot.resource_index(name)
                     if index is not None:
                         room[index] -= amount
+                        if amount > most[index]:
+                            return False
         return bool((room >= 0).all())
 
     def _try(self, bundles: Sequence[Bundle], wanted: Choice | None) -> Outcome:

@@ -6,8 +6,10 @@ whose leaving gains something there. Nodes that were cordoned from the start cou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
+MOST_CHOICES = 4
+MOST_WAYS = 200
 GPU = "nvidia.com/gpu"
 SHARED_GPU = "alibabacloud.com/gpu-milli"
 
@@ -42,6 +46,9 @@ class NodeValue(Protocol):
     def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:
         """True for each node whose value would fall with this pod on it, `(n_nodes,) bool`."""
 
+    def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """What is free on each node without its value falling, (n_resources, n_nodes) int64: no pods take more in all."""
+
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
         """The bundles of a node whose movable pods are these."""
 
@@ -58,6 +65,10 @@ class FreeNodes:
     def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:  # noqa: ARG002 — any pod makes it fall
         """True for each free node."""
         return np.asarray(self._others(snapshot) == 0)
+
+    def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """What is free on the nodes that are not free."""
+        return np.where(self._others(snapshot) == 0, 0, np.maximum(snapshot.allocatable - snapshot.requested, 0))
 
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
         """All pods of the node, if all may move."""
@@ -89,33 +100,43 @@ class FreeUnits:
         """True for each node that would have fewer whole units free with the pod on it."""
         return np.asarray(self._free(snapshot, pod.requests) < self._free(snapshot, {}))
 
-    def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
-        """For each further unit the fewest pods that make it free, the smallest such pods."""
-        sharing = [pod for pod in movable if any(pod.requests.get(name) for name in self._unit)]
-        now = self._at(snapshot, row, {})
-        sharing.sort(key=lambda pod: (-self._share(pod), pod.key))
-        for more in range(1, len(sharing) + 1):
-            chosen = self._fewest(snapshot, row, now + more, sharing)
-            if chosen is None:
-                return
-            yield Bundle(snapshot.names[row], tuple(chosen), float(more))
+    def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """What is free without the whole units."""
+        left = np.maximum(snapshot.allocatable - snapshot.requested, 0)
+        free = self._free(snapshot, {})
+        for name, amount in self._unit.items():
+            index = snapshot.resource_index(name)
+            if index is not None:
+                left[index] -= amount * free
+        return np.asarray(np.maximum(left, 0))
 
-    def _fewest(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView]) -> list[PodView] | None:
-        """The pods whose leaving makes that many units free: the largest first, and then smaller ones in their place where these do."""
-        if units > self._limit(snapshot, row):
-            return None
-        chosen: list[PodView] = []
-        for pod in pods:
-            if self._without(snapshot, row, chosen) >= units:
-                break
-            chosen.append(pod)
-        if self._without(snapshot, row, chosen) < units:
-            return None
-        for place, _ in enumerate(chosen):
-            others = chosen[:place] + chosen[place + 1 :]
-            smaller = (pod for pod in reversed(pods) if pod not in others and self._without(snapshot, row, [*others, pod]) >= units)
-            chosen[place] = next(smaller, chosen[place])
-        return chosen
+    def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
+        """For each further unit the sets of the fewest pods that make it free: at most `MOST_CHOICES`, those that ask for least first.
+
+        Of sets of equal pods one is enough, and where there are too many ways only the largest pods are looked at.
+        """
+        now, limit = self._at(snapshot, row, {}), self._limit(snapshot, row)
+        sharing = sorted((pod for pod in movable if self._share(pod) > 0), key=lambda pod: (-self._share(pod), pod.key))
+        for more in range(1, limit - now + 1):
+            n_pods = self._fewest(snapshot, row, now + more, sharing)
+            if n_pods is None:
+                return
+            for chosen in self._choices(snapshot, row, now + more, sharing, n_pods):
+                yield Bundle(snapshot.names[row], chosen, float(more))
+
+    def _fewest(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView]) -> int | None:
+        """How many pods have to leave so that this many units are free, the largest first; None if all are too few."""
+        for n_pods in range(1, len(pods) + 1):
+            if self._without(snapshot, row, pods[:n_pods]) >= units:
+                return n_pods
+        return None
+
+    def _choices(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView], n_pods: int) -> Iterator[tuple[PodView, ...]]:
+        """The sets of that many pods whose leaving makes the units free."""
+        several = [*combinations(pods, n_pods)] if math.comb(len(pods), n_pods) <= MOST_WAYS else [tuple(pods[:n_pods])]
+        unlike = {tuple(sorted(pod.template for pod in chosen)): chosen for chosen in reversed(several)}
+        enough = [chosen for chosen in unlike.values() if self._without(snapshot, row, chosen) >= units]
+        yield from sorted(enough, key=lambda chosen: (sum(map(self._share, chosen)), [pod.key for pod in chosen]))[:MOST_CHOICES]
 
     def _limit(self, snapshot: Snapshot, row: int) -> int:
         return min(_at(snapshot, snapshot.allocatable, name, row) // amount for name, amount in self._unit.items())
