@@ -349,6 +349,7 @@ def test_nodes_can_be_coloured_by_the_scores_of_a_pod(scheduler, visit):
     found.tab.get_by_role("button", name="Colour the map by its scores").click()
 
     wait_text(found.tab, "#legend", "nodes feasible")
+    assert found.tab.locator("#cluster").bounding_box()["y"] >= -1  # in sight
     assert found.tab.input_value("#shade") == "pod:shop/huge"
     found.tab.select_option("#shade", "pods")
     wait_text(found.tab, "#legend", "100%")

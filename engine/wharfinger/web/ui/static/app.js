@@ -2,7 +2,7 @@
 
 import { Address } from "./address.js";
 import { Choices, chosen } from "./choices.js";
-import { byId, clock, count } from "./dom.js";
+import { byId, clock, count, nodes } from "./dom.js";
 import { Detail } from "./detail.js";
 import { history } from "./history.js";
 import { ClusterMap } from "./map.js";
@@ -25,10 +25,8 @@ const whatIf = new WhatIf({ map, noted: (changes) => address.note(changes), show
 const search = new Search({ map, showPod, noted: (find) => address.note({ find }) });
 const choices = new Choices((changes) => address.go(changes));
 
-const nodes = ({ names }) => `${count(names.length)} ${names.length === 1 ? "node" : "nodes"}`;
-
 const told = {
-  tiles: (value) => { map.tiles(value); search.count(); byId("cluster-title").textContent = `Cluster · ${nodes(value)}`; byId("map").setAttribute("aria-label", nodes(value)); },
+  tiles: (value) => { map.tiles(value); search.count(); byId("cluster-title").textContent = `Cluster · ${nodes(value.names.length)}`; byId("map").setAttribute("aria-label", nodes(value.names.length)); },
   values: (value) => { trouble(""); map.shade(value); painted(); },
   change: (value) => map.change(value),
   flags: (value) => map.flagged(value),

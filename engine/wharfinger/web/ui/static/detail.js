@@ -65,7 +65,7 @@ export class Detail {
     const answer = await asked(`explain/${encoded(name)}`).then((told) => ({ told }), (error) => ({ trouble: error.message }));
     const none = answer.told && answer.told.lastDecision === null;
     const past = none ? { decisions: [] } : await asked(`decisions/${encoded(name)}`).catch(() => ({ decisions: [] }));
-    const colour = () => { this.from = byId("map"); this.colourBy(name); };
+    const colour = () => { this.from = byId("map"); this.colourBy(name); byId("cluster").scrollIntoView(); };
     return pod({ ...answer, past: past.decisions.slice(0, 10), showNode: (node) => this.showNode(node, name), colour });
   }
 

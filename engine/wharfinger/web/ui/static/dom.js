@@ -35,6 +35,7 @@ const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionD
 const ago = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
 export const count = (value) => whole.format(value ?? 0);
+export const nodes = (amount) => `${count(amount)} ${amount === 1 ? "node" : "nodes"}`;
 export const share = (value) => percent.format(value);
 export const number = (value) => short.format(value);
 export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");

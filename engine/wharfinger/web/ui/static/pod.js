@@ -1,9 +1,7 @@
 // One pod: what becomes of it, what would have to change, the filters, the scores, and what was decided before.
 
-import { clock, count, make, number } from "./dom.js";
+import { clock, count, make, nodes, number } from "./dom.js";
 import { funnel, link, part, quiet, scores, verdict, waysOut } from "./verdict.js";
-
-const nodes = (amount) => `${count(amount)} ${amount === 1 ? "node" : "nodes"}`;
 
 export function pod({ told, past, trouble, showNode, colour }) {
   const earlier = past.map((found, index) => decided(found, showNode, !told && index === 0));

@@ -1,6 +1,6 @@
 // Finds nodes on the map and pods in the cluster; `/` leads here from everywhere.
 
-import { byId, count, make } from "./dom.js";
+import { byId, make, nodes } from "./dom.js";
 
 const PAUSE = 250;
 
@@ -35,7 +35,7 @@ export class Search {
 
   count() {
     const { matched } = this.map;
-    byId("found").textContent = matched ? `${count(matched.size)} ${matched.size === 1 ? "node" : "nodes"} found` : "";
+    byId("found").textContent = matched ? `${nodes(matched.size)} found` : "";
   }
 
   async pods() {

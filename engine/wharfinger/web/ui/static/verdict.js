@@ -1,6 +1,6 @@
 // The parts of an explanation: the verdict, what would have to change, the filters as a funnel, the scores as bars.
 
-import { count, make, number } from "./dom.js";
+import { count, make, nodes, number } from "./dom.js";
 
 const percent = (part) => `${(100 * Math.min(1, Math.max(0, part))).toFixed(2)}%`;
 
@@ -30,8 +30,6 @@ export function waysOut(ways, showNode) {
   if (!ways.length) return [];
   return [part("What would have to change", make("div", { class: "cards" }, ways.map(({ node, sentences: said }) => make("div", { class: "card" }, showNode ? link(node, () => showNode(node)) : make("strong", {}, node), sentences(said)))))];
 }
-
-const nodes = (amount) => `${count(amount)} ${amount === 1 ? "node" : "nodes"}`;
 
 // From all nodes down to the feasible ones: a line for each filter that rejects any.
 export function funnel({ steps, n_nodes: all }) {

@@ -1,6 +1,6 @@
 // What if: where the pods of a workload would go, and those of nodes that are drained. Nothing in the cluster is changed.
 
-import { byId, count, fill, make, table } from "./dom.js";
+import { byId, count, fill, make, nodes, table } from "./dom.js";
 import { link, part, quiet, verdict } from "./verdict.js";
 
 const MOST_SHOWN = 200, LONGEST_IN_ADDRESS = 4000;
@@ -29,10 +29,10 @@ export class WhatIf {
   }
 
   show({ workload, drain }) {
-    const nodes = drain ? drain.split(",") : [];
+    const named = drain ? drain.split(",") : [];
     if (workload !== this.written && workload !== this.text.value) this.text.value = workload;
-    if (nodes.join() === [...this.drained].join()) return;
-    this.drained = new Set(nodes);
+    if (named.join() === [...this.drained].join()) return;
+    this.drained = new Set(named);
     this.mark();
   }
 
@@ -92,7 +92,7 @@ export class WhatIf {
   }
 
   told({ pods, placed, unschedulable, remarks }, arrivals) {
-    const all = placed + unschedulable, on = `${count(arrivals.size)} ${arrivals.size === 1 ? "node" : "nodes"}`;
+    const all = placed + unschedulable, on = nodes(arrivals.size);
     const title = !all ? "No pod would have to be placed" : unschedulable ? `${count(unschedulable)} of ${count(all)} pods would get no node` : `All ${count(all)} pods would get a node, on ${on}`;
     const order = [...pods].sort((one, other) => (one.node === null ? 0 : 1) - (other.node === null ? 0 : 1));
     const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, from, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, from ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, from ?? "new"),
