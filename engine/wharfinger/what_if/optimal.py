@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -169,19 +169,26 @@ class _Search:
         """The outcome with these rows allowed; NONE only if the model itself has no solution."""
         names = state.snapshot().names
         model = _Model(self._size, self._one, self._here, masks, room, names)
-        cut = False
+        first = self._solved(model)
+        if first.answer is not Answer.FOUND or not first.moves:
+            return first
+        model.move_few()
+        better = self._solved(model)
+        return better if better.answer is Answer.FOUND and better.moves <= first.moves else replace(first, fewest=False)
+
+    def _solved(self, model: _Model) -> Optimal:
+        """The first solution of the model that the chain confirms; NONE only if the model has no solution at all."""
         while (left := self._deadline - time.monotonic()) > 0:
             status, solution = model.solve(left)
             if status is Answer.NONE:
                 why = "the chain refuses every solution that the model had"
-                return Optimal(answer=Answer.UNKNOWN, why=why) if cut else Optimal(answer=Answer.NONE)
+                return Optimal(answer=Answer.UNKNOWN, why=why) if model.narrowed else Optimal(answer=Answer.NONE)
             if solution is None:
                 break
             plan, refused = self._tried(solution)
             if not refused:
-                return Optimal(answer=Answer.FOUND, plan=plan, fewest=status is Answer.FOUND and not cut)
+                return Optimal(answer=Answer.FOUND, plan=plan, fewest=status is Answer.FOUND and not model.narrowed)
             model.exclude(refused)
-            cut = True
         return Optimal(answer=Answer.UNKNOWN, why=f"not known after {self._seconds:g} s")
 
     def _tried(self, solution: Mapping[tuple[bytes, str], int]) -> tuple[tuple[Placed, ...], dict[tuple[bytes, str], int]]:
@@ -237,7 +244,10 @@ class _Search:
 
 
 class _Model:
-    """The model: integers for the pods of a group on a node, the room of the nodes, and as few moves as possible."""
+    """The model: integers for the pods of a group on a node, and the room of the nodes.
+
+    `narrowed` is True once a solution was excluded for the sake of the chain.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 — the parts of the model
         self,
@@ -253,8 +263,10 @@ class _Model:
         self._cp = cp_model
         self._model: Any = cp_model.CpModel()
         self._on: dict[tuple[bytes, str], Any] = {}
+        self._last: Mapping[tuple[bytes, str], int] = {}
         weights: defaultdict[tuple[str, int], list[tuple[int, Any]]] = defaultdict(list)
-        stays = []
+        self._stays: list[Any] = []
+        self.narrowed = False
         for template, number in size.items():
             for row, name in enumerate(names):
                 present = here.get((template, name), 0)
@@ -269,12 +281,16 @@ class _Model:
                 if present:
                     stay = self._model.new_int_var(0, present, "")
                     self._model.add(stay <= variable)
-                    stays.append(stay)
+                    self._stays.append(stay)
             self._model.add(sum(self._on[template, name] for name in names if (template, name) in self._on) == number)
         for place, terms in weights.items():
             self._model.add(sum(amount * variable for amount, variable in terms) <= room[place])
-        if stays:
-            self._model.maximize(sum(stays))
+
+    def move_few(self) -> None:
+        """From now on, look for the solution with the fewest moves; the last solution is where the search begins."""
+        for place, variable in self._on.items():
+            self._model.add_hint(variable, self._last.get(place, 0))
+        self._model.maximize(sum(self._stays))
 
     def solve(self, seconds: float) -> tuple[Answer, Mapping[tuple[bytes, str], int] | None]:
         """(FOUND for the best solution, UNKNOWN for one or none in time, NONE if there is none; the solution)."""
@@ -288,9 +304,11 @@ class _Model:
         if status not in {self._cp.OPTIMAL, self._cp.FEASIBLE}:
             return Answer.UNKNOWN, None
         solution = {place: number for place, variable in self._on.items() if (number := solver.value(variable))}
+        self._last = solution
         return (Answer.FOUND if status == self._cp.OPTIMAL else Answer.UNKNOWN), solution
 
     def exclude(self, refused: Mapping[tuple[bytes, str], int]) -> None:
         """No more pods of these groups on these nodes than so many."""
+        self.narrowed = True
         for place, number in refused.items():
             self._model.add(self._on[place] <= number)
