@@ -54,6 +54,19 @@ def shown(state):
     return clusters.node_facts(snapshot), clusters.usage(snapshot), clusters.metrics(snapshot), others
 
 
+def full():
+    """A state with every node and pod that changes can be about, so that most of them change something."""
+    state = ClusterState(1_000.0)
+    for name in clusters.NODE_NAMES:
+        state.add_node(objects.Node(metadata=objects.ObjectMeta(name=name)))
+    for number, name in enumerate(clusters.POD_NAMES):
+        pod = objects.Pod(metadata=objects.ObjectMeta(name=name, uid=f"uid-of-{name}"))
+        state.add_pod(on(pod, clusters.NODE_NAMES[number % len(clusters.NODE_NAMES)]))
+    for name in "ab":
+        state.put(service(name))
+    return state
+
+
 def suppose(state, node):
     """Change the copy for a question, and put it back."""
     with SupposedChanges(state) as supposed:
@@ -67,10 +80,11 @@ def suppose(state, node):
             supposed.place(PodView(objects.Pod(metadata=objects.ObjectMeta(name="supposed"))), node)
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.lists(changes, max_size=30))
+@settings(max_examples=100, deadline=None)
+@given(st.lists(changes, max_size=20))
 def test_a_copy_follows(done):
-    state, copy = ClusterState(1_000.0), FollowedCopy()
+    state, copy = full(), FollowedCopy()
+    finished(copy.follow(state.snapshot()))
     for name, what in done:
         if name == "follow":
             assert shown(finished(copy.follow(state.snapshot()))) == shown(state)
