@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wharfinger.errors import InvalidObject
+from wharfinger.language.semantics import selector as selectors
 from wharfinger.model import objects
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
@@ -116,27 +117,15 @@ def label_selector(selector: objects.LabelSelector | None) -> Selector:
     return Selector(_sorted([*equalities, *expressions]))
 
 
-_COMMA = re.compile(r",(?![^(]*\))")  # none between parentheses
-_FORMS = (
-    (re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)\Z"), {"in": "In", "notin": "NotIn"}),
-    (re.compile(r"(?P<key>[^\s!=<>]+)\s*(?P<operator>==?|!=|>|<)\s*(?P<values>[^\s=<>]*)\Z"), {"!=": "NotIn", ">": "Gt", "<": "Lt"}),
-    (re.compile(r"(?P<operator>!?)\s*(?P<key>[^\s!=<>]+)(?P<values>)\Z"), {"": "Exists", "!": "DoesNotExist"}),
-)
-
-
 def parse_selector(text: str) -> Selector:
     """The selector that `kubectl -l` reads: `app=web,tier!=db,zone in (a,b),gpu,!spot`. InvalidObject if Kubernetes would reject it."""
-    return Selector(_sorted(_parsed_term(term.strip()) for term in _COMMA.split(text)))
-
-
-def _parsed_term(term: str) -> Requirement:
-    for form, operators in _FORMS:
-        found = form.match(term)
-        if found is not None:
-            operator = operators.get(found["operator"], "In")
-            values = () if "Exist" in operator else [value.strip() for value in found["values"].split(",")]
-            return requirement(found["key"], operator, values)
-    raise InvalidObject(f"selector: {term!r} is none of KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUE,…), KEY notin (VALUE,…)")
+    try:
+        read = selectors.parse_selector(text)
+    except selectors.SelectorError as error:
+        raise InvalidObject(f"selector {text!r}: {error}") from error
+    if not read:
+        raise InvalidObject("selector: it is empty")
+    return Selector(_sorted(requirement(each.key, each.op.value, each.values) for each in read))
 
 
 def of_labels(labels: Mapping[str, str]) -> Selector:
