@@ -31,7 +31,7 @@ from urllib3.exceptions import DecodeError, HTTPError, InsecureRequestWarning, R
 
 from wharfinger.errors import on_one_line
 from wharfinger.signals.mapping import Series
-from wharfinger.signals.ports import Kind, SignalFailed
+from wharfinger.signals.ports import UNREADABLE, Kind, SignalFailed
 from wharfinger.signals.query import PrometheusServer
 
 
@@ -302,9 +302,6 @@ def _fault(content: str, raw: bytes, *, of_header: bool) -> str | None:
 
 
 MOST_SERIES = 200_000
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The exceptions of decoding: no JSON or another shape, no UTF-8, too deep nesting."""
 
 _SHOWN = 300
 _INSTEAD = {

@@ -5,12 +5,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from wharfinger.errors import WharfingerError, on_one_line
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.signals.mapping import Mapped, NodeNames
     from wharfinger.signals.query import Query
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The exceptions of decoding an answer: no JSON or another shape, no UTF-8, too deep nesting."""
 
 
 class Kind(Enum):

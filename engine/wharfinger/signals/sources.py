@@ -19,9 +19,8 @@ from wharfinger.errors import InvalidObject
 from wharfinger.language.semantics.metric_sources import METRICS_API, PROMETHEUS
 from wharfinger.model.objects import quantity
 from wharfinger.signals.fair_queue import Workers
-from wharfinger.signals.http import UNREADABLE
 from wharfinger.signals.mapping import Mapped, NodeNames, Series, in_portions, in_turn, mapped
-from wharfinger.signals.ports import Kind, SignalFailed, Source
+from wharfinger.signals.ports import UNREADABLE, Kind, SignalFailed, Source
 from wharfinger.signals.query import PrometheusServer, Query
 
 if TYPE_CHECKING:
