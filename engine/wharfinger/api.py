@@ -28,15 +28,15 @@ from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
-from wharfinger.what_if import capacity as counting
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
-from wharfinger.what_if import rebalance as rebalancing
-from wharfinger.what_if.capacity import Capacity, NodesLike
+from wharfinger.what_if.capacity import count as counting
+from wharfinger.what_if.capacity.count import Capacity, NodesLike
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
-from wharfinger.what_if.movable import Limits
-from wharfinger.what_if.rebalance import Rebalance, Wishes
+from wharfinger.what_if.rebalance import plan as rebalancing
+from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.plan import Rebalance, Wishes
 from wharfinger.what_if.replacement import replaced_pods
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective

@@ -24,8 +24,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import cluster, openb
 from wharfinger.simulate.dry_run import place_pods
-from wharfinger.what_if.freed_nodes import one_gpu
-from wharfinger.what_if.rebalance import Goal, Rebalance, Wishes, rebalance
+from wharfinger.what_if.rebalance.freed_nodes import one_gpu
+from wharfinger.what_if.rebalance.plan import Goal, Rebalance, Wishes, rebalance
 
 CUTS = 8
 OWNER = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="openb", uid="openb", controller=True)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from tests.bench.rebalance import compared, small
-from wharfinger.what_if.rebalance import Goal
+from wharfinger.what_if.rebalance.plan import Goal
 
 
 def test_plans_free_nearly_as_many_nodes_of_small_clusters_as_can_be():

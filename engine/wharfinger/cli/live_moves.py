@@ -12,8 +12,8 @@ from wharfinger.errors import UsageError
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.what_if.carry_out import CarriedOut
-    from wharfinger.what_if.rebalance import Move, Wishes
+    from wharfinger.what_if.rebalance.carry_out import CarriedOut
+    from wharfinger.what_if.rebalance.plan import Move, Wishes
 
 SYNC = 120.0
 """Seconds within which the cluster must have been read."""
@@ -35,7 +35,7 @@ async def _carried_out(  # noqa: PLR0913, PLR0917 — likewise
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
     from wharfinger.kube.evictions import ApiEvictions  # noqa: PLC0415 — likewise
     from wharfinger.kube.reflector import Informers  # noqa: PLC0415 — likewise
-    from wharfinger.what_if.carry_out import Carrying, LiveCluster  # noqa: PLC0415 — likewise
+    from wharfinger.what_if.rebalance.carry_out import Carrying, LiveCluster  # noqa: PLC0415 — likewise
 
     clock = SystemClock()
     credentials = Credentials(kubeconfig, context, clock.monotonic)

@@ -28,9 +28,9 @@ from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.simulate import dry_run
-from wharfinger.what_if.capacity import NodesLike
+from wharfinger.what_if.capacity.count import NodesLike
+from wharfinger.what_if.capacity.further_pods import grouped
 from wharfinger.what_if.evaluation import change
-from wharfinger.what_if.further_pods import grouped
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 _MOST_REASONS = 8

@@ -14,7 +14,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result, queue_order
-from wharfinger.what_if.capacity import NodesLike
+from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.drain import cordoned, replaceable, staying
 from wharfinger.what_if.new_nodes import nodes_like
 from wharfinger.what_if.recreated import recreated

@@ -24,7 +24,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.followed_copy import FollowedCopy
-from wharfinger.what_if.capacity import NodesLike
+from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.evaluation import ChangedCluster, Evaluated, change, evaluated
 from wharfinger.what_if.supposed_changes import SupposedChanges
 

@@ -11,7 +11,7 @@ from wharfinger.model import objects
 from wharfinger.model.state.cluster_state import copied
 from wharfinger.operator.preview_answer import WhatIf, answered
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.what_if.capacity import NodesLike
+from wharfinger.what_if.capacity.count import NodesLike
 
 
 def finished(steps, between=lambda: None):

@@ -12,8 +12,8 @@ from wharfinger.cli import options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
-from wharfinger.what_if.capacity import MOST, Capacity, Change, Gain, LessOf, NodesLike, Room, Share, capacity
-from wharfinger.what_if.room_count import Stop
+from wharfinger.what_if.capacity.count import MOST, Capacity, Change, Gain, LessOf, NodesLike, Room, Share, capacity
+from wharfinger.what_if.capacity.room_count import Stop
 
 LISTED = 10
 """Nodes, and reasons, that the table shows."""

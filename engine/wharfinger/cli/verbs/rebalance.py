@@ -19,8 +19,8 @@ from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.movable import CRITICAL, Limits
-from wharfinger.what_if.rebalance import NOUNS, Goal, Move, Reached, Rebalance, Wishes, rebalance
+from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
+from wharfinger.what_if.rebalance.plan import NOUNS, Goal, Move, Reached, Rebalance, Wishes, rebalance
 
 
 def table(found: Rebalance) -> str:

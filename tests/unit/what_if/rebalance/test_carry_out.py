@@ -8,15 +8,15 @@ import pytest
 from msgspec import structs
 
 from tests.unit.framework.kube import node, pod, state
-from tests.unit.what_if.test_rebalance import owned
+from tests.unit.what_if.rebalance.test_plan import owned
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.what_if.carry_out import Carrying, LiveCluster
 from wharfinger.what_if.drain import cordoned
-from wharfinger.what_if.rebalance import Goal, Wishes, rebalance
+from wharfinger.what_if.rebalance.carry_out import Carrying, LiveCluster
+from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
 
 CHAIN = assemble()
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wharfinger.what_if.draft import LOOKED_AT, Acceptable, Choice, Draft
+from wharfinger.what_if.rebalance.draft import LOOKED_AT, Acceptable, Choice, Draft
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.verdict import Mask
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.what_if.freed_nodes import Bundle, NodeValue
+    from wharfinger.what_if.rebalance.freed_nodes import Bundle, NodeValue
 
 EFFORT = 15_000
 """Decisions after which the search ends with what it has found."""

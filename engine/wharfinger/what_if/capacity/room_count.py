@@ -15,7 +15,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import queue_order
-from wharfinger.what_if.further_pods import FurtherPod, PodGroup
+from wharfinger.what_if.capacity.further_pods import FurtherPod, PodGroup
 from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 

@@ -21,8 +21,8 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.what_if.draft import Draft
-from wharfinger.what_if.rebalance import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
+from wharfinger.what_if.rebalance.draft import Draft
+from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -21,10 +21,10 @@ import numpy as np
 
 from wharfinger.errors import UsageError
 from wharfinger.simulate.dry_run import Utilisation, bind_claims, queue_order, utilisation
-from wharfinger.what_if.consolidation import Consolidation, Terms
-from wharfinger.what_if.draft import Draft, Moved
-from wharfinger.what_if.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
-from wharfinger.what_if.movable import Limits, Movable
+from wharfinger.what_if.rebalance.consolidation import Consolidation, Terms
+from wharfinger.what_if.rebalance.draft import Draft, Moved
+from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
+from wharfinger.what_if.rebalance.movable import Limits, Movable
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -15,8 +15,8 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.what_if.drain import cordoned
-from wharfinger.what_if.movable import Limits
-from wharfinger.what_if.rebalance import Goal, Wishes, rebalance
+from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
 from wharfinger.what_if.recreated import recreated
 
 PACK = compiled('policy "pack"\nscore full weight 100 = node.requested.cpu normalize minmax')

@@ -24,10 +24,10 @@ from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import queue_order
-from wharfinger.what_if.further_pods import PodGroup, grouped
+from wharfinger.what_if.capacity.further_pods import PodGroup, grouped
+from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, Stop
+from wharfinger.what_if.capacity.smaller_pods import reductions, with_less
 from wharfinger.what_if.new_nodes import NewNode, nodes_like
-from wharfinger.what_if.room_count import Candidates, Count, Found, Stop
-from wharfinger.what_if.smaller_pods import reductions, with_less
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 MOST = 10_000
