@@ -41,6 +41,7 @@ ORDER = (
     "drain",
     "rebalance",
     "tune",
+    "expander",
     "snapshot",
     "explain",
     "replay",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.cli import chosen_policies, streams
+from wharfinger.emit import Failed
 from wharfinger.errors import UsageError
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.metric_sources import SOURCES
@@ -21,9 +22,12 @@ from wharfinger.simulate.cluster import Cluster
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
+    from wharfinger.framework.ports import Clock
     from wharfinger.kube.capture import Captured
+    from wharfinger.kube.connection import Connection
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.signals.ports import Source
+    from wharfinger.what_if.watched_cluster import WatchedCluster
 
 
 def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool, skip_invalid: bool) -> Cluster:
@@ -53,6 +57,43 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
             return await captured(connection, clock)
 
     return asyncio.run(read_cluster())
+
+
+SYNC = 120.0
+"""Seconds within which a watched cluster must have been read."""
+
+
+@contextlib.asynccontextmanager
+async def watched(kubeconfig: str | None, context: str | None, agent: str) -> AsyncIterator[tuple[WatchedCluster, Connection, Clock]]:
+    """The cluster as it is from now on, once it has been read. UsageError if that takes too long."""
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that files do not need
+    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
+    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
+    from wharfinger.kube.reflector import Informers  # noqa: PLC0415 — likewise
+    from wharfinger.what_if.watched_cluster import WatchedCluster  # noqa: PLC0415 — likewise
+
+    clock = SystemClock()
+    credentials = Credentials(kubeconfig, context, clock.monotonic)
+    async with Connection(credentials, Limits(request_timeout=10.0), user_agent=agent) as connection:
+        live = WatchedCluster()
+        informers = Informers(connection, clock, _tell_failures)
+        watching = asyncio.create_task(informers.run(live))
+        try:
+            try:
+                async with asyncio.timeout(SYNC):
+                    await informers.wait_synced()
+            except TimeoutError:
+                raise UsageError(f"the cluster could not be read within {SYNC:g} s: {', '.join(sorted(informers.unsynced))}") from None
+            yield live, connection, clock
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+
+
+def _tell_failures(event: object) -> None:
+    if isinstance(event, Failed):
+        streams.complain(f"{event.where}: {event.error}")
 
 
 @contextlib.contextmanager

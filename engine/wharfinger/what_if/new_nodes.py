@@ -8,7 +8,7 @@ It holds no images, and metrics have no samples of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ def nodes_like(snapshot: Snapshot, model: str, count: int = 1, taken: Container[
     found = snapshot.node(row).object
     drivers = snapshot.objects.get(objects.CSINode, model)
     pods = [pod for pod in snapshot.pods_on(row) if staying(pod)]
-    return tuple(_new(found, drivers, pods, name) for name in itertools.islice(_names(snapshot, model, taken), count))
+    return tuple(node_like(found, name, drivers, pods) for name in itertools.islice(_names(snapshot, model, taken), count))
 
 
 def _names(snapshot: Snapshot, model: str, taken: Container[str]) -> Iterator[str]:
@@ -50,7 +50,8 @@ def _names(snapshot: Snapshot, model: str, taken: Container[str]) -> Iterator[st
     return (name for name in names if snapshot.row(name) is None and name not in taken)
 
 
-def _new(model: objects.Node, drivers: objects.CSINode | None, pods: list[PodView], name: str) -> NewNode:
+def node_like(model: objects.Node, name: str, drivers: objects.CSINode | None = None, pods: Sequence[PodView] = ()) -> NewNode:
+    """A new node of that name like `model`, with its CSI drivers and copies of the pods that run on every node of its kind."""
     labels = {key: name if key == HOSTNAME else value for key, value in model.metadata.labels.items()}
     metadata = objects.ObjectMeta(name=name, labels=labels, annotations=model.metadata.annotations)
     taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_PASSING_TAINTS))

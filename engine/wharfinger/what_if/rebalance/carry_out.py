@@ -20,9 +20,9 @@ import numpy as np
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
+from wharfinger.what_if.watched_cluster import WatchedCluster
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -43,53 +43,6 @@ class NodeWrites(Protocol):
 
     async def cordon(self, node: str, *, closed: bool) -> None:
         """Cordons the node, or opens it; `gone` if it is not there any more."""
-
-
-class LiveCluster:
-    """A ClusterSink that keeps a state, and the pods by uid, those without a node too."""
-
-    def __init__(self) -> None:
-        self.state = ClusterState()
-        self.pods: dict[str, PodView] = {}
-        self._keys: dict[str, set[str]] = {}
-
-    def upsert(self, kind: str, obj: Any) -> None:
-        """Takes over an object that was added or changed."""
-        self._keys.setdefault(kind, set()).add(_identity(obj))
-        if isinstance(obj, objects.Pod):
-            view = PodView(obj)
-            self.pods[view.uid] = view
-        self.state.put(obj)
-
-    def delete(self, kind: str, obj: Any) -> None:
-        """Removes an object."""
-        self._drop(kind, _identity(obj))
-
-    def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Makes these objects all that there are of a kind."""
-        for gone in self._keys.get(kind, set()) - {_identity(obj) for obj in objs}:
-            self._drop(kind, gone)
-        for obj in objs:
-            self.upsert(kind, obj)
-
-    def synced(self, kind: str) -> None:
-        """Nothing: who waits for the lists asks the source."""
-
-    def _drop(self, kind: str, identity: str) -> None:
-        self._keys.get(kind, set()).discard(identity)
-        if kind == "Pod":
-            pod = self.pods.pop(identity, None)
-            if pod is not None:
-                self.state.remove_pod(pod)
-        elif kind == "Node":
-            self.state.remove_node(identity)
-        else:
-            self.state.drop(kind, identity)
-
-
-def _identity(obj: Any) -> str:
-    """The uid of a pod, of other objects their key."""
-    return PodView(obj).uid if isinstance(obj, objects.Pod) else objects.key_of(obj)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +80,7 @@ class Carrying:
         self,
         chain: Chain,
         wishes: Wishes,
-        live: LiveCluster,
+        live: WatchedCluster,
         writes: NodeWrites,
         clock: Clock,
         *,

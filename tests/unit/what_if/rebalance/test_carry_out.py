@@ -15,8 +15,9 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.drain import cordoned
-from wharfinger.what_if.rebalance.carry_out import Carrying, LiveCluster
+from wharfinger.what_if.rebalance.carry_out import Carrying
 from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
+from wharfinger.what_if.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
 
@@ -45,7 +46,7 @@ class World:
     """
 
     def __init__(self, nodes, pods):
-        self.live = LiveCluster()
+        self.live = WatchedCluster()
         self.plain = {pod["metadata"]["uid"]: pod for pod in pods}
         self.nodes = {each["metadata"]["name"]: decode.convert(each, objects.Node) for each in nodes}
         self.live.replace("Node", list(self.nodes.values()))

@@ -1,0 +1,129 @@
+"""Which of several groups of nodes an autoscaler should grow, so that pending pods get the nodes that the policies prefer.
+
+Each group is tried alone: its nodes are added, and its pods are placed by the chain. Most pods placed wins; a pod that finds a node only
+where others are evicted for it does not count. Among equal groups the points decide: one node of each is added at the same time, and each
+pod sees them side by side. Then fewer nodes, then the smaller share of what is left free on them, then the name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.simulate.dry_run import queue_order
+from wharfinger.what_if.evaluation import Evaluated, evaluated
+from wharfinger.what_if.new_nodes import NewNode, node_like
+from wharfinger.what_if.supposed_changes import SupposedChanges
+
+MOST_PODS = 500
+"""Pods of a group that are placed, the first in the queue: an autoscaler waits for five seconds only."""
+RESOURCES = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """A group that an autoscaler could grow: `count` nodes like `node`, for these pods."""
+
+    name: str
+    node: objects.Node
+    count: int
+    pods: tuple[PodView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedGroup:
+    """What growing a group would do.
+
+    `placed` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes that stays free.
+    `points` are the sums of the pods' totals on a new node, in the order of the tiers; empty if they did not have to decide.
+    """
+
+    name: str
+    pods: int
+    placed: int
+    nodes: int
+    free: float
+    points: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        points = f", {' / '.join(f'{total:g}' for total in self.points)} points" if self.points else ""
+        return f"{self.placed} of {self.pods} pods on {self.nodes} new nodes{points}, {self.free:.0%} of them free"
+
+
+def ranked_groups(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup]) -> tuple[RankedGroup, ...]:
+    """The groups, best first. The state is left as it was."""
+    tried = [_alone(chain, state, group) for group in groups]
+    most = max((found.placed for found in tried), default=0)
+    equal = [group for group, found in zip(groups, tried, strict=True) if found.placed == most]
+    points = _points(chain, state, equal) if len(equal) > 1 and most else {}
+    ranked = [replace(found, points=points.get(found.name, ())) for found in tried]
+    return tuple(sorted(ranked, key=lambda found: (-found.placed, [-total for total in found.points], found.nodes, found.free, found.name)))
+
+
+def _alone(chain: Chain, state: ClusterState, group: NodeGroup) -> RankedGroup:
+    """The group, with its nodes added and its pods placed."""
+    pods = queue_order(chain, group.pods)[:MOST_PODS]
+    with SupposedChanges(state) as supposed:
+        new = {added.name for added in _added(supposed, group, group.count)}
+        steps = evaluated(chain, supposed, pods)
+        results = _finished(steps)
+        found = [each.result for each in results if each.result.node is not None and not each.result.victims]
+        free = _free(state, new)
+    return RankedGroup(
+        name=group.name, pods=len(pods), placed=len(found), nodes=len({each.node for each in found if each.node in new}), free=free
+    )
+
+
+def _finished(steps: Iterator[None]) -> tuple[Evaluated, ...]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: tuple[Evaluated, ...] = end.value
+            return answer
+
+
+def _added(supposed: SupposedChanges, group: NodeGroup, count: int) -> list[NewNode]:
+    """New nodes of the group, added under names that no node has."""
+    taken = supposed.state.snapshot()
+    names = (name for number in range(1, taken.n_nodes + count + 1) if taken.row(name := f"{group.name}-new-{number}") is None)
+    new = [node_like(group.node, name) for name, _ in zip(names, range(count), strict=False)]
+    for node in new:
+        supposed.add(node)
+    return new
+
+
+def _free(state: ClusterState, names: set[str]) -> float:
+    """The mean share of cpu and memory that is free on these nodes; 0 without any."""
+    snapshot = state.snapshot()
+    rows = [snapshot.known_row(name) for name in sorted(names)]
+    shares = []
+    for resource in RESOURCES:
+        index = snapshot.resource_index(resource)
+        offered = 0 if index is None else int(snapshot.allocatable[index][rows].sum())
+        if index is not None and offered:
+            shares.append(1 - int(snapshot.requested[index][rows].sum()) / offered)
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def _points(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup]) -> dict[str, tuple[float, ...]]:
+    """The sums of the totals of each group's pods on a new node of the group, where one of each group is there."""
+    with SupposedChanges(state) as supposed:
+        nodes = {group.name: _added(supposed, group, 1)[0].name for group in groups}
+        snapshot, decider = state.snapshot(), Decider(chain)
+        found: dict[str, defaultdict[int, float]] = {}
+        for group in groups:
+            totals = found[group.name] = defaultdict(float)
+            pods = queue_order(chain, group.pods)[:MOST_PODS]
+            alike = Counter(pod.template for pod in pods)
+            for pod in {pod.template: pod for pod in reversed(pods)}.values():
+                for part in decider.decide(snapshot, pod).scores_at(nodes[group.name]):
+                    totals[part.tier] += part.weighted * alike[pod.template]
+    tiers = sorted(set().union(*found.values()))
+    return {name: tuple(totals[tier] for tier in tiers) for name, totals in found.items()}

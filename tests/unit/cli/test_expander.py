@@ -1,0 +1,30 @@
+"""`wharf expander`: flags that do not fit. What it answers is in tests/unit/web/test_expander.py."""
+
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--listen", "8086"), "--listen 8086: expected HOST:PORT"),
+        (("--listen", "0.0.0.0:8086"), "it needs --certificate and --private-key"),
+        (("--listen", "autoscaling.local:8086"), "it needs --certificate and --private-key"),
+        (("--certificate", "tls.crt"), "--certificate and --private-key belong together"),
+        (("--certificate", "none.crt", "--private-key", "none.key"), "none.crt: No such file"),
+    ],
+)
+def test_wrong_flags_are_named(wharf, flags, message):
+    code, out, err = wharf("expander", *flags)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_without_the_library_the_extra_is_named(wharf, monkeypatch):
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.delitem(sys.modules, "wharfinger.web.expander.service", raising=False)
+
+    code, _, err = wharf("expander")
+    assert code == 2
+    assert "wharf expander needs grpc: pip install 'wharfinger[autoscaler]'" in err

@@ -1,0 +1,182 @@
+"""The gRPC expander: which group of nodes cluster-autoscaler is told to grow."""
+
+import asyncio
+import contextlib
+import subprocess
+
+import grpc
+import pytest
+
+from tests.cluster import objects as made
+from tests.cluster.programs import free_ports
+from tests.unit.compiler.texts import compiled
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.chain import assemble
+from wharfinger.model import objects
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.web.expander import messages
+from wharfinger.web.expander.service import SERVICE, Certificate, Expander
+
+SPOT = """
+policy "spot"
+score spot weight 20 = if (node.labels["pool"] ?? "") == "spot" then 100 else 0
+"""
+TAINT = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+
+
+def node(name="template", **fields):
+    return made.node(name, **fields) | {
+        "status": made.node(name, **fields)["status"] | {"conditions": [{"type": "Ready", "status": "True"}]}
+    }
+
+
+def filled(message, value):
+    """The message with the fields of a manifest."""
+    for name, member in value.items():
+        field = message.DESCRIPTOR.fields_by_name.get(name)
+        if field is None:
+            continue
+        if field.message_type is None:
+            getattr(message, name).extend(member) if field.is_repeated else setattr(message, name, member)
+        elif field.message_type.GetOptions().map_entry:
+            for key, each in member.items():
+                if field.message_type.fields_by_name["value"].message_type is None:
+                    getattr(message, name)[key] = each
+                else:
+                    getattr(message, name)[key].string = each
+        elif field.is_repeated:
+            for each in member:
+                filled(getattr(message, name).add(), each)
+        else:
+            getattr(message, name).SetInParent()
+            filled(getattr(message, name), member)
+    return message
+
+
+def request(groups, *, as_bytes):
+    """A BestOptionsRequest for (name, count, node, pods); since Kubernetes 1.35 objects are sent as bytes."""
+    asked = messages.message_class("BestOptionsRequest")()
+    for name, count, template, pods in groups:
+        option = asked.options.add(nodeGroupId=name, nodeCount=count)
+        for pod in pods:
+            each = filled(messages.message_class("Pod")(), pod)
+            if as_bytes:
+                option.podBytes.append(each.SerializeToString())
+            else:
+                option.pod.add().CopyFrom(each)
+        if template is not None and as_bytes:
+            asked.nodeBytesMap[name] = filled(messages.message_class("Node")(), template).SerializeToString()
+        elif template is not None:
+            filled(asked.nodeMap[name], template)
+    return asked.SerializeToString()
+
+
+@pytest.fixture(params=[True, False], ids=["as bytes", "as messages"])
+def as_bytes(request):
+    return request.param
+
+
+@pytest.fixture
+def ask(as_bytes):
+    """Asks an expander: (the name of the group that it chose, the lines that it reported)."""
+
+    def answer(groups, policies="", running=()):
+        found = [compiled(policies)] if policies else []
+        state = ClusterState(0.0)
+        for each in running:
+            state.add_node(decode.convert(each, objects.Node))
+        lines = []
+        response = messages.message_class("BestOptionsResponse").FromString(
+            Expander(assemble(found), state, lines.append).best(request(groups, as_bytes=as_bytes))
+        )
+        assert state.snapshot().n_nodes == len(running)
+        return [option.nodeGroupId for option in response.options], lines
+
+    return answer
+
+
+def pods(count, **fields):
+    return [made.pod(f"p{number}", **fields) for number in range(count)]
+
+
+def test_the_group_on_which_most_pods_fit_is_chosen(ask):
+    waiting = pods(4, cpu="3")
+    chosen, lines = ask([("small", 2, node(cpu="4"), waiting), ("large", 2, node(cpu="8"), waiting)])
+
+    assert chosen == ["large"]
+    assert lines[0].startswith("large: 4 of 4 pods on 2 new nodes")
+    assert lines[0].endswith("chosen: more pods placed")
+    assert lines[1].startswith("small: 2 of 4 pods on 2 new nodes")
+
+
+def test_the_policies_choose_among_groups_that_place_all(ask):
+    waiting = pods(2)
+    groups = [("a", 1, node(), waiting), ("b", 1, node(labels={"pool": "spot"}), waiting)]
+
+    chosen, lines = ask(groups, SPOT)
+    assert chosen == ["b"]
+    assert lines[0].endswith("chosen: the policies prefer its nodes")
+    assert ask(groups)[0] == ["a"]
+
+
+def test_hard_constraints_of_pods_hold(ask):
+    waiting = pods(1, nodeSelector={"zone": "z1"}, tolerations=[{"key": "dedicated", "operator": "Exists"}])
+    groups = [("plain", 1, node(), waiting), ("gpu", 1, node(labels={"zone": "z1"}, taints=TAINT), waiting)]
+    assert ask(groups)[0] == ["gpu"]
+
+
+def test_fewer_nodes_are_better(ask):
+    waiting = pods(4, cpu="2")
+    chosen, lines = ask([("four", 4, node(cpu="8"), waiting), ("one", 1, node(cpu="8"), waiting)])
+    assert chosen == ["one"]
+    assert lines[0].endswith("chosen: fewer nodes")
+
+
+def test_a_group_without_a_node_is_left_out(ask):
+    chosen, lines = ask([("unknown", 1, None, pods(1)), ("known", 1, node(), pods(1))])
+    assert chosen == ["known"]
+    assert lines[0] == "unknown: left out, as the request has no node of it"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xff\xff", b""])
+def test_a_request_that_cannot_be_read_is_refused(content):
+    with pytest.raises(InvalidObject, match="request"):
+        Expander(assemble(), ClusterState(0.0), lambda _line: None).best(content)
+
+
+def self_signed(folder):
+    """A certificate for 127.0.0.1."""
+    chain, key = folder / "tls.crt", folder / "tls.key"
+    subject = ["-subj", "/CN=expander", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", chain, "-days", "1", *subject],
+        check=True,
+        capture_output=True,
+    )
+    return Certificate(chain=chain.read_bytes(), key=key.read_bytes())
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_client_of_grpc_is_answered(tmp_path, encrypted):
+    certificate = self_signed(tmp_path) if encrypted else None
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+
+    def channel():
+        if certificate is None:
+            return grpc.aio.insecure_channel(address)
+        return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(certificate.chain))
+
+    async def asked():
+        server = await Expander(assemble(), ClusterState(0.0), lambda _line: None).serve(address, certificate)
+        async with contextlib.AsyncExitStack() as opened:
+            opened.push_async_callback(server.stop, None)
+            call = (await opened.enter_async_context(channel())).unary_unary(f"/{SERVICE}/BestOptions")
+            answer = await call(request([("only", 3, node(), pods(1))], as_bytes=True))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call(b"\xff")
+            return answer, refused.value.code()
+
+    answer, code = asyncio.run(asked())
+    option = messages.message_class("BestOptionsResponse").FromString(answer).options[0]
+    assert (option.nodeGroupId, option.nodeCount, code) == ("only", 3, grpc.StatusCode.INVALID_ARGUMENT)
