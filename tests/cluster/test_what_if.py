@@ -3,6 +3,7 @@
 WHARF_SCENARIOS=500 python -m pytest tests/cluster/test_what_if.py     so many scenarios; few without it
 """
 
+import itertools
 import json
 import os
 import re
@@ -18,9 +19,10 @@ from tests.cluster.what_if_scenarios import OTHER_NAME, OTHER_POLICY, POLICY, Dr
 from tests.testbed import build
 from wharfinger.what_if.drain import Fate
 
-SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "12"))
+SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "16"))
 FIRST = int(os.environ.get("WHARF_FIRST_SCENARIO", "0"))
 AT_ONCE = 50
+TURNS = itertools.count()
 ANSWERS = {
     *(f"drain: {fate}" for fate in ("placed", "waits", "gone", "forbidden", "refused", "stays")),
     *("capacity: fits", "capacity: does not fit", "diff: changes", "diff: same"),
@@ -30,7 +32,8 @@ ANSWERS = {
 @pytest.fixture
 def owners(control_plane):
     """The uids of the owners of pods, by namespace and kind."""
-    namespaces = [f"scenario-{i}" for i in range(min(SCENARIOS, AT_ONCE))]
+    turn = next(TURNS)  # the namespaces of the test before may not be gone yet
+    namespaces = [f"scenario-{turn}-{i}" for i in range(min(SCENARIOS, AT_ONCE))]
     made = [control_plane.api.create(obj) for obj in setting(namespaces)]
     found = {name: {} for name in namespaces}
     for each in made:

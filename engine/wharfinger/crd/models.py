@@ -287,7 +287,7 @@ class PlacementPreviewSpec(Part):
     drain: Annotated[tuple[ObjectName, ...], Field(max_length=16)] = Field(
         default=(), description="Nodes that are supposed to be drained; what runs there needs places too."
     )
-    capacity: bool = Field(default=False, description="Whether to count how many further pods fit.")
+    capacity: bool | None = Field(default=None, description="True to count how many further pods fit.")
     ttl_seconds: Annotated[int, Field(ge=10, le=LONGEST_LIFE, json_schema_extra={"format": "int32"})] = Field(
         default=3600, description="Seconds after its creation at which the preview is deleted."
     )

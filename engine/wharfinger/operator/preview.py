@@ -199,7 +199,7 @@ def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
 
 def _what_if(spec: PlacementPreviewSpec) -> WhatIf:
     nodes = tuple(NodesLike(model=wanted.like, count=wanted.count) for wanted in spec.nodes)
-    return WhatIf(nodes=nodes, drain=spec.drain, capacity=spec.capacity)
+    return WhatIf(nodes=nodes, drain=spec.drain, capacity=bool(spec.capacity))
 
 
 def _drain_no_others(spec: PlacementPreviewSpec) -> None:
