@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -53,7 +54,7 @@ class RankedGroup:
 
     def __str__(self) -> str:
         points = f", {' / '.join(f'{total:g}' for total in self.points)} points" if self.points else ""
-        return f"{self.placed} of {self.pods} pods on {self.nodes} new nodes{points}, {self.free:.0%} of them free"
+        return f"{self.placed} of {count(self.pods, 'pod')} on {count(self.nodes, 'new node')}{points}, {self.free:.0%} of them free"
 
 
 def ranked_groups(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup]) -> tuple[RankedGroup, ...]:
@@ -89,11 +90,11 @@ def _finished(steps: Iterator[None]) -> tuple[Evaluated, ...]:
             return answer
 
 
-def _added(supposed: SupposedChanges, group: NodeGroup, count: int) -> list[NewNode]:
+def _added(supposed: SupposedChanges, group: NodeGroup, how_many: int) -> list[NewNode]:
     """New nodes of the group, added under names that no node has."""
     taken = supposed.state.snapshot()
-    names = (name for number in range(1, taken.n_nodes + count + 1) if taken.row(name := f"{group.name}-new-{number}") is None)
-    new = [node_like(group.node, name) for name, _ in zip(names, range(count), strict=False)]
+    names = (name for number in range(1, taken.n_nodes + how_many + 1) if taken.row(name := f"{group.name}-new-{number}") is None)
+    new = [node_like(group.node, name) for name, _ in zip(names, range(how_many), strict=False)]
     for node in new:
         supposed.add(node)
     return new

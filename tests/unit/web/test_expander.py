@@ -10,6 +10,7 @@ import pytest
 from tests.cluster import objects as made
 from tests.cluster.programs import free_ports
 from tests.unit.compiler.texts import compiled
+from tests.unit.web.expander_requests import request
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
@@ -31,49 +32,8 @@ def node(name="template", **fields):
     }
 
 
-def filled(message, value):
-    """The message with the fields of a manifest."""
-    for name, member in value.items():
-        field = message.DESCRIPTOR.fields_by_name.get(name)
-        if field is None:
-            continue
-        if field.message_type is None:
-            getattr(message, name).extend(member) if field.is_repeated else setattr(message, name, member)
-        elif field.message_type.GetOptions().map_entry:
-            for key, each in member.items():
-                if field.message_type.fields_by_name["value"].message_type is None:
-                    getattr(message, name)[key] = each
-                else:
-                    getattr(message, name)[key].string = each
-        elif field.is_repeated:
-            for each in member:
-                filled(getattr(message, name).add(), each)
-        else:
-            getattr(message, name).SetInParent()
-            filled(getattr(message, name), member)
-    return message
-
-
-def request(groups, *, as_bytes):
-    """A BestOptionsRequest for (name, count, node, pods); since Kubernetes 1.35 objects are sent as bytes."""
-    asked = messages.message_class("BestOptionsRequest")()
-    for name, count, template, pods in groups:
-        option = asked.options.add(nodeGroupId=name, nodeCount=count)
-        for pod in pods:
-            each = filled(messages.message_class("Pod")(), pod)
-            if as_bytes:
-                option.podBytes.append(each.SerializeToString())
-            else:
-                option.pod.add().CopyFrom(each)
-        if template is not None and as_bytes:
-            asked.nodeBytesMap[name] = filled(messages.message_class("Node")(), template).SerializeToString()
-        elif template is not None:
-            filled(asked.nodeMap[name], template)
-    return asked.SerializeToString()
-
-
 @pytest.fixture(params=[True, False], ids=["as bytes", "as messages"])
-def as_bytes(request):
+def as_bytes(request):  # pytest's own
     return request.param
 
 

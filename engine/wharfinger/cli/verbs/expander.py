@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +40,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if measured := [found.name for found in policies if found.policy.metrics]:
         streams.warn([f"{', '.join(measured)}: metrics are not read here; what holds `on missing` holds"])
     chain = assemble(policies, chosen_policies.chosen(config, scheduler_name))
-    with live_cluster.ended_tidily():
+    with live_cluster.ended_tidily(), contextlib.suppress(KeyboardInterrupt):  # a server that is stopped has not failed
         asyncio.run(_serve(chain, kubeconfig, context, listen, proof))
     return 0
 
