@@ -6,6 +6,7 @@ from wharfinger.api import explain as explain
 from wharfinger.api import load_config as load_config
 from wharfinger.api import load_policies as load_policies
 from wharfinger.api import load_snapshot as load_snapshot
+from wharfinger.api import optimal as optimal
 from wharfinger.api import place as place
 from wharfinger.api import rebalance as rebalance
 from wharfinger.api import tune as tune
@@ -19,6 +20,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig as Cha
 from wharfinger.framework.evaluation.decision import Decision as Decision
 from wharfinger.language.report.diagnostics import PolicyError as PolicyError
 from wharfinger.simulate.cluster import Cluster as Cluster
+from wharfinger.what_if.optimal import Optimal as Optimal
 from wharfinger.what_if.tune.search import Tuned as Tuned
 
 __version__: str

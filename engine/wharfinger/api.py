@@ -24,16 +24,19 @@ from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import checkpoint_of
 from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
+from wharfinger.what_if import optimal as solving
 from wharfinger.what_if.capacity import count as counting
 from wharfinger.what_if.capacity.count import Capacity, NodesLike
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
+from wharfinger.what_if.optimal import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Rebalance, Wishes
@@ -211,6 +214,23 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
         limits=Limits(namespaces=frozenset(namespaces), youngest=min_age),
     )
     return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, wishes, cluster.pending)
+
+
+def optimal(
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    pods: Sequence[Pod] | None = None,
+    *,
+    seconds: float = 10.0,
+    config: ChainConfig | None = None,
+) -> Optimal:
+    """A placement of all of `pods` (by default the pending ones), running pods moved where needed, or the proof that there is none.
+
+    Searches for at most so many seconds; needs the extra `optimal`. Changes nothing.
+    """
+    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    now = cluster.state.snapshot().now
+    return solving.optimal(chain.assemble(policies, config), checkpoint_of(cluster.state), now, waiting, seconds)
 
 
 def tune(  # noqa: PLR0913 — the keywords are independent choices

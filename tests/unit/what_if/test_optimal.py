@@ -1,12 +1,14 @@
 """A placement of all pods where the queue leaves some over: found where there is one, and proved where there is none."""
 
 import itertools
+import json
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wharfinger
 from tests.unit.simulate.clusters import policy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
@@ -125,3 +127,31 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ortools", None)
     with pytest.raises(UsageError, match=r"pip install 'wharfinger\[optimal\]'"):
         solved(cluster([node("n0", 8)]), [pod("p", 1)])
+
+
+def test_the_function_gives_what_the_verb_prints(tmp_path):
+    manifests = [
+        *(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
+            for name in "ab"
+        ),
+        *(manifest(f"web-{name}", "2", name) for name in "ab"),
+        manifest("train", "3"),
+    ]
+    (tmp_path / "snapshot.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
+    loaded = wharfinger.load_snapshot(tmp_path / "snapshot.json")
+
+    found = wharfinger.optimal((), loaded, seconds=SECONDS)
+    assert (found.answer, found.moves, [placed.pod for placed in found.plan if not placed.source]) == (Answer.FOUND, 1, ["default/train"])
+    assert wharfinger.place((), loaded).unplaced == 1, "the cluster is as it was"
+
+
+def manifest(name, cpu, on=""):
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}] if on else []
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "ownerReferences": owner},
+        "spec": {"containers": [container], "nodeName": on},
+    }
