@@ -271,7 +271,9 @@ def test_nodes_that_we_may_not_read_are_never_in_sync(follow):
 
 
 def test_a_kind_that_may_be_read_later_is_read_then(follow):
-    _, _, _, reflector = follow(nodes_are("a"), lists=[refused(403, "Forbidden"), listed(node("a"))])
+    lists = [refused(403, "Forbidden"), listed(node("a"))]
+    recorder, _, _, reflector = follow(lambda _, served: served.watch_queries, lists=lists)  # watched once the list has been taken over
+    assert recorder.names("Node") == {"a"}
     assert reflector.refused is None
 
 
