@@ -107,7 +107,7 @@ def place(
 
     With `sequential` every placement counts for the pods after it, and the cluster's state is left with all of them assumed.
     """
-    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    waiting = _waiting(cluster, pods)
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
     return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
 
@@ -127,7 +127,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
     anew. The cluster's state stays as it is. Raises UsageError for a word of `replace` that names no pod.
     """
-    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    waiting = _waiting(cluster, pods)
     before, after = chain.assemble(against, against_config), chain.assemble(policies, config)
     return comparing.diff(before, after, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace))
 
@@ -153,7 +153,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     if nodes and like is None:
         raise UsageError("nodes= says how many; like= says what they are like")
     extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
-    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    waiting = _waiting(cluster, pods)
     assembled = chain.assemble(policies, config)
     return counting.capacity(assembled, cluster.state, waiting, by=by, extra=extra, most=most, changes=changes)
 
@@ -228,7 +228,7 @@ def optimal(
 
     Searches for at most so many seconds; needs the extra `optimal`. Changes nothing.
     """
-    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    waiting = _waiting(cluster, pods)
     now = cluster.state.snapshot().now
     return solving.optimal(chain.assemble(policies, config), checkpoint_of(cluster.state), now, waiting, seconds)
 
@@ -255,6 +255,11 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     numbers = knobs.chosen(knobs.found(policies, chain.assemble(policies, config)), search, policies)
     goals = [objective(text) for text in objectives]
     return tuned(policies, numbers, goals, searched, kept, partial(processes, jobs=jobs), most=trials, seed=seed)
+
+
+def _waiting(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:
+    """The pods that a question is about: those given, or the pending ones of the cluster."""
+    return cluster.pending if pods is None else [_view(pod) for pod in pods]
 
 
 def _view(pod: Pod) -> PodView:

@@ -136,6 +136,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def at_once(steps: Generator[None, None, T]) -> T:
+    """What the generator returns, without a pause between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+
+
 async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
     """What the generator returns; it yields wherever it may be interrupted."""
     ends = clock.monotonic() + SLICE

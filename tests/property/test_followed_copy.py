@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.property import clusters
+from wharfinger.event_loop import at_once
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -38,14 +39,6 @@ changes = st.one_of(
     st.tuples(st.just("suppose"), clusters.node_names),
     st.tuples(st.just("give up"), st.none()),
 )
-
-
-def finished(steps):
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def shown(state):
@@ -84,12 +77,12 @@ def suppose(state, node):
 @given(st.lists(changes, max_size=20))
 def test_a_copy_follows(done):
     state, copy = full(), FollowedCopy()
-    finished(copy.follow(state.snapshot()))
+    at_once(copy.follow(state.snapshot()))
     for name, what in done:
         if name == "follow":
-            assert shown(finished(copy.follow(state.snapshot()))) == shown(state)
+            assert shown(at_once(copy.follow(state.snapshot()))) == shown(state)
         elif name == "suppose":
-            suppose(finished(copy.follow(state.snapshot())), what)
+            suppose(at_once(copy.follow(state.snapshot())), what)
         elif name == "give up":
             next(copy.follow(state.snapshot()))
         elif name == "nominate":
@@ -99,4 +92,4 @@ def test_a_copy_follows(done):
             getattr(state, name)(*what)
         else:
             getattr(state, name)(what)
-    assert shown(finished(copy.follow(state.snapshot()))) == shown(state)
+    assert shown(at_once(copy.follow(state.snapshot()))) == shown(state)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wharfinger.cli import usage
+from wharfinger.cli import question, usage
 from wharfinger.explain.difference import Cause
-from wharfinger.framework.chain import Chain
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
@@ -224,7 +223,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
 def _side(side: Side) -> dict[str, Any]:
     run = side.run
     return {
-        **chain(side.chain),
+        **question.chain_value(side.chain),
         **_placed(run),
         "utilisation": usage.value(run.after or run.before),
         "spread": [asdict(spread) for spread in side.spreads],
@@ -238,9 +237,3 @@ def _placed(run: DryRun) -> dict[str, Any]:
         "evicted": run.evicted,
         "reasons": [asdict(found) for found in run.reasons],
     }
-
-
-def chain(found: Chain) -> dict[str, Any]:
-    """The policies and revisions of a chain as plain values."""
-    policies = [{"name": policy.name, "version": policy.version, "revision": policy.revision} for policy in found.policies]
-    return {"policies": policies, "revisions": {"policies": found.policy_revision, "chain": found.revision}}

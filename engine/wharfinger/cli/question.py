@@ -139,6 +139,17 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
+def chain_value(chain: Chain) -> dict[str, Any]:
+    """The policies and the revisions of a chain as plain values."""
+    policies = [{"name": policy.name, "version": policy.version, "revision": policy.revision} for policy in chain.policies]
+    return {"policies": policies, "revisions": revisions(chain)}
+
+
+def revisions(chain: Chain) -> dict[str, str]:
+    """The revisions of a chain, and of its policies alone."""
+    return {"policies": chain.policy_revision, "chain": chain.revision}
+
+
 def rendered(output: Format, table: Callable[[], str], value: Callable[[], Mapping[str, Any]]) -> str:
     """A report as text: the table for people, or the plain value as JSON or YAML."""
     if output is Format.TABLE:

@@ -78,7 +78,7 @@ class Skip:
     stands: Callable[[Snapshot], bool] | None = None
 
     def affected(self, snapshot: Snapshot, *_: object) -> Affected:
-        """None if the answer stands; otherwise `OUTDATED`."""
+        """`OUTDATED`, unless the answer stands (None)."""
         return None if self.stands is not None and self.stands(snapshot) else OUTDATED
 
 

@@ -153,6 +153,21 @@ class Nearby:
         return None
 
 
+def has_type(request: Request, media_type: str) -> bool:
+    """True if the body of a request says that it is of this media type."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == media_type
+
+
+async def body_of(request: Request, most: int) -> bytes | None:
+    """The body of a request; None if it has more than `most` bytes, of which no more are read."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            return None
+    return bytes(body)
+
+
 def guarded(answer: Answer, setting: str) -> Answer:
     """The same answer for clients on this machine, for others a refusal that names the setting."""
 

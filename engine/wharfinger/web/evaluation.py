@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-from wharfinger.web.debug import guarded
+from wharfinger.web.debug import body_of, guarded, has_type
 from wharfinger.what_if import live_evaluation
 from wharfinger.what_if.live_evaluation import MOST_BYTES, EvaluationAnswer, EvaluationRequest
 
@@ -45,15 +45,13 @@ def routes(evaluations: Evaluations) -> list[Route]:
 
 
 async def _answer(evaluate: Evaluate, request: Request) -> Response:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if not has_type(request, "application/json"):
         return _refusal("the body has to be application/json", 415)
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            return _refusal(f"the body is longer than {MOST_BYTES:,} bytes", 413)
+    body = await body_of(request, MOST_BYTES)
+    if body is None:
+        return _refusal(f"the body is longer than {MOST_BYTES:,} bytes", 413)
     try:
-        return _json(await evaluate(live_evaluation.read_request(bytes(body))))
+        return _json(await evaluate(live_evaluation.read_request(body)))
     except UnknownObject as error:
         return _refusal(str(error), 404)
     except (UsageError, InvalidObject) as error:

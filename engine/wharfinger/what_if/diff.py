@@ -15,13 +15,14 @@ from functools import cached_property
 
 import numpy as np
 
+from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.difference import Cause, causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, copy_of
+from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, by_age, dry_run, ignore, queue_order
 from wharfinger.what_if.recreated import recreated
@@ -189,7 +190,7 @@ class _Placing:
 
     def by(self, chain: Chain, tried: Tried = ignore) -> _Placed:
         """What a chain makes of them; `tried` is told its decisions."""
-        state = copy_of(self._snapshot, self._without)
+        state = at_once(copied(self._snapshot, self._without))
         run = dry_run(chain, state, self._pods, advance=self._advance, order=self._order, tried=tried)
         ordered = self._order(chain, self._pods)
         end = state.snapshot()

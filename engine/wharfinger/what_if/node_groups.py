@@ -8,9 +8,10 @@ pod sees them side by side. Then fewer nodes, then the smaller share of what is 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.report.wording import count
@@ -18,7 +19,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.dry_run import queue_order
-from wharfinger.what_if.evaluation import Evaluated, evaluated
+from wharfinger.what_if.evaluation import evaluated
 from wharfinger.what_if.new_nodes import NewNode, node_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
@@ -72,22 +73,12 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup) -> RankedGroup:
     pods = queue_order(chain, group.pods)[:MOST_PODS]
     with SupposedChanges(state) as supposed:
         new = {added.name for added in _added(supposed, group, group.count)}
-        steps = evaluated(chain, supposed, pods)
-        results = _finished(steps)
+        results = at_once(evaluated(chain, supposed, pods))
         found = [each.result for each in results if each.result.node is not None and not each.result.victims]
         free = _free(state, new)
     return RankedGroup(
         name=group.name, pods=len(pods), placed=len(found), nodes=len({each.node for each in found if each.node in new}), free=free
     )
-
-
-def _finished(steps: Iterator[None]) -> tuple[Evaluated, ...]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: tuple[Evaluated, ...] = end.value
-            return answer
 
 
 def _added(supposed: SupposedChanges, group: NodeGroup, how_many: int) -> list[NewNode]:

@@ -3,13 +3,14 @@
 import pytest
 
 from tests.unit.simulate.clusters import POLICY, chain_of, pods_of, state_of
+from wharfinger.event_loop import at_once
 from wharfinger.explain.difference import Kind
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.cluster_state import ClusterState, copy_of
+from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.simulate.dry_run import dry_run, place_pod, queue_order
 from wharfinger.what_if.diff import ZONE, diff
 from wharfinger.what_if.recreated import recreated
@@ -152,7 +153,7 @@ def test_replaced_pods_are_placed_in_order_of_age_with_the_waiting_ones():
     found = diff(assemble(), assemble(), cluster, [pod("middle", second=5, priority=7)], replaced=running)
     assert [result.pod for result in found.after.run.results] == ["default/old", "default/middle", "default/young"]
     assert (found.pods, found.replaced) == (3, 2)
-    left = copy_of(cluster.snapshot(), frozenset(each.uid for each in running))
+    left = at_once(copied(cluster.snapshot(), frozenset(each.uid for each in running)))
     alone = dry_run(assemble(), left, [recreated(running[1])]).results[0].node
     assert found.after.run.results[0].node == alone
 

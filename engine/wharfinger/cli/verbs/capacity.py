@@ -78,8 +78,7 @@ def _gain(gain: Gain) -> str:
 
 def _value(found: Capacity) -> dict[str, Any]:
     return {
-        "policies": [{"name": policy.name, "version": policy.version, "revision": policy.revision} for policy in found.chain.policies],
-        "revisions": {"policies": found.chain.policy_revision, "chain": found.chain.revision},
+        **question.chain_value(found.chain),
         "nodes": None if found.extra is None else {"like": found.extra.model, "count": found.extra.count},
         "workloads": [_room_value(room) for room in found.rooms],
     }

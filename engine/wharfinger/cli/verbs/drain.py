@@ -80,7 +80,7 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
     return {
         "nodes": list(found.nodes),
         "removed": found.removed,
-        "revisions": {"policies": found.chain.policy_revision, "chain": found.chain.revision},
+        "revisions": question.revisions(found.chain),
         "steps": found.steps,
         "pods": [_pod(pod) for pod in found.pods],
         "budgets": [

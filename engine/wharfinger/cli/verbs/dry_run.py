@@ -83,8 +83,7 @@ def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, A
 def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
     return {
         "mode": run.mode.value,
-        "policies": [_policy(policy) for policy in run.chain.policies],
-        "revisions": {"policies": run.chain.policy_revision, "chain": run.chain.revision},
+        **question.chain_value(run.chain),
         "pods": [pod_value(result) for result in run.results],
         "summary": {
             "pods": len(run.results),
@@ -99,10 +98,6 @@ def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
         "ignored": dict(cluster.ignored),
         "skipped": list(cluster.skipped),
     }
-
-
-def _policy(policy: Any) -> dict[str, Any]:
-    return {"name": policy.name, "version": policy.version, "revision": policy.revision}
 
 
 def pod_value(result: PodResult) -> dict[str, Any]:

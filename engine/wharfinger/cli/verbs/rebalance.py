@@ -60,7 +60,7 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
     return {
         "goals": [{"goal": each.goal.value, "before": each.before, "after": each.after, "moves": each.moves} for each in found.goals],
         "cost": found.wishes.cost,
-        "revisions": {"policies": found.chain.policy_revision, "chain": found.chain.revision},
+        "revisions": question.revisions(found.chain),
         "moves": [{**asdict(move), "goal": move.goal.value} for move in found.moves],
         "uncordon": list(found.uncordon),
         "summary": {

@@ -344,17 +344,6 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     return state
 
 
-def copy_of(snapshot: Snapshot, without: Container[str] = ()) -> ClusterState:
-    """The copy, made in one go."""
-    steps = copied(snapshot, without)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            state: ClusterState = finished.value
-            return state
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """A copy of a state by reference: everything in it is immutable.

@@ -36,7 +36,7 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.model.reading import decode
-from wharfinger.web.debug import is_ours, not_ours
+from wharfinger.web.debug import body_of, has_type, is_ours, not_ours
 from wharfinger.web.decisions import RESULTS
 from wharfinger.web.ui.board import Board, Channel, PodQuery, message
 
@@ -377,15 +377,13 @@ async def _pods(board: Board, request: Request) -> Response:
 
 async def _objects(request: Request) -> Response:
     """The objects of a text, for a question about them. A page of another site cannot send this content type unasked."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/yaml":
+    if not has_type(request, "application/yaml"):
         return PlainTextResponse("the body has to be application/yaml\n", 415)
-    body = bytearray()
-    async for some in request.stream():
-        body += some
-        if len(body) > MOST_WRITTEN:
-            return PlainTextResponse(f"the text is longer than {MOST_WRITTEN:,} bytes\n", 413)
+    body = await body_of(request, MOST_WRITTEN)
+    if body is None:
+        return PlainTextResponse(f"the text is longer than {MOST_WRITTEN:,} bytes\n", 413)
     try:
-        found = await asyncio.to_thread(lambda: list(decode.parse_yaml(bytes(body), unique_keys=True)))
+        found = await asyncio.to_thread(lambda: list(decode.parse_yaml(body, unique_keys=True)))
         return _json({"objects": found})
     except (decode.NotReadable, TypeError) as error:  # TypeError: a key that JSON does not have
         return PlainTextResponse(f"{error}\n", 400)
