@@ -42,7 +42,7 @@ export class Detail {
     head.textContent = title;
     byId("detail-time").textContent = "asking …";
     if (!this.dialog.open) {
-      this.from = document.activeElement;
+      this.from = this.opener = document.activeElement;
       this.dialog.showModal();
     }
     head.focus(); // and no button: a key that is held would press it
@@ -55,7 +55,9 @@ export class Detail {
   }
 
   // The keyboard goes back to where it was; the panels may have been drawn anew meanwhile, with other buttons of the same keys.
+  // The event of closing comes later: who has moved on by then keeps the place.
   back() {
+    if (![document.body, this.opener].includes(document.activeElement)) return;
     const { key } = this.from.dataset, alike = [...document.querySelectorAll("[data-key]")].find((found) => found.dataset.key === key);
     const before = this.from.isConnected && this.from !== document.body ? this.from : (alike ?? byId("map"));
     before.focus({ preventScroll: true });
