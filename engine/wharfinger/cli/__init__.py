@@ -1,7 +1,8 @@
 """The command line `wharf`: `main` runs one verb of `cli/verbs` and returns its exit code.
 
-Each verb is one module, imported only when it is used: `wharf check` must not pay for the simulator. Results go to stdout and depend on
-nothing but the input (no times, no terminal width); progress, warnings and errors go to stderr. Start with `main`.
+Each verb is one module in the folder of its task, imported only when it is used: `wharf check` must not pay for the simulator. Results
+go to stdout and depend on nothing but the input (no times, no terminal width); progress, warnings and errors go to stderr. Start with
+`main`.
 
     exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written
                70 an error in Wharfinger itself · 130 interrupted · 141 the reader of the output closed the pipe
@@ -18,7 +19,7 @@ import pkgutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,44 +32,16 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import PolicyError
 
-ORDER = (
-    "check",
-    "fmt",
-    "test",
-    "dry-run",
-    "diff",
-    "capacity",
-    "drain",
-    "rebalance",
-    "tune",
-    "expander",
-    "snapshot",
-    "explain",
-    "replay",
-    "run",
-    "status",
-    "top",
-    "signals",
-    "config",
-    "install",
-    "bench",
-    "demo",
-    "version",
-)
-"""Verbs in the order of `--help`; any others follow by name."""
-
-
-def _verbs() -> Mapping[str, str]:
-    """The module of each verb, in the order of `--help`."""
-    found = {module.name.replace("_", "-"): f"{verbs.__name__}.{module.name}" for module in pkgutil.iter_modules(verbs.__path__)}
-    return {verb: found[verb] for verb in sorted(found, key=lambda verb: (ORDER.index(verb) if verb in ORDER else len(ORDER), verb))}
-
-
-VERBS = _verbs()
+FOLDER = Path(*verbs.__path__)
+TASKS = {task: sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules([str(FOLDER / task)])) for task in verbs.TASKS}
+"""The verbs of each task."""
+VERBS = {verb: f"{verbs.__name__}.{task}.{verb.replace('-', '_')}" for task, found in TASKS.items() for verb in found}
+"""The module of each verb."""
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 READER_LEFT = 141  # 128 + SIGPIPE, likewise
+LONGEST_HELP = 200  # characters: a whole sentence, which `--help` wraps
 TRACEBACK = "WHARF_TRACEBACK"
 
 
@@ -100,9 +73,14 @@ class Verbs(typer.core.TyperGroup):
         return super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the verbs, each with the first sentence of its help."""
+        """Writes the verbs by task, each with the first sentence of its help, and an example of each task."""
         self._described_only = True
-        super().format_commands(ctx, formatter)
+        widest = max(map(len, VERBS))
+        for task, found in TASKS.items():
+            title, example = _title_and_example(task)
+            with formatter.section(title):
+                formatter.write_dl([(f"{verb:{widest}}", self.get_command(ctx, verb).get_short_help_str(LONGEST_HELP)) for verb in found])
+                formatter.write(f"\n{'':{formatter.current_indent}}$ {example}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words for the verb. UsageError for an empty word, which would mean the current folder."""
@@ -139,7 +117,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        importlib.import_module("wharfinger.cli.verbs.version").command()
+        importlib.import_module(VERBS["version"]).command()
         raise typer.Exit
 
 
@@ -158,9 +136,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
 
 
+def _title_and_example(task: str) -> tuple[str, str]:
+    """What the docstring of a folder of `cli/verbs` says: its heading in `--help`, and a command."""
+    title, example = (ast.get_docstring(ast.parse((FOLDER / task / "__init__.py").read_text(encoding="utf-8"))) or "").split("\n\n")
+    return title.rstrip("."), example
+
+
 def _help_of(module: str) -> str | None:
     """The docstring of the function `command` in a verb's module, which is read and not imported."""
-    source = Path(*verbs.__path__, f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8")
+    source = FOLDER.joinpath(*module.split(".")[-2:]).with_suffix(".py").read_text(encoding="utf-8")
     functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
     return next(ast.get_docstring(function) for function in functions if function.name == "command")
 

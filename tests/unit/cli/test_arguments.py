@@ -29,7 +29,7 @@ def test_lists_become_repeated_options(words, seen):
 
 
 def test_a_module_is_all_that_a_verb_takes():
-    modules = {path.stem for path in Path(cli.verbs.__file__).parent.glob("*.py")} - {"__init__"}
+    modules = {path.stem for path in Path(cli.verbs.__file__).parent.glob("*/*.py")} - {"__init__"}
 
     assert {verb.replace("-", "_") for verb in cli.VERBS} == modules
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import cli
-from wharfinger.cli.verbs import version
+from wharfinger.cli.verbs.look import version
 
 ROOT = Path(__file__).parents[3]
 POLICY = 'policy "p"\n\nscore s weight 1 = least_allocated()\n'
@@ -58,6 +58,21 @@ def test_help_names_every_verb(wharf):
     code, out, _ = wharf("--help")
     assert code == 0
     assert all(re.search(rf"^  {verb} ", out, re.MULTILINE) for verb in cli.VERBS)
+
+
+@pytest.mark.parametrize("task", cli.verbs.TASKS)
+def test_each_task_has_a_heading_and_an_example_with_flags_that_exist(wharf, task):
+    _, out, _ = wharf("--help")
+    title, example = cli._title_and_example(task)
+    assert re.search(rf"^{title}:$(.|\n)*?^  \$ {re.escape(example)}$", out, re.MULTILINE)
+    for command in example.split(" && "):
+        program, verb, *words = command.split()
+        assert (program, verb in cli.TASKS[task]) == ("wharf", True)
+        assert {word for word in words if word.startswith("--")} <= set(wharf(verb, "--help")[1].split())
+
+
+def test_every_folder_of_verbs_is_a_task():
+    assert sorted(path.parent.name for path in Path(cli.verbs.__file__).parent.glob("*/__init__.py")) == sorted(cli.verbs.TASKS)
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)

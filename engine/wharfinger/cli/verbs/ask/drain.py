@@ -14,7 +14,7 @@ import typer
 
 from wharfinger.cli import options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
-from wharfinger.cli.verbs.dry_run import pod_value
+from wharfinger.cli.verbs.ask.dry_run import pod_value
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.model.objects import matching

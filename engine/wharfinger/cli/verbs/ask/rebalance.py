@@ -12,7 +12,7 @@ import typer
 
 from wharfinger.cli import question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
-from wharfinger.cli.verbs.drain import NO_BUDGETS
+from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.language.report import wording

@@ -1,0 +1,4 @@
+"""Try before it happens.
+
+wharf dry-run --snapshot cluster.yaml --policy policies/
+"""

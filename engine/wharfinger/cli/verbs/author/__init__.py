@@ -1,0 +1,4 @@
+"""Write policies.
+
+wharf check policies/ && wharf test policies/
+"""

@@ -1,0 +1,4 @@
+"""Look.
+
+wharf explain pod shop/web-0 --snapshot cluster.yaml
+"""

@@ -1,0 +1,4 @@
+"""Run.
+
+wharf run --policy policies/
+"""
