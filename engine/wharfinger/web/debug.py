@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import cProfile
 import io
-import ipaddress
 import pstats
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wharfinger.errors import WharfingerError
+from wharfinger.web.requests import is_ours, not_ours
 from wharfinger.web.server import STOPPING
 
 LONGEST = 60.0
@@ -101,10 +100,6 @@ async def _left(request: Request) -> None:
 CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
 """The differences between the cache and the API server as plain values; WharfingerError if it cannot be asked."""
 
-Answer = Callable[[Request], Awaitable[Response]]
-
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debug:
@@ -151,67 +146,3 @@ class Nearby:
         if request.headers.get("sec-fetch-site") == "cross-site":  # it could not read the answer, but let the process profile itself
             return PlainTextResponse("not for pages of other sites; open it by its own address\n", 403)
         return None
-
-
-def has_type(request: Request, media_type: str) -> bool:
-    """True if the body of a request says that it is of this media type."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == media_type
-
-
-async def body_of(request: Request, most: int) -> bytes | None:
-    """The body of a request; None if it has more than `most` bytes, of which no more are read."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            return None
-    return bytes(body)
-
-
-def guarded(answer: Answer, setting: str) -> Answer:
-    """The same answer for clients on this machine, for others a refusal that names the setting."""
-
-    async def asked(request: Request) -> Response:
-        return await answer(request) if is_ours(request) else not_ours(request, setting)
-
-    return asked
-
-
-def not_ours(request: Request, setting: str) -> Response:
-    """The refusal of a request from another machine or for another host name; `setting` allows it."""
-    client = request.client.host if request.client else "an unknown address"
-    host = request.headers.get("host", "")
-    sentence = (
-        f"only for the machine itself, and this was asked from {client} for {host!r}; "
-        f"ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `{setting}: true`\n"
-    )
-    return PlainTextResponse(sentence, 403, headers={"X-Content-Type-Options": "nosniff"})
-
-
-def is_ours(request: Request) -> bool:
-    """True if the client is on this machine and used an address or `localhost` as the host name, which no other site can point here."""
-    return _is_own_name(request.headers.get("host")) and is_near(request.scope.get("client"))
-
-
-def _is_own_name(host: str | None) -> bool:
-    """True if a Host header is an IP address or localhost, or absent; browsers always send one."""
-    if host is None:
-        return True
-    found = _HOST.fullmatch(host.lower())
-    if found is None:
-        return False
-    try:
-        ipaddress.ip_address(found["name"].strip("[]"))
-    except ValueError:
-        return found["name"] == "localhost"
-    return True
-
-
-def is_near(client: tuple[str, int] | None) -> bool:
-    """True if a client's address is a loopback address; an unknown address is not."""
-    try:
-        address = ipaddress.ip_address(client[0] if client else "")
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

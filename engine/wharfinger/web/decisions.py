@@ -19,7 +19,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.debug import Answer, guarded
+from wharfinger.web.requests import Answer, guarded
 
 MOST_LISTED = 1000
 LISTED = 100

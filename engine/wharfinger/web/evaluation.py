@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-from wharfinger.web.debug import body_of, guarded, has_type
+from wharfinger.web.requests import body_of, guarded, has_type
 from wharfinger.what_if import live_evaluation
 from wharfinger.what_if.live_evaluation import MOST_BYTES, EvaluationAnswer, EvaluationRequest
 

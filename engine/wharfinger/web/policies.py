@@ -20,7 +20,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus
 from wharfinger.model.objects.metadata import time_text
-from wharfinger.web.debug import Answer, guarded
+from wharfinger.web.requests import Answer, guarded
 
 ExplainPolicy = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
 """What the policy of a name does on the cluster now: as plain values, and as text.

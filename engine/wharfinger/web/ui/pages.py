@@ -36,8 +36,8 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.model.reading import decode
-from wharfinger.web.debug import body_of, has_type, is_ours, not_ours
 from wharfinger.web.decisions import RESULTS
+from wharfinger.web.requests import body_of, has_type, is_ours, not_ours
 from wharfinger.web.ui.board import Board, Channel, PodQuery, message
 
 INTERVAL = 1.0
