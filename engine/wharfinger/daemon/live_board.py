@@ -10,9 +10,6 @@ from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 import wharfinger
 from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.daemon.pages import Health
@@ -23,13 +20,13 @@ from wharfinger.scheduler.queued_pods import Place, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
 from wharfinger.telemetry.history import Reading
 from wharfinger.web import decisions, policies
-from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, PodQuery, Tiles
+from wharfinger.web.ui.board import Picture, PodQuery
 from wharfinger.web.ui.pages import Feed, LivePage
+from wharfinger.web.ui.tiles import flags_of, plain_node, tiles_of
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
     from wharfinger.framework.ports import Clock
-    from wharfinger.model.objects.node_view import NodeView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
     from wharfinger.telemetry.history import SchedulingHistory
@@ -110,10 +107,7 @@ def _plain(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str, Any]:
     }
 
 
-ZONE = "topology.kubernetes.io/zone"
 DECISIONS = 50
-MOST_PODS_OF_NODE = 250
-"""Most pods of a node that are listed."""
 
 
 def reading(scheduler: Scheduler) -> Reading:
@@ -143,8 +137,8 @@ class LiveBoard:
         layout = snapshot.layout_revision
         return Picture(
             layout=layout,
-            tiles=None if layout == known else _tiles(snapshot),
-            flags=_flags(snapshot),
+            tiles=None if layout == known else tiles_of(snapshot),
+            flags=flags_of(snapshot),
             coloring=self._colours().coloring(coloring, snapshot),
         )
 
@@ -176,7 +170,7 @@ class LiveBoard:
         row = snapshot.row(name)
         if row is None:
             raise UnknownObject(f"there is no node {name}")
-        return _node(snapshot.node(row))
+        return plain_node(snapshot.node(row))
 
     def _daemon(self) -> Daemon:
         if self._health.daemon is None:
@@ -224,40 +218,6 @@ class LiveBoard:
                 for report in self._told.shadows().values()
             ],
         }
-
-
-def _tiles(snapshot: Snapshot) -> Tiles:
-    codes = snapshot.label(ZONE)
-    found, numbers = np.unique(codes, return_inverse=True)
-    names = [snapshot.strings.text(code) or "" for code in found.tolist() if code >= 0]
-    absent = int(len(found) > 0 and found[0] < 0)
-    return Tiles(names=tuple(snapshot.names), zones=(numbers.reshape(-1) - absent).tolist(), zone_names=names)
-
-
-def _flags(snapshot: Snapshot) -> NDArray[np.uint8]:
-    """`(n_nodes,) uint8`: what the conditions, the cordon and the taints of nodes say."""
-    ready = snapshot.condition("Ready")
-    unready = (ready >= 0) & (ready != snapshot.strings.find("True"))
-    flags = CORDONED * snapshot.unschedulable + NOT_READY * unready + TAINTED * (snapshot.taint_set != 0)
-    return np.asarray(flags, np.uint8)
-
-
-def _node(node: NodeView) -> Mapping[str, Any]:
-    requested = node.requested
-    return {
-        "name": node.name,
-        "labels": dict(node.labels),
-        "taints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints],
-        "unschedulable": node.object.spec.unschedulable,
-        "conditions": dict(node.conditions),
-        "resources": [
-            {"name": name, "requested": requested.get(name, 0), "allocatable": amount} for name, amount in sorted(node.allocatable.items())
-        ],
-        "nPods": len(node.pods),
-        "pods": [
-            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MOST_PODS_OF_NODE)
-        ],
-    }
 
 
 def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go

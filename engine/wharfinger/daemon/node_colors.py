@@ -8,7 +8,6 @@ pod:<namespace>/<name>          the first tier's total of every node that is fea
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.kept_result import Evaluation
@@ -25,6 +23,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import FIRST
 from wharfinger.web.ui.board import Coloring
+from wharfinger.web.ui.tiles import points, scale_of, share
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -73,13 +72,13 @@ class NodeColorings:
         if key.startswith(POD):
             return self._scores(key.removeprefix(POD), snapshot)
         if key == "pods":
-            return _share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
+            return share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
         index = snapshot.resource_index(key)
         if index is None or not snapshot.n_nodes:
             if key in FIRST or not snapshot.n_nodes:
-                return _share(f"{key} requested", np.zeros(snapshot.n_nodes, np.int64), np.zeros(snapshot.n_nodes, np.int64))
+                return share(f"{key} requested", np.zeros(snapshot.n_nodes, np.int64), np.zeros(snapshot.n_nodes, np.int64))
             raise UnknownObject(f"no node offers {key}")
-        return _share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
+        return share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
 
     def _measured(self, name: str, snapshot: Snapshot) -> Coloring:
         metric = self._metrics().get(name)
@@ -89,7 +88,9 @@ class NodeColorings:
         values = np.full(snapshot.n_nodes, np.nan) if column is None else column.values
         unit = "fraction" if metric.type.kind.value == "percent" else metric.type.kind.value
         present = 0 if column is None else int(column.present.sum())
-        return Coloring(title=f"metric {name}", unit=unit, **_scale(values, unit), values=values, note=_coverage(column, present, snapshot))
+        return Coloring(
+            title=f"metric {name}", unit=unit, **scale_of(values, unit), values=values, note=_coverage(column, present, snapshot)
+        )
 
     def _scores(self, key: str, snapshot: Snapshot) -> Coloring:
         pod = self._scheduler.known_pod(key)
@@ -99,15 +100,7 @@ class NodeColorings:
         waiting = _waiting(pod)
         evaluation = self._evaluation(profile.chain, waiting, snapshot)
         evaluation.update(waiting, snapshot)
-        feasible, tiers = evaluation.filtering.feasible, evaluation.scoring.tiers
-        values = np.full(snapshot.n_nodes, np.nan)
-        if evaluation.filtering.count:
-            values[feasible] = tiers[0].total[feasible] if tiers else 0.0
-            another = "" if waiting is pod else " for another like it"
-            note = f"{evaluation.filtering.count} of {count(snapshot.n_nodes, 'node')} feasible{another}"
-        else:
-            note = evaluation.rejection_message(snapshot)
-        return Coloring(title=f"score for {key}", unit="points", **_scale(values, "points"), values=values, note=note)
+        return points(f"score for {key}", evaluation, snapshot, "" if waiting is pod else " for another like it")
 
     def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
         kept = self._evaluations.pop(pod.uid, None)
@@ -123,30 +116,6 @@ class NodeColorings:
 def _waiting(pod: PodView) -> PodView:
     """The pod as it was before it was bound: bound, it would fit its own node alone."""
     return PodView(replace(pod.object, spec=replace(pod.object.spec, node_name=""))) if pod.node_name else pod
-
-
-def _share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Coloring:
-    values = np.full(len(offered), np.nan)
-    np.divide(used, offered, out=values, where=offered > 0)
-    return Coloring(title=title, unit="fraction", low=0.0, high=1.0, values=values)
-
-
-def _scale(values: NDArray[np.float64], unit: str) -> dict[str, float]:
-    """The ends of the scale: round numbers, so that they seldom move. Points only differ: their scale begins where they do."""
-    known = values[np.isfinite(values)]
-    if unit == "fraction" or not len(known):
-        return {"low": 0.0, "high": 1.0}
-    low, high = float(known.min()), float(known.max())
-    if unit == "points":
-        step = _round_up(max(high - low, 1e-3)) / 10
-        return {"low": math.floor(low / step) * step, "high": math.floor(high / step + 1) * step}
-    return {"low": -_round_up(-low) if low < 0 else 0.0, "high": _round_up(high) if high > 0 else 1.0}
-
-
-def _round_up(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value * (1 - 1e-9))
 
 
 def _coverage(column: object, present: int, snapshot: Snapshot) -> str:

@@ -7,9 +7,8 @@
 /ui/objects            POST: the objects of a YAML or JSON text, as JSON
 /ui/pods?find=…        the pods that have a text in their names, as JSON
 
-Labels, names and messages on the page come from anyone who may write to the cluster. So the page puts text into text nodes only, and its
-Content-Security-Policy allows our own files alone. Unless `remoteUi` is set, the page answers this machine only, and only for an address or
-`localhost` as host name: a page of another site cannot read it through a name that points here.
+Unless `remoteUi` is set, the page answers this machine only, and only for an address or `localhost` as host name: a page of another site
+cannot read it through a name that points here. What a browser may run is in `page_files`.
 
 Nothing is read while no page is open. Otherwise the data is read about once a second, in slices, and once for all pages. A page that
 cannot keep up is disconnected: the browser reconnects by itself and gets everything again.
@@ -18,13 +17,11 @@ cannot keep up is disconnected: the browser reconnects by itself and gets everyt
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -36,8 +33,10 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.model.reading import decode
+from wharfinger.web import page_files
 from wharfinger.web.decisions import RESULTS
-from wharfinger.web.requests import body_of, has_type, is_ours, not_ours
+from wharfinger.web.page_files import HEADERS
+from wharfinger.web.requests import Answer, body_of, has_type
 from wharfinger.web.ui.board import Board, Channel, PodQuery, message
 
 INTERVAL = 1.0
@@ -57,34 +56,12 @@ MOST_BEHIND = 4 * 2**20
 RETRY = 2000
 """Milliseconds after which a browser whose connection has ended comes back."""
 
-SOURCES = {
-    "default-src": "'none'",
-    "script-src": "'self'",
-    "style-src": "'self'",
-    "img-src": "'self'",
-    "connect-src": "'self'",
-    "base-uri": "'none'",
-    "form-action": "'none'",
-    "frame-ancestors": "'none'",
-    "require-trusted-types-for": "'script'",
-}
-HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": "; ".join(f"{directive} {allowed}" for directive, allowed in SOURCES.items()),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 SHADE = "cpu"
 """The colouring of the nodes at first."""
 
 ALL = PodQuery()
 
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST = 600  # characters of a prefix, a namespace and a name
-
-Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class TooMany(WharfingerError):
@@ -301,39 +278,24 @@ class LivePage:
     to_anybody: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file of the page, with a tag that changes with its content."""
-
-    content: bytes
-    media_type: str
-    tag: str
-
-
 def routes(page: LivePage) -> list[Route]:
     """The routes."""
-    files = _files()
-
-    async def index(request: Request) -> Response:
-        return _file(files["index.html"], request)
-
-    async def static(request: Request) -> Response:
-        found = files.get(request.path_params["name"])
-        return PlainTextResponse("there is no such file\n", 404) if found is None else _file(found, request)
+    files = page_files.files_of(__package__)
 
     async def slash(_request: Request) -> Response:
         return RedirectResponse("../ui", 308)
 
     found: dict[str, Answer] = {
-        "/ui": index,
+        "/ui": page_files.page(files, "index.html"),
         "/ui/": slash,
-        "/ui/static/{name}": static,
+        "/ui/static/{name}": page_files.static(files),
         "/ui/events": partial(_events, page.feed),
         "/ui/nodes/{name:path}": partial(_node, page.board),
         "/ui/pods": partial(_pods, page.board),
     }
-    written = Route("/ui/objects", _guarded(_objects, page), methods=["POST"])
-    return [written, *(Route(path, _guarded(answer, page)) for path, answer in found.items())]
+    guarded = partial(page_files.guarded, to_anybody=page.to_anybody)
+    written = Route("/ui/objects", guarded(_objects), methods=["POST"])
+    return [written, *(Route(path, guarded(answer)) for path, answer in found.items())]
 
 
 async def _events(feed: Feed, request: Request) -> Response:
@@ -391,34 +353,3 @@ async def _objects(request: Request) -> Response:
 
 def _json(found: Any) -> Response:
     return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
-
-
-def _guarded(answer: Answer, page: LivePage) -> Answer:
-    async def guarded(request: Request) -> Response:
-        if page.to_anybody or is_ours(request):
-            found = await answer(request)
-        else:
-            found = not_ours(request, "remoteUi")
-        for name, value in HEADERS.items():
-            found.headers.setdefault(name, value)
-        return found
-
-    return guarded
-
-
-def _file(file: File, request: Request) -> Response:
-    headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
-    if request.headers.get("If-None-Match") == file.tag:
-        return Response(status_code=304, headers=headers)
-    return Response(file.content, media_type=file.media_type, headers=headers)
-
-
-def _files() -> Mapping[str, File]:
-    """The files of the page by name."""
-    found = {}
-    for file in (resources.files(__package__) / "static").iterdir():
-        media_type = _TYPES.get(file.name.rpartition(".")[2])
-        if media_type is not None:
-            content = file.read_bytes()
-            found[file.name] = File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-    return found

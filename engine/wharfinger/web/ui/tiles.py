@@ -1,0 +1,99 @@
+"""A snapshot as a map shows it: the nodes as tiles, their states, a node as plain values, and colours by use or by points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.language.report.wording import count
+from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Coloring, Tiles
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.kept_result import Evaluation
+    from wharfinger.model.objects.node_view import NodeView
+    from wharfinger.model.state.snapshot import Snapshot
+
+ZONE = "topology.kubernetes.io/zone"
+MOST_PODS_OF_NODE = 250
+"""Most pods of a node that are listed."""
+
+
+def tiles_of(snapshot: Snapshot) -> Tiles:
+    """The nodes of a snapshot with their zones."""
+    codes = snapshot.label(ZONE)
+    found, numbers = np.unique(codes, return_inverse=True)
+    names = [snapshot.strings.text(code) or "" for code in found.tolist() if code >= 0]
+    absent = int(len(found) > 0 and found[0] < 0)
+    return Tiles(names=tuple(snapshot.names), zones=(numbers.reshape(-1) - absent).tolist(), zone_names=names)
+
+
+def flags_of(snapshot: Snapshot) -> NDArray[np.uint8]:
+    """`(n_nodes,) uint8`: what the conditions, the cordon and the taints of nodes say."""
+    ready = snapshot.condition("Ready")
+    unready = (ready >= 0) & (ready != snapshot.strings.find("True"))
+    flags = CORDONED * snapshot.unschedulable + NOT_READY * unready + TAINTED * (snapshot.taint_set != 0)
+    return np.asarray(flags, np.uint8)
+
+
+def plain_node(node: NodeView) -> Mapping[str, Any]:
+    """A node as plain values."""
+    requested = node.requested
+    return {
+        "name": node.name,
+        "labels": dict(node.labels),
+        "taints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints],
+        "unschedulable": node.object.spec.unschedulable,
+        "conditions": dict(node.conditions),
+        "resources": [
+            {"name": name, "requested": requested.get(name, 0), "allocatable": amount} for name, amount in sorted(node.allocatable.items())
+        ],
+        "nPods": len(node.pods),
+        "pods": [
+            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MOST_PODS_OF_NODE)
+        ],
+    }
+
+
+def share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Coloring:
+    """The nodes coloured by what is used of what they offer."""
+    values = np.full(len(offered), np.nan)
+    np.divide(used, offered, out=values, where=offered > 0)
+    return Coloring(title=title, unit="fraction", low=0.0, high=1.0, values=values)
+
+
+def points(title: str, evaluation: Evaluation, snapshot: Snapshot, who: str = "") -> Coloring:
+    """The nodes coloured by the first tier's total of an evaluation; without a value where they are not feasible.
+
+    `who` ends the sentence about the number of feasible nodes.
+    """
+    feasible, tiers = evaluation.filtering.feasible, evaluation.scoring.tiers
+    values = np.full(snapshot.n_nodes, np.nan)
+    if evaluation.filtering.count:
+        values[feasible] = tiers[0].total[feasible] if tiers else 0.0
+        note = f"{evaluation.filtering.count} of {count(snapshot.n_nodes, 'node')} feasible{who}"
+    else:
+        note = evaluation.rejection_message(snapshot)
+    return Coloring(title=title, unit="points", **scale_of(values, "points"), values=values, note=note)
+
+
+def scale_of(values: NDArray[np.float64], unit: str) -> dict[str, float]:
+    """The ends of the scale: round numbers, so that they seldom move. Points only differ: their scale begins where they do."""
+    known = values[np.isfinite(values)]
+    if unit == "fraction" or not len(known):
+        return {"low": 0.0, "high": 1.0}
+    low, high = float(known.min()), float(known.max())
+    if unit == "points":
+        step = _round_up(max(high - low, 1e-3)) / 10
+        return {"low": math.floor(low / step) * step, "high": math.floor(high / step + 1) * step}
+    return {"low": -_round_up(-low) if low < 0 else 0.0, "high": _round_up(high) if high > 0 else 1.0}
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value * (1 - 1e-9))
