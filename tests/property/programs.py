@@ -19,7 +19,7 @@ from .clusters import GPU, HOSTNAME, ZONE
 
 SOURCE = Source(name="random.policy", text="")
 SPAN = Span(SOURCE, 0, 0)
-NUMBER, STRING, BOOL = (Type(kind, Shape.NODE, optional=True) for kind in (Kind.NUMBER, Kind.STRING, Kind.BOOL))
+NUMBER, STRING, BOOL, VERSION = (Type(kind, Shape.NODE, optional=True) for kind in (Kind.NUMBER, Kind.STRING, Kind.BOOL, Kind.VERSION))
 METRIC = typed.Metric(
     name="load",
     policy="generated",
@@ -33,7 +33,24 @@ METRIC = typed.Metric(
     min_coverage=0.5,
 )
 PARAMS = {"limit": 3.0, "names": frozenset({"a", "ssd"})}
-TEXTS = ("a", "b", "ssd", "SSD", "", "host-node-1", "12", "1.5", "v1.28.3", "1.27", "node-2")
+TEXTS = (
+    "a",
+    "b",
+    "ssd",
+    "SSD",
+    "",
+    "host-node-1",
+    "12",
+    "1.5",
+    "v1.28.3",
+    "1.27",
+    "node-2",
+    "v1.28.3-rc.2",
+    "1.28.3-rc.11+a",
+    "2Gi",
+    "1.5m",
+    "-3",
+)
 REGEXES = ("^a", "o.*e", "[0-9]+$", "")
 
 
@@ -145,6 +162,7 @@ class Expressions:
             st.builds(lambda x, y, z: call("clamp", x, y, z), n, n, n),
             st.builds(lambda x: call("number", x), t),
             st.builds(lambda x, y: call("version_compare", x, y), t, t),
+            st.builds(call, st.sampled_from(["quantity", "quantity.cpu", "quantity.number"]), t),
             st.builds(_curve, n, st.lists(st.integers(-5, 100), min_size=2, max_size=4, unique=True)),
         )
 
@@ -160,6 +178,19 @@ class Expressions:
             st.builds(lambda x, y: operation(typed.Op.COALESCE, x, y, type_=STRING), t, t),
             st.builds(lambda c, x, y: typed.If(span=SPAN, type=STRING, condition=c, then=x, otherwise=y), b, t, t),
             st.builds(lambda name, x: call(name, x, type_=STRING), st.sampled_from(["lower", "upper"]), t),
+        )
+
+    @cached_property
+    def versions(self) -> st.SearchStrategy[typed.Expr]:
+        written = st.sampled_from(["1.27.0", "1.28.3-rc.2", "12.0.0"]).map(lambda value: const(value, Kind.VERSION))
+        if self.depth <= 0:
+            return written
+        b, v = self.deeper.bools, self.deeper.versions
+        return st.one_of(
+            written,
+            self.deeper.texts.map(lambda x: call("semver", x, type_=VERSION)),
+            st.builds(lambda x, y: operation(typed.Op.COALESCE, x, y, type_=VERSION), v, v),
+            st.builds(lambda c, x, y: typed.If(span=SPAN, type=VERSION, condition=c, then=x, otherwise=y), b, v, v),
         )
 
     @cached_property
@@ -183,6 +214,7 @@ class Expressions:
             simple,
             st.builds(lambda op, x, y: operation(op, x, y, type_=BOOL), order, n, n),
             st.builds(lambda x, y: operation(typed.Op.EQ, x, y, type_=BOOL), t, t),
+            st.builds(lambda op, x, y: operation(op, x, y, type_=BOOL), order, self.deeper.versions, self.deeper.versions),
             st.builds(lambda op, x, y: operation(op, x, y, type_=BOOL), logic, b, b),
             b.map(lambda x: operation(typed.Op.NOT, x, type_=BOOL)),
             st.builds(lambda c, x, y: typed.If(span=SPAN, type=BOOL, condition=c, then=x, otherwise=y), b, b, b),
@@ -280,7 +312,10 @@ def policies(draw: st.DrawFn) -> typed.Policy:
         scores=tuple(draw(st.lists(scores(of_nodes), min_size=1, max_size=2))),
         base=(),
         quantum={},
-        tie_break=(typed.TieKey(value=draw(of_nodes.numbers), descending=draw(st.booleans())),),
+        tie_break=(
+            typed.TieKey(value=draw(of_nodes.numbers), descending=draw(st.booleans())),
+            typed.TieKey(value=draw(st.one_of(of_nodes.texts, of_nodes.versions)), descending=draw(st.booleans())),
+        ),
         tests=(),
         authority=draw(st.sampled_from(AUTHORITIES)),
     )

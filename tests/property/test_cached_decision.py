@@ -278,7 +278,7 @@ POLICIES = [
     policy "waits"
     for pods where pod.priority < 0 and age(pod.created) < 12s
     filter later when age(pod.created) < 9s { reject node.pod_count > 0 else "{pod.name} waits" }
-    tie_break node.pod_count desc
+    tie_break node.labels["disk"] asc, node.name desc, semver(node.labels["disk"]) asc
     """,
 ]
 

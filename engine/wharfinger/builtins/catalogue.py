@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from wharfinger.builtins import metrics, nodes, numbers, resources, spreading, texts
+from wharfinger.builtins import metrics, nodes, numbers, quantities, resources, spreading, texts
 from wharfinger.builtins import metrics as times
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.model import attributes
@@ -28,6 +28,7 @@ FUNCTIONS = (
     *numbers.NUMBERS,
     *texts.STRINGS,
     *texts.VERSIONS,
+    *quantities.QUANTITIES,
     *nodes.TAINTS,
     *resources.RESOURCES,
     *spreading.SPREADING,

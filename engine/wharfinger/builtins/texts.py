@@ -35,6 +35,8 @@ DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 VERSION = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
 
+LONGEST_VERSION = 255  # as semver.org suggests; no number in it is then too long to be read
+
 Identifier = tuple[int, int, str]
 Ordered = tuple[int, int, int, bool, tuple[Identifier, ...]]
 
@@ -89,6 +91,48 @@ class CodeTable:
         self._states[code] = MISSING if answer is None else PRESENT
         if answer is not None:
             self._answers[code] = self._strings.code(answer) if self._dtype is str else answer
+
+
+class TextOrder:
+    """The order of strings, by their codes: the rank of each string that was asked for so far.
+
+    A code says nothing of the order of its string. Strings that are new are put in order with those that are known, so that an order is
+    made again only when nodes bring new strings.
+    """
+
+    __slots__ = ("_codes", "_key", "_ranks", "_strings")
+
+    def __init__(self, key: Callable[[str], Any] | None) -> None:
+        self._key = key
+        self._strings: StringTable | None = None
+        self._codes: list[int] = []  # in order
+        self._ranks: NDArray[np.float64] = np.zeros(0)
+
+    def ranks(self, strings: StringTable, codes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """A number for each code that orders as the strings do; comparable within one answer. NaN where the string is absent."""
+        if strings is not self._strings:
+            self._strings, self._codes, self._ranks = strings, [], np.full(1, np.nan)
+        if len(strings) >= len(self._ranks):
+            grown = np.full(len(strings) + SPARE, np.nan)
+            grown[: len(self._ranks) - 1] = self._ranks[:-1]
+            self._ranks = grown
+        found = self._ranks[codes]
+        unknown = np.isnan(found) & (codes >= 0)
+        if unknown.any():
+            self._take_in(strings, np.unique(codes[unknown]).tolist())
+            found = self._ranks[codes]
+        return found
+
+    def _take_in(self, strings: StringTable, codes: list[int]) -> None:
+        key = self._key
+
+        def place(code: int) -> Any:
+            text = strings.text(code) or ""
+            return text if key is None else key(text)
+
+        self._codes.extend(codes)
+        self._codes.sort(key=place)
+        self._ranks[self._codes] = np.arange(len(self._codes), dtype=np.float64)
 
 
 class Kernel:
@@ -241,7 +285,7 @@ STRINGS = (
 @lru_cache(maxsize=1024)
 def ordered(version: str) -> Ordered | None:
     """A tuple that orders as the version does; None if the text is not a version."""
-    found = VERSION.fullmatch(version)
+    found = VERSION.fullmatch(version) if len(version) <= LONGEST_VERSION else None
     if found is None:
         return None
     major, minor, patch, pre = found.groups()
@@ -259,6 +303,16 @@ def version_fault(version: object) -> str | None:
     return None if ordered(str(version)) else 'not a version; write it as "1.28" or "1.28.3-rc.1"'
 
 
+def _semver(version: str) -> str | None:
+    """The version in one spelling: `v1.30` is `1.30.0`, build metadata is left out; None if the text is not a version."""
+    found = ordered(version)
+    if found is None:
+        return None
+    *numbers, _, pre = found
+    identifiers = ".".join(name or str(number) for _, number, name in pre)
+    return ".".join(map(str, numbers)) + (f"-{identifiers}" if identifiers else "")
+
+
 def _compare(a: str, b: str) -> float | None:
     left, right = ordered(a), ordered(b)
     if left is None or right is None:
@@ -271,7 +325,30 @@ def _at_least(version: str, minimum: str) -> bool | None:
     return None if order is None else order >= 0
 
 
+COMPARED = Function(
+    name="version_compare",
+    parameters=(text("a"), text("b")),
+    result=always(Kind.NUMBER),
+    doc="The order of two values of kind version, which are versions for certain: -1, 0 or 1.",
+    example="",
+    scalar=_compare,
+    vector=Kernel(_compare, float),
+    interval=lambda *_: (-1.0, 1.0),
+)
+"""What `<` and its like are compiled to for versions."""
+
 VERSIONS = (
+    Function(
+        name="semver",
+        parameters=(text("text", validate=version_fault),),
+        result=always(Kind.VERSION, optional=True),
+        doc="The version that `text` spells, to be compared with others; missing where it is not a version (Semantic Versioning; a leading "
+        "`v` and missing minor or patch numbers are accepted).",
+        example='semver(node.labels["driver"]) >= semver("535.104")',
+        scalar=_semver,
+        vector=Kernel(_semver, str),
+        folded=True,
+    ),
     Function(
         name="version_compare",
         parameters=(text("a"), text("b")),

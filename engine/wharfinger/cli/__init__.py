@@ -29,7 +29,7 @@ import typer.main
 
 from wharfinger.cli import options, streams, verbs
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.language.report import render
+from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import PolicyError
 
 FOLDER = Path(*verbs.__path__)
@@ -66,6 +66,13 @@ class Verbs(typer.core.TyperGroup):
         if cmd_name not in self._commands:
             self._commands[cmd_name] = _command(cmd_name)
         return self._commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that the words begin with, its command and the other words. UsageError with the nearest verb where there is none."""
+        near = None if args[0] in VERBS else wording.closest(args[0], VERBS)
+        if near is not None and not ctx.resilient_parsing:
+            raise UsageError(f"there is no command {args[0]!r}; did you mean `wharf {near}`?")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The verbs and options that begin like this."""

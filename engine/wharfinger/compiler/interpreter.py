@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+from wharfinger.builtins import texts
 from wharfinger.builtins.signature import AtMoment, AtNode
 from wharfinger.compiler import messages, metrics, reads
 from wharfinger.language.semantics import typed
@@ -97,6 +98,8 @@ def _operation(self: Interpreter, expr: typed.Operation, place: Place) -> Any:
     values = [self.at(operand, place) for operand in expr.operands]
     if rule.strict and any(value is None for value in values):
         return None
+    if expr.operands[0].type.kind is Kind.VERSION and expr.op not in {typed.Op.EQ, typed.Op.COALESCE}:
+        values = [texts.ordered(value) for value in values]
     return _number_or_missing(rule.meaning(*values))
 
 
@@ -270,11 +273,13 @@ class Interpreter:
         value = self.value(rule.value, row)
         return None if value is None or not math.isfinite(value) else float(value)
 
-    def tie_key(self, key: typed.TieKey, row: int) -> float | None:
-        """The value of a key of the tie break; None if missing."""
+    def tie_key(self, key: typed.TieKey, row: int) -> float | str | texts.Ordered | None:
+        """The value of a key of the tie break, which compares as the key does; None if missing."""
         if self._uses_suspended([key.value]):
             return None
         value = self.value(key.value, row)
+        if isinstance(value, str):
+            return texts.ordered(value) if key.value.type.kind is Kind.VERSION else value
         return None if value is None else float(value)
 
     def evictable(self, victim: PodView, row: int) -> bool:

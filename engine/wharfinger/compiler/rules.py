@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wharfinger.builtins.texts import TextOrder
+from wharfinger.builtins.texts import ordered as ordered_version
 from wharfinger.compiler import reads
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.schedule import Plan, Program
@@ -28,6 +30,7 @@ from wharfinger.errors import UsageError
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.model.objects.pod_view import PodView
 
@@ -85,9 +88,10 @@ class CompiledScore(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTieKey(Rule):
-    """A key of the tie break."""
+    """A key of the tie break; `texts` is the order of the values if they are texts or versions, and not numbers."""
 
     descending: bool
+    texts: TextOrder | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +126,7 @@ class PolicyRoots:
         for i, score in enumerate(policy.scores):
             self._score(f"score {i}", score)
         for i, key in enumerate(policy.tie_break):
-            self._value(f"tie {i}", key.value)
+            self._tie_key(f"tie {i}", key.value)
         for i, entry in enumerate(policy.base):
             self._constant(f"base {i}", entry.weight)
 
@@ -173,9 +177,13 @@ class PolicyRoots:
         self._constant(f"{group} spread", rule.min_spread)
         self._constant(f"{group} points", rule.missing_points)
 
-    def _value(self, group: str, expr: typed.Expr) -> None:
+    def _tie_key(self, group: str, expr: typed.Expr) -> None:
+        """A key that is a text becomes its code, also where it is the same for all nodes."""
+        self._value(group, expr, self._lower.code)
+
+    def _value(self, group: str, expr: typed.Expr, brought: Callable[[Node], Node] = lambda node: node) -> None:
         value = self._lower(expr)
-        self._root(group, "value", value.node)
+        self._root(group, "value", brought(value.node))
         if value.present is not None:
             self._root(group, "present", value.present)
 
@@ -244,7 +252,9 @@ class Resolved:
         )
 
     def _tie_key(self, group: str, key: typed.TieKey) -> CompiledTieKey:
-        return CompiledTieKey(**self._common(group, group, key.value.span, key.value), descending=key.descending)
+        kind = key.value.type.kind
+        order = TextOrder(ordered_version if kind is Kind.VERSION else None) if kind in {Kind.STRING, Kind.VERSION} else None
+        return CompiledTieKey(**self._common(group, group, key.value.span, key.value), descending=key.descending, texts=order)
 
     def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
         weight = None if entry.weight is None else self._weight(name, entry.weight.span)

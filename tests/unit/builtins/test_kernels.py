@@ -20,7 +20,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 
-TEXTS = ("", "a", "A", "host-1", "12", "-1.5", "1e3", "1_0", "v1.28.3", "1.27", "1.28.3-rc.1", "2.0.0+build", "x.y")
+TEXTS = ("", "a", "A", "host-1", "12", "-1.5", "1e3", "1_0", "v1.28.3", "1.27", "1.28.3-rc.1", "2.0.0+build", "x.y", "40Gi", "500m")
 numbers = st.one_of(st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e12]), st.floats(-1e15, 1e15), st.integers(-5, 5).map(float))
 several = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -86,7 +86,7 @@ def test_of_arguments_alone(function: Function) -> None:
             answer = function.vector(*([strings] if textual else []), *columns)
         found = columns_of(answer, n_rows)
         if textual and function.vector.dtype is str:
-            found = [strings.text(code) for code in found]
+            found = [None if code is None else strings.text(code) for code in found]
         for row in range(n_rows):
             wanted = function.scalar(*(argument[row] if isinstance(argument, list) else argument for argument in given_))
             assert same(found[row], wanted), (given_, row)

@@ -170,13 +170,19 @@ class BoundPolicy:
         return np.where(outputs[-1], np.zeros(len(raw), dtype=np.uint8) if state is None else state, np.uint8(SKIPPED))
 
     def tie_key(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.float64]:
-        """The value of key number `index` of the tie break, `(n_rows,) float64`; NaN where it is missing."""
+        """The value of key number `index` of the tie break, `(n_rows,) float64`; NaN where it is missing.
+
+        For texts and versions, a number that orders these rows as their values do.
+        """
         rule = self._policy.tie_break[index]
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.full(frame.n_rows, np.nan)
         outputs = self._outputs(rule.plan, frame)
-        key = _column(outputs[0], frame, np.float64)
+        if rule.texts is None:
+            key = _column(outputs[0], frame, np.float64)
+        else:
+            key = rule.texts.ranks(snapshot.strings, _column(outputs[0], frame, np.int32))
         return np.where(outputs[1], key, np.nan) if rule.optional else key
 
     def token(self, rule: Rule, snapshot: Snapshot) -> Hashable:

@@ -49,7 +49,7 @@ def rep_of(type_: Type, stage: Stage) -> Rep:
     """How values of a type are represented at a stage."""
     if type_.kind in NUMERIC:
         return Rep.FLOAT
-    if type_.kind is Kind.STRING:
+    if type_.kind in {Kind.STRING, Kind.VERSION}:
         return Rep.CODE if stage is Stage.RUN else Rep.TEXT
     return Rep.BOOL if type_.kind is Kind.BOOL else Rep.OBJECT
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wharfinger.builtins import texts
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import Graph, Node, Op, Rep, Stage, Value
 from wharfinger.compiler.graph.lower_calls import lower_aggregate, lower_call, lower_select
@@ -70,9 +71,25 @@ def _operation(lowering: Lowering, expr: typed.Operation) -> Value:
         return _in(lowering, *operands)
     if expr.op is typed.Op.COALESCE:
         return _coalesce(lowering, *operands)
+    if expr.op in _ORDER and expr.operands[0].type.kind is Kind.VERSION:
+        return lowering(_version_order(expr))
     rep = Rep.BOOL if expr.type.kind is Kind.BOOL else Rep.FLOAT
     value = lowering.apply(operations.OF_OPERATOR[expr.op], *(operand.node for operand in operands), rep=rep)
     return Value(value, _presence(lowering, expr.op, operands))
+
+
+_ORDER = frozenset({typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE})
+
+
+def _version_order(expr: typed.Operation) -> typed.Operation:
+    """`a < b` of versions as `version_compare(a, b) < 0`.
+
+    A version is the code of its text in a column, and codes have no order; the comparison is made once for each distinct pair of texts.
+    """
+    plain = Type(Kind.NUMBER, expr.type.shape, expr.type.optional)
+    order = typed.Call(span=expr.span, type=plain, function=texts.COMPARED, arguments=expr.operands)
+    zero = typed.Const(span=expr.span, type=Type(Kind.NUMBER), value=0.0)
+    return typed.Operation(span=expr.span, type=expr.type, op=expr.op, operands=(order, zero))
 
 
 def _presence(lowering: Lowering, op: typed.Op, operands: Sequence[Value]) -> Node | None:

@@ -134,13 +134,13 @@ def tie_break_of(context: Context, items: Sequence[ast.TieBreak]) -> tuple[typed
     keys: list[typed.TieKey] = []
     for key in items[0].keys if items else ():
         value = infer(context, key.value)
-        if value.type.kind in NUMERIC:
+        if value.type.kind in NUMERIC | {Kind.STRING, Kind.VERSION}:
             keys.append(typed.TieKey(value=value, descending=key.descending))
         elif not is_unknown(value):
             help_ = f"write `if {value.span.text} then 1 else 0`" if value.type.kind is Kind.BOOL else None
             context.error(
                 Code.P206,
-                f"ties are broken by a number, not by {type_text(value.type)}",
+                f"ties are broken by a number, a text or a version, not by {type_text(value.type)}",
                 value.span,
                 label=type_text(value.type),
                 help=help_,

@@ -332,9 +332,12 @@ def default_text(cause: typed.Expr) -> str:
     return f"{describe(cause)} ?? {_default(cause.type.kind)}"
 
 
+_DEFAULTS = {Kind.STRING: '""', Kind.BOOL: "false", Kind.VERSION: 'semver("0.0.0")'}
+
+
 def _default(kind: Kind) -> str:
-    if kind in (Kind.STRING, Kind.BOOL):
-        return {Kind.STRING: '""', Kind.BOOL: "false"}[kind]
+    if kind in _DEFAULTS:
+        return _DEFAULTS[kind]
     unit = next((name for name, unit in UNITS.items() if unit.kind is kind and unit.factor >= 1), "%" if kind is Kind.PERCENT else "")
     return f"0{unit}"
 

@@ -1,7 +1,8 @@
 """Words of messages: the name that an author most likely meant, lists of names, counts with their nouns, columns and numbers.
 
-A wrong suggestion costs more than none, so there is one suggestion at most, and only a close one. The distance is Damerau-Levenshtein
-(a swap of two neighbouring letters is one step), and a third of the word may differ.
+A wrong suggestion costs more than none, so there is one suggestion at most, and only a close one. A word may be short for a name: its
+beginning (`mem` for `memory`), or its letters with some left out (`cnt` for `count`). Otherwise the distance is Damerau-Levenshtein (a swap
+of two neighbouring letters is one step), and a third of the word may differ.
 
 Columns and numbers come out the same on every machine: nothing here asks for the terminal's width, the locale or the time. A column is as
 wide as its widest cell.
@@ -29,6 +30,7 @@ def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = 
     if len(word) > LONGEST:
         return None
     best: tuple[int, int, str] | None = None
+    shortened: list[str] = []
     plain, lower, most = _plain(word), word.lower(), limit(word)
     for order, candidate in enumerate(candidates):
         if candidate == word or len(candidate) > LONGEST:
@@ -37,10 +39,33 @@ def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = 
             if budget.letters < 0:
                 return None
             budget.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= most else len(word)
+            budget.letters -= len(candidate) if candidate[:1].lower() == lower[:1] else 0
+        if is_short_for(lower, candidate.lower()):
+            shortened.append(candidate)
         steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
         if steps <= most and (best is None or (steps, order) < best[:2]):
             best = (steps, order, candidate)
-    return best[2] if best else None
+    full = None if best and best[0] == 0 else _full(lower, shortened)
+    return full or (best[2] if best else None)
+
+
+def is_short_for(word: str, name: str) -> bool:
+    """True if a word of three letters or more abbreviates a name: it is its beginning, or it with at most half of its letters left out."""
+    if len(word) < SHORTEST or len(word) >= len(name) or word[0] != name[0] or word.count(".") != name.count("."):
+        return False
+    if name.startswith(word):
+        return True
+    letters = iter(name)
+    return 2 * len(word) > len(name) - 1 and all(letter in letters for letter in word)
+
+
+SHORTEST = 3  # letters of an abbreviation
+
+
+def _full(word: str, names: Sequence[str]) -> str | None:
+    """The name that a word is short for; one that it begins comes first. None if there are several such names."""
+    begun = [name for name in names if name.lower().startswith(word)] or names
+    return begun[0] if len(begun) == 1 else None
 
 
 def limit(word: str) -> int:

@@ -110,7 +110,7 @@ class Function:
     context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
     `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`. `named["*"]` takes arguments of any other name
     (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for
-    policies of a namespace.
+    policies of a namespace. The call of one that is `folded` is a constant if its arguments are: `semver("1.30.2")` is never missing.
     """
 
     name: str
@@ -131,6 +131,7 @@ class Function:
     volatility: Volatility = Volatility.STATIC
     own_shape: bool = False
     of_cluster: bool = False
+    folded: bool = False
 
 
 class Catalogue(Protocol):

@@ -51,11 +51,11 @@ def quoted(text: str) -> str:
 
 
 def value_text(value: Any, kind: Kind) -> str:
-    """A plain value of a kind as a literal: `true`, `"web"`, `2Gi`, `["a", "b"]`."""
+    """A plain value of a kind as a literal: `true`, `"web"`, `2Gi`, `["a", "b"]`, `semver("1.30.0")`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return quoted(value)
+        return f"semver({quoted(value)})" if kind is Kind.VERSION else quoted(value)
     if isinstance(value, frozenset):
         return _set_text(value, kind)
     return literal(float(value), kind) if value is not None else "missing"

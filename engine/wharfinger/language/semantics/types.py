@@ -37,6 +37,7 @@ class Kind(Enum):
     MEMORY = "memory"
     DURATION = "duration"
     TIME = "time"
+    VERSION = "version"  # a text that is a version, in one spelling for each version
     SET = "set"
     LABELS = "labels"
     PODS = "pods"

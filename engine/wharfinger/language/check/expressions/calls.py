@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from wharfinger.language.check.context import Context, admitted, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
@@ -303,7 +304,15 @@ def _result(
     strict = [a for p, a in zip(parameters_of(function, len(arguments)), arguments, strict=True) if not p.optional_ok]
     optional = result.optional or any(a.type.optional for a in (*strict, *named.values()))
     final = Type(result.kind, result.shape, optional, result.element)
+    if function.folded and (value := _folded(function, arguments)) is not None:
+        return typed.Const(span=expr.span, type=Type(result.kind), value=value)
     return admitted(context, typed.Call(span=expr.span, type=final, function=function, arguments=tuple(arguments), named=named))
+
+
+def _folded(function: Function, arguments: Sequence[typed.Expr]) -> Any:
+    """The value of a call on literals; None if an argument is none, or if the call is missing."""
+    values = [argument.value for argument in arguments if isinstance(argument, typed.Const)]
+    return function.scalar(*values) if len(values) == len(arguments) else None
 
 
 def parameters_of(function: Function, count: int) -> list[Parameter]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from wharfinger.language.check.context import Context, condition, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.values import (
+    SCALAR,
     calculated,
     common_kind,
     fits,
@@ -35,16 +36,16 @@ def comparison(context: Context, expr: ast.Binary, left: typed.Expr, right: type
     kinds = (left.type.kind, right.type.kind)
     ordered = expr.op in _ORDER
     for side in (left, right):
-        if side.type.kind not in NUMERIC | {Kind.BOOL, Kind.STRING}:
+        if side.type.kind not in SCALAR:
             return context.error(
                 Code.P213, f"{type_text(side.type)} cannot be compared", side.span, label=type_text(side.type), help=whole_help(side)
             )
     if unified(*kinds) is None:
         return _incomparable(context, expr.span, left, right)
-    if ordered and kinds[0] not in NUMERIC:
+    if ordered and kinds[0] not in NUMERIC | {Kind.VERSION}:
         help_ = None
         if kinds[0] is Kind.STRING:
-            help_ = f'versions are compared with `version_at_least({left.span.text}, "1.30.0")`'
+            help_ = f"versions have one: `semver({left.span.text}) {expr.op.value} semver({right.span.text})`"
         message = f"{kinds[0].value} has no order"
         return context.error(Code.P202, message, expr.span, label=f"`{expr.op.value}` needs numbers", help=help_)
     if ordered:
@@ -55,6 +56,9 @@ def comparison(context: Context, expr: ast.Binary, left: typed.Expr, right: type
 
 def _incomparable(context: Context, span: Span, left: typed.Expr, right: typed.Expr) -> typed.Expr:
     help_ = unit_help(left.type.kind, right) or unit_help(right.type.kind, left) or ratio_help(left, right)
+    if {left.type.kind, right.type.kind} == {Kind.STRING, Kind.VERSION}:
+        words = right if right.type.kind is Kind.STRING else left
+        help_ = f"write `semver({words.span.text})`"
     culprit, other = (left, right) if isinstance(left, typed.Const) and not isinstance(right, typed.Const) else (right, left)
     what = "a bare number" if isinstance(culprit, typed.Const) and culprit.type.kind in PLAIN else type_text(culprit.type)
     return context.error(

@@ -13,7 +13,7 @@ from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC, UNITS, Kind, Type, base_value, literal_kind, meant, spelled, unified, well_formed
 from wharfinger.language.syntax import ast
 
-SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING}  # kinds of single values, which can be alternatives of each other
+SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING, Kind.VERSION}  # kinds of single values, which can be alternatives of each other
 
 
 def assignable(value: Type, wanted: Type) -> bool:
