@@ -1,6 +1,7 @@
 """Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of
 `grammar/LANGUAGE.md`, `docs/operations.md` and `docs/running.md`, the definitions of custom resources in `deploy/crds/`,
-the dashboard and the alert rules in `deploy/components/`, and the list of the fields of manifests that Kubernetes knows.
+the dashboard and the alert rules in `deploy/components/`, the schema of the chart's values in `deploy/chart/`, and the list of the
+fields of manifests that Kubernetes knows.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import manifest_fields, operations_tables, reference_tables, settings_table
+from tests import chart_schema, manifest_fields, operations_tables, reference_tables, settings_table
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
@@ -30,6 +31,7 @@ CRDS = ROOT / "deploy" / "crds"
 MANIFEST_FIELDS = ROOT / "engine" / "wharfinger" / "model" / "reading" / "manifest_fields.json"
 DASHBOARD = ROOT / "deploy" / "components" / "dashboards" / "wharfinger.json"
 ALERTS = ROOT / "deploy" / "components" / "alerts"
+CHART_SCHEMA = ROOT / "deploy" / "chart" / "values.schema.json"
 FAMILIES = {
     "P0": "Files and limits",
     "P1": "Syntax",
@@ -58,6 +60,7 @@ def pages() -> dict[Path, Callable[[], str]]:
         OPERATIONS: operations,
         RUNNING: running,
         MANIFEST_FIELDS: manifest_fields.text,
+        CHART_SCHEMA: chart_schema.text,
         ERRORS / "README.md": index,
         **errors,
         **crds,

@@ -31,7 +31,7 @@ def write_files(page, folder):
 
 
 def shell(control_plane, command, folder, url=""):
-    paths = (Path(sys.executable).parent, build.program("kubectl").parent, os.environ["PATH"])
+    paths = (Path(sys.executable).parent, *(build.program(name).parent for name in ("kubectl", "helm")), os.environ["PATH"])
     own = {"PATH": ":".join(map(str, paths)), "KUBECONFIG": str(control_plane.kubeconfig), "NO_COLOR": "1", "WHARF_URL": url}
     environment = {**os.environ, **own}
     ran = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -107,6 +107,10 @@ SCHEDULER_NAME = "wharfinger"
 PORT = 10261  # Kubernetes' own components have 10248 to 10260
 
 
+Param = str | bool | int | float | list[str | int | float]
+"""What a value of a param may be in YAML."""
+
+
 def _param(value: Any) -> Any:
     """A value as `--param` would have it: numbers, truth values and lists may be written as such in YAML."""
     if isinstance(value, bool):
@@ -137,7 +141,7 @@ class Profile(Part):
     shadow_policies: tuple[FilePath, ...] = Field(
         default=(), description="Policies that are compared with every decision and change none, as `--shadow`"
     )
-    params: Mapping[str, Annotated[str, BeforeValidator(_param)]] = Field(
+    params: Mapping[str, Annotated[str, BeforeValidator(_param, json_schema_input_type=Param)]] = Field(
         default_factory=dict, description="Values of the params that the policies declare, as `--param`"
     )
     kube_scheduler_configuration: FilePath | None = Field(

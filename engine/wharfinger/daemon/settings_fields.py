@@ -95,6 +95,7 @@ FilePath = Annotated[AnyPath, Field(min_length=1)]
 
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_DURATION = Annotated[str, Field(pattern=f"^({_PART.pattern})+$")]
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -115,7 +116,7 @@ def text(value: float) -> str:
     return f"{f'{value:.9f}'.rstrip('0').rstrip('.')}s"  # never as 1e-05s
 
 
-Duration = Annotated[float, BeforeValidator(seconds), PlainSerializer(text)]
+Duration = Annotated[float, BeforeValidator(seconds, json_schema_input_type=float | _DURATION), PlainSerializer(text)]
 """Seconds in the program, `15s` in the file."""
 
 
