@@ -86,6 +86,43 @@ def containers(draw: st.DrawFn) -> objects.Container:
     )
 
 
+def _wishes() -> list[dict[str, Any]]:
+    """Fields of pods that say which nodes they tolerate, require or prefer; most pods say nothing."""
+    in_a = objects.NodeSelectorTerm(match_expressions=(objects.NodeSelectorRequirement(key=ZONE, operator="In", values=("a",)),))
+    ssd = objects.NodeSelectorTerm(match_expressions=(objects.NodeSelectorRequirement(key="disk", operator="Exists"),))
+    app = objects.LabelSelector(match_labels={"app": "a"})
+    near = objects.PodAffinityTerm(label_selector=app, topology_key=ZONE)
+    preferred = objects.Affinity(
+        node_affinity=objects.NodeAffinity(
+            preferred_during_scheduling_ignored_during_execution=(
+                objects.PreferredSchedulingTerm(weight=3, preference=in_a),
+                objects.PreferredSchedulingTerm(weight=5, preference=ssd),
+            )
+        ),
+        pod_affinity=objects.PodAffinity(
+            preferred_during_scheduling_ignored_during_execution=(objects.WeightedPodAffinityTerm(weight=7, pod_affinity_term=near),)
+        ),
+    )
+    required = objects.Affinity(
+        node_affinity=objects.NodeAffinity(
+            required_during_scheduling_ignored_during_execution=objects.NodeSelector(node_selector_terms=(in_a, ssd))
+        )
+    )
+    spread = objects.TopologySpreadConstraint(max_skew=1, topology_key=ZONE, when_unsatisfiable="ScheduleAnyway", label_selector=app)
+    return [
+        {},
+        {},
+        {},
+        {"tolerations": (objects.Toleration(key="spot", operator="Exists"),)},
+        {"tolerations": (objects.Toleration(operator="Exists"),), "node_selector": {"disk": "ssd"}},
+        {"affinity": preferred, "topology_spread_constraints": (spread,)},
+        {"affinity": required, "tolerations": (objects.Toleration(key="old", value="x", effect="PreferNoSchedule"),)},
+    ]
+
+
+WISHES = _wishes()
+
+
 @st.composite
 def pods(draw: st.DrawFn, names: st.SearchStrategy[str] = pod_names, node_name: str = "") -> objects.Pod:
     name = draw(names)
@@ -102,6 +139,7 @@ def pods(draw: st.DrawFn, names: st.SearchStrategy[str] = pod_names, node_name: 
             containers=(draw(containers()),),
             node_name=node_name,
             priority=draw(st.sampled_from([None, -10, 1, 1_000])),
+            **draw(st.sampled_from(WISHES)),
         ),
         status=objects.PodStatus(phase=draw(st.sampled_from(["", "Pending", "Running"])), start_time=at(draw(seconds))),
     )

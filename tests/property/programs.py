@@ -103,7 +103,12 @@ def attribute_numbers(subject: Subject) -> list[typed.Expr]:
 @cache
 def attribute_texts(subject: Subject) -> list[typed.Expr]:
     """Every attribute of a subject that is a string, with keys that clusters have."""
-    keys = {"labels": (ZONE, HOSTNAME, "disk", "app"), "annotations": ("team", "none"), "conditions": ("Ready", "Other")}
+    keys = {
+        "labels": (ZONE, HOSTNAME, "disk", "app"),
+        "annotations": ("team", "none"),
+        "conditions": ("Ready", "Other"),
+        "node_selector": ("disk",),
+    }
     found: list[typed.Expr] = []
     for record in CATALOGUE.attributes(subject):
         if record.keyed and record.path in keys:
@@ -160,7 +165,7 @@ class Expressions:
             st.builds(call, st.sampled_from(["abs", "floor", "ceil", "sqrt", "log", "exp", "sigmoid"]), n),
             st.builds(lambda x: call("round", x, const(5.0, Kind.NUMBER)), n),
             st.builds(lambda x, y, z: call("clamp", x, y, z), n, n, n),
-            st.builds(lambda x: call("number", x), t),
+            st.builds(call, st.sampled_from(["number", "hash"]), t),
             st.builds(lambda x, y: call("version_compare", x, y), t, t),
             st.builds(call, st.sampled_from(["quantity", "quantity.cpu", "quantity.number"]), t),
             st.builds(_curve, n, st.lists(st.integers(-5, 100), min_size=2, max_size=4, unique=True)),
@@ -200,7 +205,7 @@ class Expressions:
             for subject in self.subjects
             for record in CATALOGUE.attributes(subject)
             if record.type.kind is Kind.BOOL
-        ]
+        ] + self.extra.get(Kind.BOOL, [])
         written = st.booleans().map(lambda value: const(value, Kind.BOOL))
         simple = st.one_of(written, st.sampled_from(flags), *(matches(subject) for subject in self.subjects))
         if self.depth <= 0:
@@ -254,9 +259,25 @@ def aggregates(draw: st.DrawFn, of_pods: Expressions) -> typed.Expr:
 EXTENTS = [(typed.Per.NODE, None), (typed.Per.DOMAIN, ZONE), (typed.Per.DOMAIN, HOSTNAME), (typed.Per.CLUSTER, None)]
 
 
-def reading_the_cluster() -> list[typed.Expr]:
+THE_NODE = typed.SubjectRef(span=SPAN, type=Type(Kind.NODE, Shape.NODE), subject=Subject.NODE)
+THE_POD = typed.SubjectRef(span=SPAN, type=Type(Kind.POD, Shape.POD), subject=Subject.POD)
+
+
+def reading_the_cluster() -> dict[Kind, list[typed.Expr]]:
+    """Values that read more of the cluster than one attribute."""
+    return {
+        Kind.NUMBER: numbers_of_the_cluster(),
+        Kind.STRING: [call("taint_value", THE_NODE, text(key), type_=STRING) for key in ("spot", "old")],
+        Kind.BOOL: [
+            call("has_taint", THE_NODE, text("old"), type_=BOOL),
+            call("has_taint", THE_NODE, text("spot:NoSchedule"), type_=BOOL),
+            call("node_affinity_matches", THE_POD, type_=BOOL),
+        ],
+    }
+
+
+def numbers_of_the_cluster() -> list[typed.Expr]:
     """Numbers that read more of the cluster than one attribute."""
-    node = typed.SubjectRef(span=SPAN, type=Type(Kind.NODE, Shape.NODE), subject=Subject.NODE)
     load = typed.MetricRef(span=SPAN, type=NUMBER, name="load")
     return [
         param("limit"),
@@ -268,7 +289,9 @@ def reading_the_cluster() -> list[typed.Expr]:
         call("balanced_allocation", text("cpu"), text("memory"), text(GPU)),
         call("share_after", text("memory")),
         call("share_after", text(GPU)),
-        call("taints", node, text("PreferNoSchedule")),
+        call("taints", THE_NODE, text("PreferNoSchedule")),
+        call("untolerated_taints", THE_POD, THE_NODE, text("")),
+        call("untolerated_taints", THE_POD, THE_NODE, text("NoSchedule")),
         call("image_bytes_present"),
         call("unseen_requests.cpu", load),
         call("age", attribute(Subject.NODE, "created")),
@@ -278,8 +301,9 @@ def reading_the_cluster() -> list[typed.Expr]:
 
 OF_PODS = [Expressions((Subject.POD, Subject.ITEM), depth) for depth in range(3)]
 OF_THE_POD = Expressions((Subject.POD,), 2)
-FOR_LETS = Expressions((Subject.POD, Subject.NODE), 1, {Kind.NUMBER: reading_the_cluster()})
-OF_NODES = [Expressions((Subject.POD, Subject.NODE), depth, {Kind.NUMBER: [*reading_the_cluster(), SHARED]}) for depth in range(1, 4)]
+FOR_LETS = Expressions((Subject.POD, Subject.NODE), 1, reading_the_cluster())
+OF_RULES = {**reading_the_cluster(), Kind.NUMBER: [*numbers_of_the_cluster(), SHARED]}
+OF_NODES = [Expressions((Subject.POD, Subject.NODE), depth, OF_RULES) for depth in range(1, 4)]
 
 
 AUTHORITIES = (CLUSTER, CLUSTER, Authority("web"), Authority("default"), Authority("web", TenantPolicies.TRUSTED))

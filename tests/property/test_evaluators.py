@@ -165,7 +165,7 @@ def by_row(policy: CompiledPolicy, bound: BoundPolicy, snapshot: Snapshot) -> li
 def test_an_unchanged_token_means_that_other_rows_are_unchanged(
     policy: typed.Policy, state: ClusterState, pod: PodView, data: st.DataObject
 ) -> None:
-    plain = [replace(policy.scores[0], when=None, value=leaf) for leaf in programs.reading_the_cluster()]  # rules that change often
+    plain = [replace(policy.scores[0], when=None, value=leaf) for leaf in programs.numbers_of_the_cluster()]  # rules that change often
     compiled = compile_policy(replace(policy, scores=(*policy.scores, *plain)), programs.PARAMS)
     snapshot = state.snapshot(now=NOW)
     bound, names = compiled.bind(pod, snapshot), list(snapshot.names)

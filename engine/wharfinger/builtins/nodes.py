@@ -1,18 +1,15 @@
-"""Functions of a node's images and taints."""
+"""Functions of a node's images, and of what a pod requires of its node."""
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, always, text
+from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, always
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
-from wharfinger.model import objects
-from wharfinger.model.objects import matching
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state import node_selection
 
 
 def _image_bytes(context: AtNode) -> float:
@@ -51,65 +48,27 @@ IMAGES = (
 )
 
 
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?:(?P<effect>[A-Za-z]+)")
+def _matches(context: AtNode, pod: PodView) -> bool:
+    needed = node_selection.required(pod.object)
+    node = context.snapshot.node(context.row)
+    return needed is None or needed.matches_node(node.labels, node.name)
 
 
-def effect_fault(effect: object) -> str | None:
-    """What is wrong with the name of a taint effect, None if nothing; the empty name stands for all effects."""
-    return None if effect in (*EFFECTS, "") else f"not a taint effect; use one of {', '.join(EFFECTS)}"
+def _matches_kernel(context: AtRows, pod: PodView) -> NDArray[np.bool_]:
+    needed = node_selection.required(pod.object)
+    return np.ones(context.n_rows, dtype=np.bool_) if needed is None else needed.matches(context.snapshot, context.rows)
 
 
-def taint_fault(taint: object) -> str | None:
-    """What is wrong with a taint written as kubectl writes it, None if nothing."""
-    found = TAINT.fullmatch(str(taint))
-    if found is None:
-        return 'not a taint; write it as "key=value:NoSchedule" or "key:NoSchedule"'
-    return effect_fault(found["effect"])
-
-
-def tolerates(pod: PodView, taint: str) -> bool:
-    """True if a toleration of the pod tolerates `key=value:Effect` (component-helpers `scheduling/corev1`, `ToleratesTaint`, 1.36)."""
-    found = TAINT.fullmatch(taint)
-    if found is None:
-        return False
-    written = objects.Taint(key=found["key"], value=found["value"] or "", effect=found["effect"])
-    return matching.tolerated(pod.object.spec.tolerations, written)
-
-
-def _taints(context: AtNode, _node: object, effect: str) -> float:
-    taints = context.snapshot.taints(int(context.snapshot.taint_set[context.row]))
-    return float(sum(effect in ("", taint.effect) for taint in taints))
-
-
-def _taints_kernel(context: AtRows, _node: object, effect: str) -> NDArray[np.float64]:
-    sets, inverse = np.unique(context.snapshot.taint_set[context.rows], return_inverse=True)
-    counts = [sum(effect in ("", taint.effect) for taint in context.snapshot.taints(int(s))) for s in sets]
-    return np.array(counts, dtype=np.float64)[inverse]
-
-
-TAINTS = (
+AFFINITY = (
     Function(
-        name="tolerates",
-        parameters=(Parameter(name="pod", kinds=frozenset({Kind.POD})), text("taint", literal=True, validate=taint_fault)),
-        result=always(Kind.BOOL),
-        doc='Whether a toleration of the pod tolerates the taint, written as kubectl does: `"key=value:Effect"` or `"key:Effect"`.',
-        example='tolerates(pod, "dedicated=gpu:NoSchedule")',
-        scalar=tolerates,
-        vector=tolerates,
-    ),
-    Function(
-        name="taints",
-        parameters=(
-            Parameter(name="node", kinds=frozenset({Kind.NODE})),
-            Parameter(name="effect", kinds=frozenset({Kind.STRING}), default="", required=False, literal=True, validate=effect_fault),
-        ),
-        result=always(Kind.COUNT, shape=Shape.NODE),
-        doc="How many taints of that effect the node has; of any effect when none is named.",
-        example='taints(node, "PreferNoSchedule") == 0',
-        scalar=_taints,
-        vector=_taints_kernel,
-        interval=lambda *_: NOT_NEGATIVE,
+        name="node_affinity_matches",
+        parameters=(Parameter(name="pod", kinds=frozenset({Kind.POD})),),
+        result=always(Kind.BOOL, shape=Shape.NODE),
+        doc="Whether the node satisfies the pod's `nodeSelector` and required node affinity, as the NodeAffinity plugin; true for a pod "
+        "without them.",
+        example="node_affinity_matches(pod)",
+        scalar=_matches,
+        vector=_matches_kernel,
         context=True,
         volatility=Volatility.STATIC,
         own_shape=True,

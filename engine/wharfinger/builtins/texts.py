@@ -10,6 +10,7 @@ accepted, and build metadata (`+…`) is ignored.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable
@@ -367,5 +368,31 @@ VERSIONS = (
         example='version_at_least(node.labels["driver"], "535.104") ?? false',
         scalar=_at_least,
         vector=Kernel(_at_least, bool),
+    ),
+)
+
+
+HASH_DIGITS = 13  # hexadecimal digits of a float64's 52 bits: the quotient is exact
+
+
+def hash_of(value: str) -> float:
+    """The first 13 hexadecimal digits of the SHA-256 of the UTF-8 text, divided by 16^13: at least 0 and below 1."""
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    fraction: float = int(digest[:HASH_DIGITS], 16) / 16**HASH_DIGITS
+    return fraction
+
+
+HASHES = (
+    Function(
+        name="hash",
+        parameters=(text("text"),),
+        result=always(Kind.PERCENT),
+        doc="A percentage from 0% to just below 100% that `text` always has, on every machine, and by which texts are spread evenly: the "
+        "first 13 hexadecimal digits of its SHA-256, divided by 16^13.",
+        example="hash(pod.owner_name ?? pod.name) < 10%",
+        scalar=hash_of,
+        vector=Kernel(hash_of, float),
+        interval=lambda *_: (0.0, 1.0),
+        never_nan=True,
     ),
 )

@@ -117,6 +117,13 @@ COMMON: Final = (
         optional=True,
         low=0.0,
     ),
+    _pod_row(
+        "node_selector",
+        Kind.LABELS,
+        "The labels that the pod's `nodeSelector` requires of its node.",
+        _labels_of_pod(lambda pod: pod.object.spec.node_selector),
+        keyed=True,
+    ),
     _pod_row("host_network", Kind.BOOL, "Whether the pod uses the node's network.", lambda pod: pod.object.spec.host_network),
     _pod_row(
         "images",

@@ -33,6 +33,8 @@ LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "resource": st.sampled_from(["cpu", "memory", "ephemeral-storage", clusters.GPU, "none.example/of-these"]),
     "by": st.sampled_from([clusters.ZONE, clusters.HOSTNAME, "none"]),
     "effect": st.sampled_from(["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
+    "taint": st.sampled_from(["spot", "old:NoSchedule", "old=x", "spot=:NoSchedule", "old:PreferNoSchedule"]),
+    "key": st.sampled_from(["spot", "old", "none"]),
     "metric": st.just(MetricKey(("a signal", "policy.load", "load"))),
 }
 
@@ -136,8 +138,13 @@ def test_of_the_cluster(function: Function) -> None:
         columns = [np.array(argument) if isinstance(argument, list) else argument for argument in given_]
         if function.parameters and Kind.PODS in function.parameters[0].kinds:
             columns[0] = selection
+        for place, parameter in enumerate(function.parameters):
+            if Kind.POD in parameter.kinds:
+                columns[place] = given_[place] = pod
         with np.errstate(all="ignore"):
             found = columns_of(function.vector(AtRows(snapshot, pod, slice(None)), *columns, **named), n_rows)
+        if function.result(()).kind is Kind.STRING:
+            found = [None if code is None else snapshot.strings.text(code) for code in found]
         for row in range(n_rows):
             wanted = function.scalar(AtNode(snapshot, pod, row), *as_scalar(snapshot, function, given_, row), **named)
             assert same(found[row], wanted), (given_, named, row)

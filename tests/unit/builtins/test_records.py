@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.builtins.catalogue import SCORE_PLUGINS
-from wharfinger.builtins.nodes import tolerates
-from wharfinger.builtins.texts import regex_fault
+from wharfinger.builtins.taints import pattern_fault, pattern_of, tolerates
+from wharfinger.builtins.texts import hash_of, regex_fault
 from wharfinger.framework import extension, registry
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Function, Subject
@@ -97,6 +97,66 @@ TOLERATIONS = [
 def test_tolerates(toleration: dict[str, str], taint: str, wanted: bool) -> None:
     spec = objects.PodSpec(tolerations=(objects.Toleration(**toleration),))
     assert tolerates(PodView(objects.Pod(metadata=objects.ObjectMeta(name="p"), spec=spec)), taint) is wanted
+
+
+HASHES = [
+    ("", 0xE3B0C44298FC1 / 16**13),  # the digits are those of `printf … | sha256sum`
+    ("web", 0x4B5E57F6EB2F4 / 16**13),
+    ("é漢", 0x3BA0CFB6375EC / 16**13),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), HASHES)
+def test_hash_is_the_same_everywhere(text: str, wanted: float) -> None:
+    assert hash_of(text) == wanted
+
+
+def test_hash_is_spread_evenly() -> None:
+    """Chi-squared over 100 buckets of names as ReplicaSets have them: below the 99.9 % quantile of 99 degrees of freedom."""
+    n, buckets = 20_000, [0] * 100
+    for number in range(n):
+        buckets[int(hash_of(f"web-{number}") * 100)] += 1
+    assert sum((found - n / 100) ** 2 / (n / 100) for found in buckets) < 148.2
+
+
+PATTERNS = [
+    ("dedicated", None),
+    ("dedicated:NoSchedule", None),
+    ("dedicated=gpu", None),
+    ("example.com/dedicated=gpu:NoExecute", None),
+    ("dedicated=:NoExecute", None),
+    ("", "not a taint"),
+    (":NoSchedule", "not a taint"),
+    ("=gpu", "not a taint"),
+    ("a b", "not a taint"),
+    ("dedicated=gpu=x", "not a taint"),
+    ("dedicated=g p", "no taint can have the value"),
+    ("dedicated:", "not a taint effect"),
+    ("dedicated:NoShedule", "Did you mean NoSchedule?"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "fault"), PATTERNS)
+def test_taint_pattern_fault(pattern: str, fault: str | None) -> None:
+    found = pattern_fault(pattern)
+    assert found is None if fault is None else fault in (found or "")
+
+
+MEANT = [
+    ("dedicated", True),
+    ("dedicated:NoSchedule", True),
+    ("dedicated=gpu:NoSchedule", True),
+    ("dedicated=gpu", True),
+    ("dedicated=", False),
+    ("dedicated=cpu", False),
+    ("dedicated:NoExecute", False),
+    ("dedicate", False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "wanted"), MEANT)
+def test_taint_pattern(pattern: str, wanted: bool) -> None:
+    assert pattern_of(pattern)(objects.Taint(key="dedicated", value="gpu", effect="NoSchedule")) is wanted
 
 
 def test_score_plugins_are_those_of_the_framework() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
-from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.configuration import object_arguments
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
@@ -18,6 +16,7 @@ from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
+from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -36,27 +35,6 @@ class NodeAffinityArguments(Arguments):
     def _readable(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         _node_affinity(value)
         return value
-
-
-@dataclass(frozen=True, slots=True)
-class RequiredNodeAffinity:
-    """The requirements of a pod on its node: all labels of `nodeSelector`, and one of the terms of its affinity (None: no affinity)."""
-
-    selector: matching.NodeTerm
-    terms: tuple[matching.NodeTerm, ...] | None
-
-    def matches(self, snapshot: Snapshot, rows: Rows) -> Mask:
-        """True for the rows that satisfy the requirements, `(n_rows,) bool`."""
-        matched = node_selection.matches(self.selector, snapshot, rows)
-        return matched if self.terms is None else matched & node_selection.any_term(self.terms, snapshot, rows)
-
-
-def required(pod: objects.Pod) -> RequiredNodeAffinity | None:
-    """The requirements of a pod on its node (`nodeaffinity.GetRequiredNodeAffinity`); None if it has none."""
-    terms = node_selection.parse_terms(_required_selector(_own(pod)))
-    if terms is None and not pod.spec.node_selector:
-        return None
-    return RequiredNodeAffinity(node_selection.equalities(pod.spec.node_selector), terms)
 
 
 class NodeAffinity(FilterPlugin, ScorePlugin):
@@ -78,7 +56,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without requirements; `Rejected` if the names of nodes in the terms contradict each other."""
-        needed = required(attempt.pod.object)
+        needed = node_selection.required(attempt.pod.object)
         if needed is None and self.enforced is None:
             return SKIP
         names = _names(_required_selector(_own(attempt.pod.object)))
@@ -87,7 +65,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if the node of the change has what the pod requires now."""
         row = None if change.node is None else snapshot.row(change.node)
-        needed = required(pod.object)
+        needed = node_selection.required(pod.object)
         return row is None or needed is None or bool(needed.matches(snapshot, np.array([row], np.intp))[0])
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
@@ -105,7 +83,10 @@ class AffinityFilter(PreparedFilter):
     )
 
     def __init__(
-        self, needed: RequiredNodeAffinity | None, enforced: tuple[matching.NodeTerm, ...] | None, names: frozenset[str] | None
+        self,
+        needed: node_selection.RequiredNodeAffinity | None,
+        enforced: tuple[matching.NodeTerm, ...] | None,
+        names: frozenset[str] | None,
     ) -> None:
         self._needed = needed
         self._enforced = enforced

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
@@ -13,6 +12,7 @@ from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
+from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

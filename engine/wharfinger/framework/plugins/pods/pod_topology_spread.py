@@ -19,7 +19,6 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.configuration import object_arguments
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
-from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
@@ -27,6 +26,7 @@ from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, 
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
+from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -123,7 +123,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         if change.events & ClusterEvent.NODE_ADD:
             return keys <= change.now.metadata.labels.keys()
         # Labels also decide which nodes are eligible if the pod has a node selector or affinity.
-        chooses = any(constraint.honor_affinity for constraint in constraints) and node_affinity.required(pod.object) is not None
+        chooses = any(constraint.honor_affinity for constraint in constraints) and node_selection.required(pod.object) is not None
         return bool(change.events & ClusterEvent.NODE_LABEL) and (chooses or not keys.isdisjoint(change.keys))
 
     def hint_group(self, pod: PodView) -> Hashable:
@@ -133,7 +133,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         if not own:
             return pod.template
         labels = {key: pod.labels.get(key) for constraint in own for key in constraint.match_label_keys}
-        return msgspec.json.encode([pod.namespace, own, labels, node_affinity.required(pod.object) is not None])
+        return msgspec.json.encode([pod.namespace, own, labels, node_selection.required(pod.object) is not None])
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without DoNotSchedule constraints; `Rejected` if a selector cannot be read."""

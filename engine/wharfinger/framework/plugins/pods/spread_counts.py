@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins import elementary
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
@@ -27,6 +26,7 @@ from wharfinger.framework.prepared import OUTDATED, Affected, PreparedFilter, Pr
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
+from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.changes import Changes
@@ -177,7 +177,7 @@ def _and_selector(selector: matching.Selector, other: objects.LabelSelector | No
 
 
 def _affinity_mask(pod: PodView, snapshot: Snapshot) -> Mask | None:
-    needed = node_affinity.required(pod.object)
+    needed = node_selection.required(pod.object)
     return None if needed is None else needed.matches(snapshot, slice(None))
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.plugins.object_watch import ObjectWatch
@@ -28,6 +27,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns import strings
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
+from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.changes import Changes

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework import node_selection
 from wharfinger.framework.verdict import Mask
 from wharfinger.model import objects
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
+from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

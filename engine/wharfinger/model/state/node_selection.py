@@ -8,19 +8,20 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
 from wharfinger.model.objects import matching
+from wharfinger.model.state.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from wharfinger.model.state.snapshot import Snapshot
+Rows: TypeAlias = slice | NDArray[np.intp]
+Mask: TypeAlias = NDArray[np.bool_]
 
 NAME_FIELD = "metadata.name"
 
@@ -28,6 +29,32 @@ NAME_FIELD = "metadata.name"
 def parse_terms(selector: objects.NodeSelector | None) -> tuple[matching.NodeTerm, ...] | None:
     """The terms of a selector that can match a node at all; None without a selector, which means no requirement."""
     return None if selector is None else matching.node_selector(selector).terms
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodeAffinity:
+    """The requirements of a pod on its node: all labels of `nodeSelector`, and one of the terms of its affinity (None: no affinity)."""
+
+    selector: matching.NodeTerm
+    terms: tuple[matching.NodeTerm, ...] | None
+
+    def matches(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """True for the rows that satisfy the requirements, `(n_rows,) bool`."""
+        matched = matches(self.selector, snapshot, rows)
+        return matched if self.terms is None else matched & any_term(self.terms, snapshot, rows)
+
+    def matches_node(self, labels: Mapping[str, str], name: str) -> bool:
+        """True if a node of that name and with these labels satisfies the requirements."""
+        return self.selector.matches(labels, name) and (self.terms is None or any(term.matches(labels, name) for term in self.terms))
+
+
+def required(pod: objects.Pod) -> RequiredNodeAffinity | None:
+    """The requirements of a pod on its node (`nodeaffinity.GetRequiredNodeAffinity`); None if it has none."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    terms = parse_terms(affinity.required_during_scheduling_ignored_during_execution if affinity else None)
+    if terms is None and not pod.spec.node_selector:
+        return None
+    return RequiredNodeAffinity(equalities(pod.spec.node_selector), terms)
 
 
 def parse_term(term: objects.NodeSelectorTerm) -> matching.NodeTerm | None:
