@@ -197,11 +197,43 @@ def test_nodes_to_drain_are_picked_on_the_map_by_keyboard_alone(scheduler, visit
     tab.keyboard.press("Enter")
     wait_text(tab, "#whatif .headline", "All 2 pods would get a node")
     assert sorted(tab.locator("#whatif-answer td.name").all_inner_texts()) == ["shop/api", "shop/web"]
+    scheduler.put([pod("bare", node="node-00000")], POD)
+    tab_to(tab, "Try")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#whatif .headline", "1 pod may not leave")
+    wait_text(tab, "#whatif-answer td.wide", "refused: no controller would create it again")
     tab.reload()
     wait_text(tab, "#drained", "node-00000")
     tab_to(tab, "node-00000 ×")
     tab.keyboard.press("Enter")
     wait_text(tab, "#drained", "none")
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_nodes_are_added_by_keyboard_alone(scheduler, visit, width):
+    found = visit(scheduler.url, viewport={"width": width, "height": 844})
+    tab = found.tab
+    wait_text(tab, "#whatif", "Nodes to add")
+    wait_text(tab, "#cluster-title", "60 nodes")
+    tab.fill("#workload", WORKLOAD.replace("CPU", "6").replace("replicas: 3", "replicas: 400"))
+    tab_to(tab, "add-count")
+    tab.keyboard.type("10")
+    tab_to(tab, "add-like")
+    tab.keyboard.type("node-00007")
+    assert "node-00007" in tab.locator("#add-names option").evaluate_all("all => all.map(option => option.value)")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#added", "10 like node-00007")
+    tab.wait_for_function("() => location.search.includes('add=node-00007:10')")
+    tab_to(tab, "Try")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#whatif-answer", "of 10 nodes more would be used")
+    wait_text(tab, "#whatif-answer td.wide", "0/70 nodes are available")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.reload()
+    wait_text(tab, "#added", "10 like node-00007")
+    tab_to(tab, "10 like node-00007 ×")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#added", "none")
 
 
 @pytest.mark.parametrize(
@@ -301,6 +333,7 @@ CHOSEN = ("find", "namespace", "result", "policy")
         ("shade=pod:shop/huge", ("#legend", "not feasible")),
         ("find=zone-3", ("#found", "6 nodes found")),
         ("drain=node-00003,node-00007", ("#drained", "node-00007")),
+        ("add=node-00003:2", ("#added", "2 like node-00003")),
         ("find=hug", ("#results", "shop/huge")),
         ("namespace=shop&result=unschedulable&policy=pools", ("#decisions", "shop/huge")),
     ],
@@ -312,7 +345,7 @@ def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, quer
     tab.reload()
     wait_text(tab, *shown)
     asked = dict(part.split("=") for part in query.split("&"))
-    assert tab.input_value("#shade") == asked.get("shade", "cpu")
+    tab.wait_for_function("(shade) => document.getElementById('shade').value === shade", arg=asked.get("shade", "cpu"))
     assert {name: tab.input_value(f"#{name}") for name in CHOSEN} == {name: asked.get(name, "") for name in CHOSEN}
     assert tab.url == f"{scheduler.url}?{query}"
 

@@ -285,7 +285,7 @@ class PlacementPreviewSpec(Part):
     ) = Field(default=None, description="The policy set to try instead of the scheduler's; an empty list for none.")
     nodes: Annotated[tuple[PreviewNodes, ...], Field(max_length=8)] = Field(default=(), description="Nodes that are supposed to be there.")
     drain: Annotated[tuple[ObjectName, ...], Field(max_length=16)] = Field(
-        default=(), description="Nodes that are supposed to be drained; what runs there needs places too."
+        default=(), description="Nodes that are supposed to be drained in this order, as `wharf drain` does."
     )
     capacity: bool | None = Field(default=None, description="True to count how many further pods fit.")
     ttl_seconds: Annotated[int, Field(ge=10, le=LONGEST_LIFE, json_schema_extra={"format": "int32"})] = Field(
@@ -333,6 +333,8 @@ class PlacementPreviewStatus(Part):
     further_message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Why no further pod fits.")
     drained: Count | None = Field(default=None, description="How many pods have to leave the drained nodes and are made again.")
     drained_placed: Count | None = Field(default=None, description="How many of these find a node.")
+    drained_forbidden: Count | None = Field(default=None, description="How many pods a PodDisruptionBudget keeps on drained nodes.")
+    drained_refused: Count | None = Field(default=None, description="How many pods make `kubectl drain` refuse: it needs a flag for them.")
     policy_revision: Word | None = Field(default=None, description="The revision of the policy set that answered.")
     expires_at: datetime | None = Field(default=None, description="When the preview is deleted.")
     conditions: Conditions = Field(default=(), description="`Ready`, and `Answered`: whether the question could be answered.")

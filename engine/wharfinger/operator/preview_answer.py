@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,13 @@ from wharfinger.operator.controller import cut
 from wharfinger.simulate import dry_run
 from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.capacity.further_pods import grouped
-from wharfinger.what_if.evaluation import change
+from wharfinger.what_if.drain import Drain, Fate, drain_steps
+from wharfinger.what_if.evaluation import added
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 _MOST_REASONS = 8
+MOST_STEPS = 5 * MOST_PODS
+"""Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler goes on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +67,27 @@ class Further:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The node of each pod (None where no node fits), in the order of the decisions.
+class Drained:
+    """How many pods leave drained nodes and are made again, how many of these are placed, and how many may not leave.
 
-    `drained` are the number of pods that leave drained nodes, and of those of them that find a node.
+    PodDisruptionBudgets forbid it for some, `kubectl drain` without flags refuses others.
     """
+
+    leave: int
+    placed: int
+    forbidden: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The node of each pod (None where no node fits), in the order of the decisions; `drained` is what becomes of pods of drained nodes."""
 
     nodes: tuple[tuple[str, str | None], ...]
     miss: Miss | None
     policy_revision: str
     further: Further | None = None
-    drained: tuple[int, int] | None = None
+    drained: Drained | None = None
 
     def status(self) -> dict[str, Any]:
         """The part of the status with the answer."""
@@ -95,7 +109,12 @@ class Answer:
             status["further"] = self.further.count
             status |= {"furtherMessage": self.further.message} if self.further.message else {}
         if self.drained is not None:
-            status["drained"], status["drainedPlaced"] = self.drained
+            status |= {
+                "drained": self.drained.leave,
+                "drainedPlaced": self.drained.placed,
+                "drainedForbidden": self.drained.forbidden,
+                "drainedRefused": self.drained.refused,
+            }
         return status
 
 
@@ -119,28 +138,70 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
     for obj in made:
         state.put(obj)
     _check_nodes(state.snapshot(), what_if, to_all=namespace is None)
-    changed = yield from change(SupposedChanges(state), what_if.nodes, what_if.drain)
-    moved = {pod.uid for pod, _ in changed.moved}
-    nodes: list[tuple[str, str | None]] = []
-    n_drained = 0
-    miss: Miss | None = None
-
-    def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> Miss | None:
-        return _miss(decision, seen) if decision.node is None and miss is None and decision.pod.uid not in moved else None
-
-    for outcome in dry_run.place_pods(chain, state, [*pods, *(pod for pod, _ in changed.moved)], watch=watch):
-        decision = outcome.decision
-        if decision.pod.uid in moved:
-            n_drained += decision.node is not None
-        else:
-            nodes.append((decision.pod.key, decision.node))
-        miss = miss or outcome.seen
-        yield
+    supposed = SupposedChanges(state)
+    yield from added(supposed, what_if.nodes)
+    if what_if.drain:
+        nodes, miss, drained = yield from _drained(chain, supposed, what_if.drain, pods)
+    else:
+        nodes, miss = yield from _placed(chain, state, pods)
+        drained = None
     further = None
     if what_if.capacity and pods:
         further = Further(count=0, message=miss.message) if miss is not None else (yield from _further(chain, state, pods))
-    drained = (len(moved), n_drained) if what_if.drain else None
     return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision, further=further, drained=drained)
+
+
+_Nodes = list[tuple[str, str | None]]
+
+
+def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, tuple[_Nodes, Miss | None]]:
+    """(the node of each pod, the first miss)."""
+    nodes: _Nodes = []
+    miss: Miss | None = None
+
+    def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> Miss | None:
+        return _miss(decision, seen) if decision.node is None and miss is None else None
+
+    for outcome in dry_run.place_pods(chain, state, pods, watch=watch):
+        nodes.append((outcome.decision.pod.key, outcome.decision.node))
+        miss = miss or outcome.seen
+        yield
+    return nodes, miss
+
+
+def _drained(
+    chain: Chain, supposed: SupposedChanges, drain: Sequence[str], pods: Sequence[PodView]
+) -> Generator[None, None, tuple[_Nodes, Miss | None, Drained]]:
+    """(the node of each pod, the first miss, what becomes of the pods of the drained nodes). UsageError after `MOST_STEPS`."""
+    found: Drain = yield from _bounded(drain_steps(chain, supposed, drain, waiting=pods))
+    asked = {each.pod: each for each in found.pods if not each.source}
+    nodes = [(pod.key, asked[pod.key].node) for pod in dry_run.queue_order(chain, pods)]
+    waits = next((pod for pod in dry_run.queue_order(chain, pods) if asked[pod.key].node is None), None)
+    miss = None
+    if waits is not None:
+        snapshot = supposed.state.snapshot()
+        miss = replace(_miss(Decider(chain).decide(snapshot, waits), snapshot), message=cut(asked[waits.key].reason, 4000))
+    again = [each for each in found.pods if each.source and each.placement is not None]
+    told = Drained(
+        leave=len(again),
+        placed=sum(each.node is not None for each in again),
+        forbidden=len(found.of(Fate.FORBIDDEN)),
+        refused=len(found.of(Fate.REFUSED)),
+    )
+    return nodes, miss, told
+
+
+def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain]:
+    """The same steps, `MOST_STEPS` at most; UsageError after that."""
+    with closing(steps):
+        for _ in range(MOST_STEPS):
+            try:
+                next(steps)
+            except StopIteration as finished:
+                found: Drain = finished.value
+                return found
+            yield
+    raise UsageError(f"the drain takes more than {MOST_STEPS:,} steps; drain fewer nodes at a time, or ask `wharf drain --live`")
 
 
 def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:

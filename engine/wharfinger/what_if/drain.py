@@ -1,9 +1,7 @@
 """A drain: where the pods of some nodes would go, in which order, and which of them could not leave.
 
-As `kubectl drain` does (staging/src/k8s.io/kubectl/pkg/drain, Kubernetes 1.36), all nodes are cordoned first and then emptied one after
-the other. Pods of DaemonSets and static pods stay. Pods that would be lost, and pods with data on the node, make kubectl refuse the whole
-drain unless flags allow it; here such a pod stays, and all others are asked about. Evictions go through the Eviction API, so budgets can
-forbid them.
+As `kubectl drain` does, all nodes are cordoned first and then emptied one after the other. A pod for which kubectl would refuse the drain
+stays here, and all others are asked about. Evictions go through the Eviction API, so budgets can forbid them.
 
 The pods that may leave a node at the same time are one step: they leave, pods that wait are tried again, the controllers create the
 replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget may
@@ -14,34 +12,27 @@ order of the queue.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
-from msgspec import structs
-
+from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects
-from wharfinger.model.objects.matching import NO_SCHEDULE
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, place_pod, pod_result, queue_order, utilisation
+from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, queue_order, utilisation
+from wharfinger.what_if.evaluation import placed
 from wharfinger.what_if.evictions import Evictions, Refusal
+from wharfinger.what_if.kubectl_drain import cordoned, refusals, replaceable, staying
 from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.supposed_changes import SupposedChanges
 
-UNSCHEDULABLE = objects.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of the API server's copy of a static pod."""
-
-DAEMON_SET = "a pod of a DaemonSet stays"
-STATIC = "a static pod stays: the kubelet runs it from a file"
-LOCAL_DATA = "its emptyDir would be deleted with it; kubectl drain needs --delete-emptydir-data"
-NO_CONTROLLER = "no controller would create it again; kubectl drain needs --force"
+STEP = 64
+"""Budgets asked about in one step."""
 LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
 
@@ -133,39 +124,6 @@ class Drain:
         return not any(pod.fate in {Fate.WAITS, Fate.FORBIDDEN, Fate.REFUSED} for pod in self.pods)
 
 
-def cordoned(node: objects.Node) -> objects.Node:
-    """The node as it is after `kubectl cordon`: unschedulable, with the taint that the node controller adds."""
-    others = tuple(taint for taint in node.spec.taints if (taint.key, taint.effect) != (UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
-    return structs.replace(node, spec=structs.replace(node.spec, unschedulable=True, taints=(*others, UNSCHEDULABLE)))
-
-
-def staying(pod: PodView) -> str:
-    """Why a drain leaves a pod where it is; "" if it does not."""
-    owner = pod.controller
-    if owner is not None and owner.kind == "DaemonSet":
-        return DAEMON_SET
-    return STATIC if MIRROR in pod.annotations else ""
-
-
-def refusals(pod: PodView, *, force: bool = False, delete_empty_dir_data: bool = False) -> str:
-    """Why `kubectl drain` refuses to drain the node of a pod that does not stay; "" if it does not refuse."""
-    found = []
-    if not delete_empty_dir_data and any(volume.empty_dir is not None for volume in pod.object.spec.volumes):
-        found.append(LOCAL_DATA)
-    if not force and pod.controller is None:
-        found.append(NO_CONTROLLER)
-    return "; ".join(found)
-
-
-def replaceable(pod: PodView) -> bool:
-    """True if a controller creates the pod again after it has left.
-
-    The replacement of a pod that is being deleted exists already, except in a StatefulSet: there it has the same name.
-    """
-    owner = pod.controller
-    return owner is not None and (not pod.terminating or owner.kind == "StatefulSet")
-
-
 def drain(  # noqa: PLR0913 — the keywords are independent choices
     chain: Chain,
     state: ClusterState,
@@ -183,23 +141,31 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
     end, with everything that is still on them. The `waiting` pods are in the queue from the beginning. `advance` is called for every pod
     that is on one of the nodes. Raises UnknownObject for a node that is not there.
     """
-    names = tuple(dict.fromkeys(nodes))
-    for name in names:
-        state.snapshot().known_row(name)
-    attempt = _Drain(chain, state, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
+    supposed = SupposedChanges(state)
+    attempt = _Drain(chain, supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
+    names = attempt.known(nodes)
     before = utilisation(state.snapshot())
-    attempt.run(names, waiting, remove=remove)
-    return Drain(
-        chain=chain,
-        nodes=names,
-        removed=remove,
-        pods=attempt.outcomes(),
-        budgets=attempt.budgets(),
-        has_budgets=bool(state.objects.all(objects.PodDisruptionBudget)),
-        steps=attempt.steps,
-        before=before,
-        after=utilisation(state.snapshot()),
-    )
+    at_once(attempt.run(names, waiting))
+    if remove:
+        at_once(attempt.remove(names))
+    return attempt.finished(names, before, removed=remove)
+
+
+def drain_steps(  # noqa: PLR0913 — the keywords are independent choices
+    chain: Chain,
+    supposed: SupposedChanges,
+    nodes: Sequence[str],
+    *,
+    force: bool = False,
+    delete_empty_dir_data: bool = False,
+    waiting: Iterable[PodView] = (),
+) -> Generator[None, None, Drain]:
+    """A generator of steps, about one decision each, that returns the same as `drain` without `remove`; `supposed` can undo it."""
+    attempt = _Drain(chain, supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data))
+    names = attempt.known(nodes)
+    before = utilisation(supposed.state.snapshot())
+    yield from attempt.run(names, waiting)
+    return attempt.finished(names, before, removed=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -251,13 +217,16 @@ class _Moving:
 class _Drain:
     """The state of a drain: who has left, who waits for a node, and what budgets allow."""
 
-    def __init__(self, chain: Chain, state: ClusterState, refused: Callable[[PodView], str], advance: Callable[[], None]) -> None:
+    def __init__(
+        self, chain: Chain, supposed: SupposedChanges, refused: Callable[[PodView], str], advance: Callable[[], None] = lambda: None
+    ) -> None:
         self._chain = chain
-        self._state = state
+        self._supposed = supposed
+        self._state = supposed.state
         self._refused = refused
         self._advance = advance
         self._decider = Decider(chain)
-        self._evictions = Evictions(state.objects)
+        self._evictions = Evictions(self._state.objects)
         self._moving: dict[str, _Moving] = {}
         self._waiting: list[_Moving] = []
         self._failed: dict[Hashable, PodResult] = {}
@@ -266,22 +235,46 @@ class _Drain:
         self._uses: dict[str, tuple[int, int]] = {}
         self.steps = 0
 
-    def run(self, nodes: Sequence[str], waiting: Iterable[PodView], *, remove: bool) -> None:
-        """Cordon the nodes, empty them in order, and remove them if asked to."""
-        leaving = [self._pods_of(node) for node in nodes]
+    def known(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The names of the nodes, each once; UnknownObject for one that is not there."""
+        names = tuple(dict.fromkeys(nodes))
+        for name in names:
+            self._state.snapshot().known_row(name)
+        return names
+
+    def run(self, nodes: Sequence[str], waiting: Iterable[PodView]) -> Generator[None]:
+        """Cordon the nodes, and empty them in order."""
+        leaving = []
         for node in nodes:
-            self._state.update_node(cordoned(self._node(node).object))
+            leaving.append(self._pods_of(node))
+            yield
+        for node in nodes:
+            self._supposed.replace(cordoned(self._node(node).object))
         for pod in queue_order(self._chain, waiting):
             self._enqueue(self._moving.setdefault(pod.uid, _Moving(pod, "")), pod)
-        self._place()
-        left = [moving for on_node in leaving for moving in self._empty(on_node)]
+        yield from self._place()
+        left: list[_Moving] = []
+        for on_node in leaving:
+            left += yield from self._empty(on_node)
         while left:
-            still = self._empty(left)
+            still = yield from self._empty(left)
             if len(still) == len(left):
                 break
             left = still
-        if remove:
-            self._remove(nodes)
+
+    def finished(self, nodes: tuple[str, ...], before: Utilisation, *, removed: bool) -> Drain:
+        """The drain of these nodes as far as it has come."""
+        return Drain(
+            chain=self._chain,
+            nodes=nodes,
+            removed=removed,
+            pods=self.outcomes(),
+            budgets=self.budgets(),
+            has_budgets=bool(self._state.objects.all(objects.PodDisruptionBudget)),
+            steps=self.steps,
+            before=before,
+            after=utilisation(self._state.snapshot()),
+        )
 
     def outcomes(self) -> tuple[DrainedPod, ...]:
         """What has become of each pod: those that have left by step and order, then those that have not, then those from the queue."""
@@ -324,28 +317,33 @@ class _Drain:
             pods, allowed = self._uses.get(name, (0, self._evictions.allowed(budget)))
             self._uses[name] = pods + 1, allowed
 
-    def _empty(self, leaving: Iterable[_Moving]) -> list[_Moving]:
+    def _empty(self, leaving: Iterable[_Moving]) -> Generator[None, None, list[_Moving]]:
         """Evict the pods in steps, as budgets allow, and place their replacements; returns those that may not leave."""
         left = [moving for moving in leaving if moving.step is None]
-        while allowed := list(self._evicted(left)):
+        while allowed := (yield from self._evicted(left)):
             self.steps += 1
             for moving in allowed:
-                self._state.remove_pod(moving.pod)
+                self._supposed.leave(moving.pod)
                 self._advance()
-            self._place()
+                yield
+            yield from self._place()
             for moving in allowed:
                 self._leave(moving)
-            self._place()
+            yield from self._place()
             left = [moving for moving in left if moving.step is None]
         return left
 
-    def _evicted(self, left: Iterable[_Moving]) -> Iterator[_Moving]:
+    def _evicted(self, left: Iterable[_Moving]) -> Generator[None, None, list[_Moving]]:
         """The pods whose eviction is allowed now, each counted."""
-        for moving in left:
+        allowed = []
+        for number, moving in enumerate(left):
             moving.refusal = self._evictions.refusal(moving.pod)
             if moving.refusal is None:
                 self._evictions.evict(moving.pod)
-                yield moving
+                allowed.append(moving)
+            if number % STEP == STEP - 1:
+                yield
+        return allowed
 
     def _leave(self, moving: _Moving) -> None:
         """Put the replacement of a pod that has left into the queue, if there is one."""
@@ -353,7 +351,7 @@ class _Drain:
         if replaceable(moving.pod):
             self._enqueue(moving, recreated(moving.pod, self._now()))
         else:
-            moving.reason = LEAVING if moving.pod.terminating else LOST
+            moving.placement, moving.reason = None, LEAVING if moving.pod.terminating else LOST
             moving.order = self._next_order()
 
     def _enqueue(self, moving: _Moving, pod: PodView) -> None:
@@ -371,7 +369,7 @@ class _Drain:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._state.snapshot().now, UTC)
 
-    def _place(self) -> None:
+    def _place(self) -> Generator[None]:
         """Try the pods that wait, in the order of the queue; all again if one was placed or evicted after another had failed."""
         again = True
         while again:
@@ -388,6 +386,7 @@ class _Drain:
                 again |= bool(victims)
                 for victim in victims:
                     self._displace(victim, moving.pod.key)
+                yield
 
     def _try(self, moving: _Moving) -> tuple[PodView, ...]:
         """Decide about a replacement, and return the pods that were evicted for it.
@@ -402,11 +401,10 @@ class _Drain:
         if known is not None:
             moving.placement = dataclasses.replace(known, pod=pod.key)
             return ()
-        outcome = place_pod(self._decider, self._state, pod, watch=_result)
-        moving.placement = outcome.seen
+        moving.placement, evicted = placed(self._decider, self._supposed, pod)
         if self._failed_at == self._state.revision:
-            self._failed[key] = outcome.seen
-        return outcome.evicted
+            self._failed[key] = moving.placement
+        return evicted
 
     def _displace(self, victim: PodView, displaced_by: str) -> None:
         """Count a pod that preemption has evicted, and put its replacement into the queue."""
@@ -415,16 +413,12 @@ class _Drain:
         moving.displaced_by = displaced_by
         self._leave(moving)
 
-    def _remove(self, nodes: Sequence[str]) -> None:
-        """Remove the nodes, and place the replacements that have gone there because they tolerate a cordon."""
+    def remove(self, nodes: Sequence[str]) -> Generator[None]:
+        """Remove the nodes, and place the replacements that have gone there because they tolerate a cordon. It cannot be undone."""
         for moving in self._moving.values():
             if moving.placement is not None and moving.placement.node in nodes:
-                self._state.remove_pod(moving.replacement)
+                self._supposed.leave(moving.replacement)
                 self._enqueue(moving, moving.replacement)
         for node in nodes:
             self._state.remove_node(node)
-        self._place()
-
-
-def _result(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
-    return pod_result(decision, evicted)
+        yield from self._place()

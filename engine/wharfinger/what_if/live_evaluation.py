@@ -8,8 +8,11 @@ with an error. The copy is freed when nobody has asked for `IDLE` seconds.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -24,8 +27,10 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.simulate.dry_run import PodResult
 from wharfinger.what_if.capacity.count import NodesLike
-from wharfinger.what_if.evaluation import ChangedCluster, Evaluated, change, evaluated
+from wharfinger.what_if.drain import Drain, DrainedPod, Fate, drain_steps
+from wharfinger.what_if.evaluation import added, evaluated
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 if TYPE_CHECKING:
@@ -63,8 +68,12 @@ class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     )
     nodes: Annotated[list[NewNodes], Meta(max_length=32, description="Nodes that are supposed to be there.")] = field(default_factory=list)
     drain: Annotated[
-        list[str], Meta(max_length=MOST_DRAINED, description="Nodes that are supposed to be drained; their pods are placed too.")
+        list[str], Meta(max_length=MOST_DRAINED, description="Nodes that are supposed to be drained in this order, as `wharf drain` does.")
     ] = field(default_factory=list)
+    force: Annotated[bool, Meta(description="Let pods leave drained nodes that no controller creates again.")] = False
+    delete_empty_dir_data: Annotated[bool, Meta(description="Let pods leave drained nodes whose emptyDir is deleted with them.")] = field(
+        default=False, name="deleteEmptyDirData"
+    )
     scheduler_name: Annotated[
         str | None, Meta(description="The profile that decides; by default the one of the first pod, or the scheduler's first profile.")
     ] = None
@@ -75,12 +84,32 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     pod: Annotated[str, Meta(description="Its `namespace/name`.")]
     node: Annotated[str | None, Meta(description="The node that it would get; null if there is none.")]
-    source: Annotated[str | None, Meta(description="The drained node that it leaves.")] = field(default=None, name="from")
-    message: Annotated[str, Meta(description="Why it gets no node.")] = ""
+    fate: Annotated[
+        str,
+        Meta(
+            description="`placed`; `waits`: no node for it. Of pods of drained nodes also `gone`: it leaves, and nobody creates it again; "
+            "`forbidden`: a PodDisruptionBudget keeps it; `refused`: kubectl would stop the drain because of it."
+        ),
+    ]
+    source: Annotated[str | None, Meta(description="The node that it leaves; null for a pod that was asked about.")] = field(
+        default=None, name="from"
+    )
+    step: Annotated[int | None, Meta(description="The step of the drain in which it leaves; null if it does not leave.")] = None
+    displaced_by: Annotated[str | None, Meta(description="The pod for which preemption evicts it during the drain.")] = None
+    message: Annotated[str, Meta(description="Why it gets no node, or may not leave.")] = ""
     reasons: Annotated[dict[str, int], Meta(description="How many nodes are rejected for each reason, if it gets none.")] = field(
         default_factory=dict
     )
     victims: Annotated[list[str], Meta(description="The pods that preemption would evict for it.")] = field(default_factory=list)
+
+
+class BudgetAsked(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a drain asks of one PodDisruptionBudget."""
+
+    budget: Annotated[str, Meta(description="Its `namespace/name`.")]
+    pods: Annotated[int, Meta(description="How many of its pods are to leave.")]
+    allowed_now: Annotated[int, Meta(description="How many evictions it allows now.")]
+    forbidden: Annotated[int, Meta(description="How many of its pods could not leave in any step.")]
 
 
 class NewNode(Struct, frozen=True, kw_only=True):
@@ -94,8 +123,16 @@ class EvaluationAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     """The answer of `/evaluate`."""
 
     placed: Annotated[int, Meta(description="How many pods get a node.")]
-    unschedulable: Annotated[int, Meta(description="How many do not.")]
-    pods: Annotated[list[EvaluatedPod], Meta(description="Each pod, in the order of the queue.")]
+    unschedulable: Annotated[int, Meta(description="How many wait for one: those whose `fate` is `waits`.")]
+    pods: Annotated[
+        list[EvaluatedPod],
+        Meta(
+            description="Each pod, in the order of the queue; with a drain, first those that leave, in the order in which they leave, then "
+            "those that may not, then those that were asked about. Pods of DaemonSets and static pods are left out."
+        ),
+    ]
+    steps: Annotated[int, Meta(description="The steps of the drain: pods of one step leave together.")]
+    budgets: Annotated[list[BudgetAsked], Meta(description="What the drain asks of PodDisruptionBudgets.")]
     new_nodes: Annotated[list[NewNode], Meta(description="The names of the nodes that were supposed, as they stand in `pods`.")]
     remarks: Annotated[list[str], Meta(description="What could not be looked up, and fields that Kubernetes does not know.")]
     scheduler_name: Annotated[str, Meta(description="The profile that decided.")]
@@ -155,13 +192,15 @@ class LiveEvaluations:
         name, chain = _profile(scheduler, request, expansion.pods)
         now = scheduler.state.snapshot(float(int(self._clock.now())))
         with closing(_answered(self._copy, chain, now, expansion, request)) as steps:
-            changed, found = await in_slices(steps, self._clock)
-        placed = sum(each.result.node is not None for each in found)
+            new, found = await in_slices(steps, self._clock)
+        fates = Counter(each.fate for each in found.pods)
         return EvaluationAnswer(
-            placed=placed,
-            unschedulable=len(found) - placed,
-            pods=list(map(_plain, found)),
-            new_nodes=[NewNode(name=node, like=model) for node, model in changed.new],
+            placed=fates[Fate.PLACED.value],
+            unschedulable=fates[Fate.WAITS.value],
+            pods=found.pods,
+            steps=found.steps,
+            budgets=found.budgets,
+            new_nodes=[NewNode(name=node, like=model) for node, model in new],
             remarks=remarks,
             scheduler_name=name,
             policy_revision=chain.policy_revision,
@@ -195,16 +234,60 @@ def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objec
 
 def _answered(
     copy: FollowedCopy, chain: Chain, snapshot: Snapshot, expansion: workloads.Expansion, request: EvaluationRequest
-) -> Generator[None, None, tuple[ChangedCluster, tuple[Evaluated, ...]]]:
+) -> Generator[None, None, tuple[tuple[tuple[str, str], ...], _Found]]:
     state = yield from copy.follow(snapshot)
     with SupposedChanges(state) as supposed:
         for made in expansion.made:
             supposed.put(made)
         pods = tuple(map(PodView, expansion.pods))
         _not_placed(pods, state)
-        changed = yield from change(supposed, _wanted(request, state, len(pods)), request.drain)
-        found = yield from evaluated(chain, supposed, pods, changed.moved)
-    return changed, found
+        new = yield from added(supposed, _wanted(request, state, len(pods)))
+        if not request.drain:
+            results = yield from evaluated(chain, supposed, pods)
+            return new, _Found(pods=[_placed_or_not(result) for result in results])
+        drained = yield from drain_steps(
+            chain, supposed, request.drain, force=request.force, delete_empty_dir_data=request.delete_empty_dir_data, waiting=pods
+        )
+    return new, _of_drain(drained)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    pods: list[EvaluatedPod]
+    steps: int = 0
+    budgets: list[BudgetAsked] = dataclass_field(default_factory=list)
+
+
+def _of_drain(drained: Drain) -> _Found:
+    return _Found(
+        pods=[_drained(pod) for pod in drained.pods if pod.fate is not Fate.STAYS],
+        steps=drained.steps,
+        budgets=[
+            BudgetAsked(budget=use.budget, pods=use.pods, allowed_now=use.allowed, forbidden=use.forbidden) for use in drained.budgets
+        ],
+    )
+
+
+def _drained(pod: DrainedPod) -> EvaluatedPod:
+    message = "" if pod.node is not None else pod.reason
+    told = None if pod.placement is None else _placed_or_not(pod.placement)
+    return EvaluatedPod(
+        pod=pod.pod,
+        node=pod.node,
+        fate=pod.fate.value,
+        source=pod.source or None,
+        step=pod.step,
+        displaced_by=pod.displaced_by,
+        message=message,
+        reasons={} if told is None else told.reasons,
+        victims=[] if told is None else told.victims,
+    )
+
+
+def _placed_or_not(result: PodResult) -> EvaluatedPod:
+    if result.node is not None:
+        return EvaluatedPod(pod=result.pod, node=result.node, fate=Fate.PLACED.value, victims=list(result.victims))
+    return EvaluatedPod(pod=result.pod, node=None, fate=Fate.WAITS.value, message=result.message, reasons=dict(result.reasons))
 
 
 def _wanted(request: EvaluationRequest, state: ClusterState, n_pods: int) -> list[NodesLike]:
@@ -225,10 +308,3 @@ def _not_placed(pods: tuple[PodView, ...], state: ClusterState) -> None:
     for pod in pods:
         if state.is_placed(pod.uid):
             raise UsageError(f"pod {pod.key} is there already, on a node")
-
-
-def _plain(found: Evaluated) -> EvaluatedPod:
-    result = found.result
-    if result.node is not None:
-        return EvaluatedPod(pod=result.pod, node=result.node, source=found.source, victims=list(result.victims))
-    return EvaluatedPod(pod=result.pod, node=None, source=found.source, message=result.message, reasons=dict(result.reasons))

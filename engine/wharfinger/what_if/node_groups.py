@@ -74,7 +74,7 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup) -> RankedGroup:
     with SupposedChanges(state) as supposed:
         new = {added.name for added in _added(supposed, group, group.count)}
         results = at_once(evaluated(chain, supposed, pods))
-        found = [each.result for each in results if each.result.node is not None and not each.result.victims]
+        found = [each for each in results if each.node is not None and not each.victims]
         free = _free(state, new)
     return RankedGroup(
         name=group.name, pods=len(pods), placed=len(found), nodes=len({each.node for each in found if each.node in new}), free=free

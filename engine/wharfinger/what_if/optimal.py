@@ -27,7 +27,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.simulate.dry_run import bind_claims, queue_order
-from wharfinger.what_if.drain import staying
+from wharfinger.what_if.kubectl_drain import staying
 from wharfinger.what_if.recreated import recreated
 
 MOST_CELLS = 2_000_000

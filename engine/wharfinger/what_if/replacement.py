@@ -9,7 +9,7 @@ from wharfinger.language.report import wording
 from wharfinger.model.objects import matching
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.what_if.drain import MIRROR
+from wharfinger.what_if.kubectl_drain import MIRROR
 
 EXPECTED = "expected all, namespace=NAME or selector=LABELS"
 

@@ -9,9 +9,11 @@ from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.state.cluster_state import copied
+from wharfinger.operator import preview_answer
 from wharfinger.operator.preview_answer import WhatIf, answered
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.what_if.capacity.count import NodesLike
+from wharfinger.what_if.drain import Fate, drain
 
 
 def finished(steps, between=lambda: None):
@@ -95,6 +97,41 @@ def test_pods_of_drained_nodes_compete_for_room():
     assert (status["drained"], status["drainedPlaced"]) == (60, 60)
     assert (status["pods"], status["placed"]) == (60, 50)
     assert status["placements"] == [{"node": "node-00001", "count": 50}]
+    assert status["message"]
+    assert (status["drainedForbidden"], status["drainedRefused"]) == (0, 0)
+
+
+def guarded(state, n_pods, allowed):
+    """A state with so many pods of one owner on the first node, and a budget that allows so many disruptions."""
+    owner = objects.OwnerReference(kind="ReplicaSet", name="own", controller=True)
+    for number in range(n_pods):
+        metadata = objects.ObjectMeta(name=f"web-{number}", labels={"app": "web"}, owner_references=(owner,))
+        state.add_pod(objects.Pod(metadata=metadata, spec=objects.PodSpec(node_name="node-00000")))
+    selector = objects.LabelSelector(match_labels={"app": "web"})
+    status = objects.PodDisruptionBudgetStatus(disruptions_allowed=allowed, current_healthy=n_pods, desired_healthy=n_pods - allowed)
+    metadata = objects.ObjectMeta(name="web", namespace="default")
+    spec = objects.PodDisruptionBudgetSpec(selector=selector)
+    state.put(objects.PodDisruptionBudget(metadata=metadata, spec=spec, status=status))
+    return state
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_drain_answers_as_the_verb_does(allowed):
+    """Budgets are asked, pods that nobody makes again stay, and the live state is left alone."""
+    state = guarded(state_of(3), 4, allowed)
+    state.add_pod(objects.Pod(metadata=objects.ObjectMeta(name="bare"), spec=objects.PodSpec(node_name="node-00000")))
+    status = answer_of(5, state, drain=("node-00000",))
+    expected = drain(assemble(), state, ["node-00000"], waiting=pods_of(5))
+    assert status["drained"] == sum(pod.step is not None and bool(pod.source) for pod in expected.pods) == 4 * allowed
+    assert status["drainedForbidden"] == len(expected.of(Fate.FORBIDDEN)) == 4 - 4 * allowed
+    assert status["drainedRefused"] == len(expected.of(Fate.REFUSED)) == 1
+    assert status["placed"] == 5
+
+
+def test_a_drain_that_takes_too_many_steps_is_not_previewed(monkeypatch):
+    monkeypatch.setattr(preview_answer, "MOST_STEPS", 3)
+    with pytest.raises(UsageError, match="takes more than 3 steps; drain fewer nodes"):
+        answer_of(1, guarded(state_of(3), 4, 4), drain=("node-00000",))
 
 
 @pytest.mark.parametrize("what_if", [{"nodes": (NodesLike(model="node-0000"),)}, {"drain": ("node-0000",)}])

@@ -8,8 +8,12 @@ from msgspec.structs import replace
 
 from tests.unit.scheduler.running import Running, node, pod
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
+from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if import live_evaluation
+from wharfinger.what_if.drain import drain
 from wharfinger.what_if.live_evaluation import EvaluationRequest, LiveEvaluations, NewNodes, read_request
 
 
@@ -99,6 +103,44 @@ def test_drained_nodes_get_nothing_and_their_pods_are_placed_too():
 
     assert places(found) == {"default/web": "b", "default/one": "b"}
     assert {each.pod: each.source for each in found.pods} == {"default/web": "a", "default/one": None}
+
+
+def test_a_drain_is_that_of_the_verb_and_leaves_nothing_behind():
+    """With two budgets, of which one allows nothing: told once as the verb tells it, and once more the same."""
+    budgets = [
+        objects.PodDisruptionBudget(
+            metadata=objects.ObjectMeta(name=app, namespace="default"),
+            spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector(match_labels={"app": app})),
+            status=objects.PodDisruptionBudgetStatus(disruptions_allowed=allowed, current_healthy=2, desired_healthy=2 - allowed),
+        )
+        for app, allowed in (("web", 1), ("db", 0))
+    ]
+    pods = [owned(pod(f"{app}-{number}", nodeName="a", labels={"app": app})) for app in ("web", "db") for number in range(2)]
+    everything = [node("a", cpu="9"), node("b", cpu="9"), pod("bare", nodeName="a"), *pods, *budgets]
+    state = ClusterState()
+    for obj in everything:
+        state.put(obj)
+    expected = drain(assemble(), state, ["a"], waiting=[PodView(pod("one", cpu="1"))])
+    asked = EvaluationRequest(objects=[manifest("one", cpu="1")], drain=["a"])
+    first, again, forced = answers(running_on(*everything), asked, asked, EvaluationRequest(drain=["a"], force=True))
+
+    assert {(each.pod, each.node, each.step, each.fate) for each in first.pods} == {
+        (each.pod, each.node, each.step, each.fate.value) for each in expected.pods
+    }
+    assert {each.pod: each.fate for each in first.pods} == {
+        "default/one": "placed",
+        "default/web-0": "placed",
+        "default/web-1": "placed",
+        "default/db-0": "forbidden",
+        "default/db-1": "forbidden",
+        "default/bare": "refused",
+    }
+    assert (first.steps, [(use.budget, use.allowed_now, use.forbidden) for use in first.budgets]) == (
+        2,
+        [("default/db", 0, 2), ("default/web", 1, 0)],
+    )
+    assert again.pods == first.pods
+    assert {each.pod: each.fate for each in forced.pods}["default/bare"] == "gone"
 
 
 def test_each_answer_is_for_the_cluster_as_it_is_then():

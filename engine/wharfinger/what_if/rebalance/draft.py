@@ -18,7 +18,7 @@ from msgspec import structs
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.verdict import Mask
-from wharfinger.what_if.drain import UNSCHEDULABLE, cordoned
+from wharfinger.what_if.kubectl_drain import UNSCHEDULABLE, cordoned
 from wharfinger.what_if.recreated import recreated
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
-from wharfinger.what_if.drain import staying
 from wharfinger.what_if.evictions import Evictions
+from wharfinger.what_if.kubectl_drain import staying
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

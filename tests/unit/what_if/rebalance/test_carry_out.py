@@ -14,7 +14,7 @@ from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.what_if.drain import cordoned
+from wharfinger.what_if.kubectl_drain import cordoned
 from wharfinger.what_if.rebalance.carry_out import Carrying
 from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
 from wharfinger.what_if.watched_cluster import WatchedCluster

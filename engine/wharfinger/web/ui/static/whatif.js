@@ -1,9 +1,9 @@
-// What if: where the pods of a workload would go, and those of nodes that are drained. Nothing in the cluster is changed.
+// What if: where the pods of a workload would go, with more nodes, and those of nodes that are drained. Nothing in the cluster is changed.
 
 import { byId, count, fill, make, nodes, table } from "./dom.js";
 import { link, part, quiet, verdict } from "./verdict.js";
 
-const MOST_SHOWN = 200, LONGEST_IN_ADDRESS = 4000;
+const MOST_SHOWN = 200, MOST_OFFERED = 30, MOST_ADDED = 500, LONGEST_IN_ADDRESS = 4000;
 const YAML = "application/yaml", JSON_TYPE = "application/json";
 
 async function sent(path, type, body) {
@@ -14,9 +14,12 @@ async function sent(path, type, body) {
 
 export class WhatIf {
   constructor({ map, noted, showNode, showPod }) {
-    Object.assign(this, { map, noted, showNode, showPod, drained: new Set(), picking: false, turn: null });
+    Object.assign(this, { map, noted, showNode, showPod, drained: new Set(), extra: new Map(), picking: false, turn: null });
     this.text = byId("workload");
     byId("pick").addEventListener("click", () => this.pick(!this.picking));
+    byId("add").addEventListener("click", () => this.add());
+    byId("add-like").addEventListener("input", () => this.propose());
+    for (const id of ["add-count", "add-like"]) byId(id).addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); this.add(); } });
     byId("whatif-form").addEventListener("submit", (event) => { event.preventDefault(); this.ask(); });
     byId("whatif-clear").addEventListener("click", () => this.clear());
     this.text.addEventListener("input", () => this.note());
@@ -28,17 +31,39 @@ export class WhatIf {
     byId("whatif").hidden = !answer?.ok;
   }
 
-  show({ workload, drain }) {
-    const named = drain ? drain.split(",") : [];
+  show({ workload, drain, add }) {
     if (workload !== this.written && workload !== this.text.value) this.text.value = workload;
-    if (named.join() === [...this.drained].join()) return;
-    this.drained = new Set(named);
+    if (drain === [...this.drained].join() && add === this.addition) return;
+    this.drained = new Set(drain ? drain.split(",") : []);
+    this.extra = new Map((add ? add.split(",") : []).map((part) => part.split(":")).map(([node, many]) => [node, Math.max(1, Number.parseInt(many, 10) || 1)]));
     this.mark();
   }
 
   get written() { return this.text.value.length <= LONGEST_IN_ADDRESS ? this.text.value : ""; }
 
-  note() { this.noted({ workload: this.written, drain: [...this.drained].join(",") }); }
+  get addition() { return [...this.extra].map(([node, many]) => `${node}:${many}`).join(); }
+
+  note() { this.noted({ workload: this.written, drain: [...this.drained].join(","), add: this.addition }); }
+
+  // Names of nodes for what is typed so far: a list of all would be too long.
+  propose() {
+    const typed = byId("add-like").value, names = this.map.names.filter((name) => name.includes(typed));
+    byId("add-names").replaceChildren(...names.slice(0, MOST_OFFERED).map((name) => make("option", { value: name })));
+  }
+
+  add() {
+    const like = byId("add-like"), many = byId("add-count");
+    like.setCustomValidity(this.map.names.includes(like.value) ? "" : "There is no node of this name.");
+    const others = [...this.extra].reduce((sum, [node, added]) => sum + (node === like.value ? 0 : added), 0);
+    many.setCustomValidity(others + many.valueAsNumber > MOST_ADDED ? `At most ${MOST_ADDED} nodes can be added.` : "");
+    const valid = many.reportValidity() && like.reportValidity();
+    for (const each of [like, many]) each.setCustomValidity("");
+    if (!valid) return;
+    this.extra.set(like.value, many.valueAsNumber);
+    like.value = "";
+    this.note();
+    this.mark();
+  }
 
   pick(picking) {
     this.picking = picking;
@@ -60,11 +85,14 @@ export class WhatIf {
     this.map.suppose(this.drained, arrivals);
     const chips = [...this.drained].map((node) => make("li", {}, make("button", { type: "button", "data-key": `drained ${node}`, "aria-label": `do not drain ${node}`, onclick: () => { this.drained.delete(node); this.note(); this.mark(); } }, `${node} ×`)));
     fill(byId("drained"), chips.length ? chips : make("li", { class: "quiet" }, "none"));
+    const more = [...this.extra].map(([node, many]) => make("li", {}, make("button", { type: "button", "data-key": `added ${node}`, "aria-label": `do not add ${many} like ${node}`, onclick: () => { this.extra.delete(node); this.note(); this.mark(); } }, `${many} like ${node} ×`)));
+    fill(byId("added"), more.length ? more : make("li", { class: "quiet" }, "none"));
   }
 
   clear() {
     this.text.value = "";
     this.drained.clear();
+    this.extra.clear();
     this.turn = null;
     this.pick(false);
     this.note();
@@ -85,21 +113,24 @@ export class WhatIf {
   async answer() {
     const { objects } = this.text.value.trim() ? await sent("ui/objects", YAML, this.text.value) : { objects: [] };
     if (!objects.length && !this.drained.size) throw new Error("There is nothing to try: paste a workload, or pick nodes to be drained.");
-    const told = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained] }));
+    const told = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }));
     const arrivals = new Map();
     for (const { node } of told.pods) if (node !== null) arrivals.set(node, (arrivals.get(node) ?? 0) + 1);
     return { arrivals, shown: this.told(told, arrivals) };
   }
 
-  told({ pods, placed, unschedulable, remarks }, arrivals) {
-    const all = placed + unschedulable, on = nodes(arrivals.size);
-    const title = !all ? "No pod would have to be placed" : unschedulable ? `${count(unschedulable)} of ${count(all)} pods would get no node` : `All ${count(all)} pods would get a node, on ${on}`;
+  told({ pods, placed, unschedulable, remarks, newNodes, budgets = [] }, arrivals) {
+    const kept = pods.filter(({ fate }) => fate === "forbidden" || fate === "refused").length, gone = pods.filter(({ fate }) => fate === "gone").length;
+    const all = placed + unschedulable, on = nodes(arrivals.size), bad = unschedulable + kept, fresh = new Set(newNodes.map(({ name }) => name));
+    const title = unschedulable ? `${count(unschedulable)} of ${count(all)} pods would get no node` : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
+    const used = [...arrivals.keys()].filter((node) => fresh.has(node)).length;
+    const more = [bad && placed && `${count(placed)} would go to ${on}.`, unschedulable && kept && `${count(kept)} may not leave.`, gone && `${count(gone)} would be gone.`, fresh.size && `${count(used)} of ${nodes(fresh.size)} more would be used.`].filter(Boolean).join(" ");
     const order = [...pods].sort((one, other) => (one.node === null ? 0 : 1) - (other.node === null ? 0 : 1));
-    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, from, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, from ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, from ?? "new"),
-      make("td", { class: "wide" }, node === null ? message : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
+    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, from, fate, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, from ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, from ?? "new"),
+      make("td", { class: "wide" }, node === null ? (fate === "waits" ? message : `${fate}: ${message}`) : fresh.has(node) ? `${node} (added)` : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
     if (order.length > MOST_SHOWN) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(order.length - MOST_SHOWN)} more`)));
-    return [verdict(unschedulable ? "bad" : "good", title, unschedulable && placed ? `${count(placed)} would go to ${on}.` : ""), ...remarks.map((remark) => quiet(remark)),
-      ...(this.drained.size ? [quiet("Of drained nodes, pods that no controller makes again are left out, and those of DaemonSets stay.")] : []),
+    const tight = budgets.filter(({ pods: covered, allowedNow }) => covered > allowedNow).map(({ budget, pods: covered, allowedNow }) => quiet(`PodDisruptionBudget ${budget} allows ${count(allowedNow)} of ${count(covered)} evictions now.`));
+    return [verdict(bad ? "bad" : "good", title, more), ...remarks.map((remark) => quiet(remark)), ...tight,
       ...(rows.length ? [part("Where they would go", table(["pod", "from", "node, or why not"], rows, "Where pods would go"))] : [])];
   }
 }
