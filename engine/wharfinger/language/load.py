@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import posixpath
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from wharfinger.errors import UsageError
 from wharfinger.language.check import check
 from wharfinger.language.check.conflicts import report_conflicts
+from wharfinger.language.check.context import Notes
 from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.files import (
     NONE_MEANT,
@@ -138,7 +140,7 @@ def load_policies(
     A folder stands for the `*.policy` files in it and below, sorted; `-` for standard input. `X_test.policy` adds its tests to the policy
     of `X.policy` in the same folder; if one of the two is given, the other is read too. Raises `UsageError` for a path that cannot be read.
     """
-    loader = _Loader(catalogue=catalogue, authority=authority)
+    loader = Loader(catalogue=catalogue, authority=authority)
     for name in policy_files(paths):
         loader.add(name)
     return loader.policies(), loader.diagnostics
@@ -172,12 +174,40 @@ def _files_below(folder: str) -> list[str]:
     return sorted(str(path) for path in found if path.is_file())
 
 
+class Texts(Protocol):
+    """Where texts come from, by names that are paths."""
+
+    def exists(self, name: str) -> bool:
+        """True if there is a text of that name."""
+
+    def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
+        """The text, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+
+
+class OnDisk:
+    """The files of this machine, and standard input."""
+
+    def exists(self, name: str) -> bool:
+        """True if there is a file of that name."""
+        return Path(name).is_file()
+
+    def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
+        """The text of a file, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        return read_stream(sys.stdin.buffer, "<stdin>", diagnostics) if name == STDIN else read_source(name, diagnostics)
+
+
+Parse = Callable[[Source, Diagnostics], "ast.File | None"]
+
+
 @dataclass(slots=True, kw_only=True)
-class _Loader:
-    """Files as they are read, by name; None for one that holds no policy text."""
+class Loader:
+    """Files as they are read, by name; None for one that holds no policy text. `notes` keeps what checks find out."""
 
     catalogue: Catalogue
     authority: Authority = CLUSTER
+    texts: Texts = field(default_factory=OnDisk)
+    parse: Parse = parse
+    notes: Notes | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     files: dict[str, ast.File | None] = field(default_factory=dict)
     wanted: list[str] = field(default_factory=list)
@@ -188,7 +218,7 @@ class _Loader:
         if name in self.files:
             return
         self.read(name)
-        if partner is not None and Path(partner).is_file() and partner not in self.files:
+        if partner is not None and self.texts.exists(partner) and partner not in self.files:
             self.read(partner)
             if name.endswith(TEST_SUFFIX):
                 self.wanted.append(partner)
@@ -198,9 +228,8 @@ class _Loader:
         """The syntax tree of a file; raises `UsageError` when it cannot be read."""
         if name not in self.files:
             self.files[name] = None  # also for one whose reading fails
-            standard = name == STDIN
-            source = read_stream(sys.stdin.buffer, "<stdin>", self.diagnostics) if standard else read_source(name, self.diagnostics)
-            self.files[name] = parse(source, self.diagnostics) if source is not None else None
+            source = self.texts.read(name, self.diagnostics)
+            self.files[name] = self.parse(source, self.diagnostics) if source is not None else None
         return self.files[name]
 
     def policies(self) -> list[typed.Policy | None]:
@@ -238,7 +267,7 @@ class _Loader:
     def checked(self, file: ast.File) -> typed.Policy | None:
         """The typed policy of a file with its imports."""
         files = imported(file, self._fetch, self.diagnostics, _IMPORT_HELP)
-        return check(file, self.catalogue, self.diagnostics, dict(files), self.authority)
+        return check(file, self.catalogue, self.diagnostics, dict(files), self.authority, self.notes)
 
     def _fetch(self, key: str) -> ast.File | str:
         if not key.endswith(SUFFIX):  # a diagnostic quotes its text, which must not be a secret

@@ -95,12 +95,25 @@ class Binding:
     used: bool = False
 
 
+@dataclass(slots=True)
+class Notes:
+    """What a check has found out, for those who show it: each expression with its typed form, what names mean, and the intervals.
+
+    `policy` is the typed policy as far as it could be typed, also where it has errors.
+    """
+
+    expressions: list[tuple[ast.Expr, typed.Expr]] = field(default_factory=list)
+    names: dict[str, Binding] = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=Intervals)
+    policy: typed.Policy | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Everything that checking an expression needs.
 
     `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name. `authority` is that of the text: what is
-    imported has been shared by the cluster, and may read what the cluster may.
+    imported has been shared by the cluster, and may read what the cluster may. `notes` keeps what is found out, where somebody wants it.
     """
 
     catalogue: Catalogue
@@ -113,6 +126,7 @@ class Context:
     intervals: Intervals = field(default_factory=Intervals)
     work: Work = field(default_factory=Work)
     patience: LetterBudget = field(default_factory=LetterBudget)
+    notes: Notes | None = None
 
     def closest(self, word: str, candidates: Iterable[str]) -> str | None:
         """The candidate that an author most likely meant, as `wording.closest`; None once the search for many names has taken long."""
@@ -198,7 +212,10 @@ def form(node: type[ast.Expr]) -> Callable[[F], F]:
 
 def infer(context: Context, expr: ast.Expr) -> typed.Expr:
     """The typed form of an expression at the context's place."""
-    return _FORMS[type(expr)](context, expr)
+    found = _FORMS[type(expr)](context, expr)
+    if context.notes is not None:
+        context.notes.expressions.append((expr, found))
+    return found
 
 
 def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:

@@ -13,6 +13,7 @@ from wharfinger.language.check.context import (
     Binding,
     Context,
     EnoughFindings,
+    Notes,
     TooMuchWork,
     condition,
     is_unknown,
@@ -95,19 +96,22 @@ FORMS = (values, names, operators, calls)
 T = TypeVar("T", bound=ast.Item)
 
 
-def check(
+def check(  # noqa: PLR0913, PLR0917 — the parts of one question
     file: ast.File,
     catalogue: Catalogue,
     diagnostics: Diagnostics,
     imports: Mapping[str, ast.File | None] | None = None,
     authority: Authority = CLUSTER,
+    notes: Notes | None = None,
 ) -> typed.Policy | None:
     """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
 
     `imports` holds the files that `import` can mean, by `import_key`, None for one that cannot be imported and is reported. What they
-    declare may read what the cluster's policies may, whatever the `authority` of the policy.
+    declare may read what the cluster's policies may, whatever the `authority` of the policy. What is found out goes to `notes`.
     """
-    context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority)
+    context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority, notes=notes)
+    if notes is not None:
+        notes.names, notes.intervals = context.names, context.intervals
     try:
         return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {})
     except TooMuchWork:
@@ -127,6 +131,8 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | No
         return None
     presence = Presence(context.lets, context.intervals, context.work)
     policy = _checked(context, declared, file.policy, presence, file)
+    if context.notes is not None:
+        context.notes.policy = policy
     _check_tests(context, declared, file, file.policy)
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):

@@ -1,0 +1,442 @@
+"""What may be written at a place: names, fields, functions, units, keywords, plugins, and what the cluster has.
+
+What stands before the place decides. The role that a word there would have says which names are meant, and the grammar says which keywords
+can follow; neither needs the rest of the text to parse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from wharfinger.authoring import vocabulary
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.offers import Offer
+from wharfinger.authoring.text_completion import text_offers
+from wharfinger.authoring.texts import attribute_text, function_text, short
+from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, Frame, Reading, Role, Word
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language.check.declarations import SCALARS
+from wharfinger.language.parse import grammar
+from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interactive
+from wharfinger.language.parse.tokens import Lexer, Token, comments
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.types import UNITS
+from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Field, Many
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9_.])([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\Z")
+_OPERAND = "NUMBER"  # expected exactly where an expression may begin
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place in a document where something is to be written: `start` to `end` is the word that has been begun.
+
+    `before` are the tokens before it, from the beginning of the statement of the file, or of the placeholder of a message (`inside`).
+    """
+
+    document: Document
+    start: int
+    end: int
+    before: list[Token]
+    inside: bool
+    role: Role
+    reading: Reading
+    frame: Frame | None
+    cluster: KnownCluster | None
+
+    @property
+    def last(self) -> str:
+        """The terminal of the token before."""
+        return self.before[-1].type if self.before else ""
+
+    @property
+    def first_on_line(self) -> bool:
+        """True if nothing stands before it on its line."""
+        return not self.inside and not self.document.text[: self.start].rpartition("\n")[2].strip()
+
+
+def offers(document: Document, offset: int, cluster: KnownCluster | None = None) -> list[Offer]:
+    """What may be written at an offset, the likeliest first; nothing in comments and where a new name is made up."""
+    text = document.text
+    offset = max(0, min(offset, len(text)))
+    line_start = text.rfind("\n", 0, offset) + 1
+    if "#" in text[line_start:offset] and _in_comment(document, line_start, offset):
+        return []
+    string = _string_at(document, offset)
+    if string is not None:
+        hole = text.rfind("{", string.start, offset)
+        if hole <= text.rfind("}", string.start, offset) or document.word_at(string.start) is None:
+            return text_offers(document, string, offset, _tokens(document, _statement(document, string.start), string.start), cluster)
+        inner = _string_in(document, hole + 1, offset)
+        if inner is not None:
+            return text_offers(document, inner, offset, _tokens(document, hole + 1, inner.start), cluster)
+        return list(_offers(_place(document, hole + 1, offset, cluster, inside=True)))
+    number = _NUMBER.search(text, line_start, offset)
+    if number is not None:
+        return list(_units(number, offset))
+    return list(_offers(_place(document, _statement(document, offset), offset, cluster, inside=False)))
+
+
+# ── the place ──
+
+
+def _in_comment(document: Document, line_start: int, offset: int) -> bool:
+    return any(line_start <= each.start < offset for each in comments(document.source) if each.start >= line_start)
+
+
+def _string_at(document: Document, offset: int) -> Token | None:
+    """The text in quotes that an offset is in, if it is in one."""
+    tokens = document.tokens
+    low, high = 0, len(tokens)
+    while low < high:
+        middle = (low + high) // 2
+        if tokens[middle].end < offset:
+            low = middle + 1
+        else:
+            high = middle
+    for token in tokens[low : low + 2]:
+        if token.type == "STRING" and token.start < offset and (offset < token.end or not _closed(token)):
+            return token
+    return None
+
+
+def _string_in(document: Document, start: int, offset: int) -> Token | None:
+    """The text in quotes that has been begun inside of a placeholder before an offset."""
+    found = Lexer(document.source, Diagnostics(), start, offset).read()
+    return found[-1] if found and found[-1].type == "STRING" and not _closed(found[-1]) else None
+
+
+def _closed(token: Token) -> bool:
+    return len(token.text) > 1 and token.text[-1] == token.text[0]
+
+
+def _statement(document: Document, offset: int) -> int:
+    """Where the statement of the file that stands before an offset begins: the last line before it that begins with a keyword."""
+    tokens, text = document.tokens, document.text
+    for token in reversed(tokens):
+        if token.start < offset and token.type in ITEMS and (token.start == 0 or text[token.start - 1] == "\n") and token.end < offset:
+            return token.start
+    return 0
+
+
+def _tokens(document: Document, start: int, end: int) -> list[Token]:
+    return Lexer(document.source, Diagnostics(), start, end).read()
+
+
+def _place(document: Document, begin: int, offset: int, cluster: KnownCluster | None, *, inside: bool) -> Place:
+    begun = _WORD.search(document.text, begin, offset)
+    start = begun.start() if begun else offset
+    end = offset
+    while end < len(document.text) and (document.text[end].isalnum() or document.text[end] == "_"):
+        end += 1
+    before = _tokens(document, begin, start)
+    reading = Reading(document.source, [*before, Token("NAME", "_", start, max(end, start + 1))])
+    if inside:
+        reading.item = "FILTER"
+    words = list(reading.words())
+    return Place(document, start, end, before, inside, words[-1].role, reading, words[-1].frame, cluster)
+
+
+# ── offers by what stands before ──
+
+
+def _offers(place: Place) -> Iterator[Offer]:
+    found = _BY_ROLE.get(place.role, _values)(place)
+    seen: set[str] = set()
+    for offer in found:
+        if offer.label not in seen:
+            seen.add(offer.label)
+            yield offer
+
+
+def _nothing(_: Place) -> Iterator[Offer]:
+    """A name that is being made up."""
+    yield from ()
+
+
+def _fields(place: Place) -> Iterator[Offer]:
+    """What follows a dot: fields of a subject, names of an import, results of a function."""
+    path: list[str] = []
+    at = len(place.before) - 1
+    while at >= 1 and place.before[at].type == "DOT" and place.before[at - 1].text.isidentifier():
+        path.insert(0, place.before[at - 1].text)
+        at -= 2
+    if not path:
+        yield from _results(place)
+        return
+    root, *fields = path
+    subjects = {subject.value: subject for subject in Subject}
+    if root in subjects:
+        yield from _attributes(place, subjects[root], ".".join(fields))
+    elif not fields:
+        yield from _imported(place, root)
+
+
+def _attributes(place: Place, subject: Subject, prefix: str) -> Iterator[Offer]:
+    start = f"{prefix}." if prefix else ""
+    rows = [row for row in CATALOGUE.attributes(subject) if row.path.startswith(start)]
+    for row in rows:
+        rest = row.path.removeprefix(start)
+        if "." in rest:
+            group = rest.partition(".")[0]
+            members = [each.path.rpartition(".")[2] for each in rows if each.path.startswith(f"{start}{group}.")]
+            yield Offer.word(place, group, "field", detail=f"{', '.join(members[:4])}, …", rank=1)
+            continue
+        insert = f'{rest}["$1"]' if row.keyed else rest
+        yield Offer.word(place, rest, "field", insert=insert, snippet=row.keyed, detail=str(row.type), doc=attribute_text(row), rank=0)
+
+
+def _imported(place: Place, name: str) -> Iterator[Offer]:
+    binding = place.document.checked.notes.names.get(name)
+    for member, found in (binding.members or {}).items() if binding is not None else ():
+        yield Offer.word(place, member, "value", detail=found.what)
+
+
+def _results(place: Place) -> Iterator[Offer]:
+    """The results of a function with several: `unseen_requests(m).cpu`."""
+    depth = 0
+    for at in range(len(place.before) - 2, -1, -1):
+        kind = place.before[at].type
+        depth += (kind == "RPAR") - (kind == "LPAR")
+        if depth == 0:
+            name = place.before[at - 1].text if at else ""
+            for function in CATALOGUE.functions():
+                owner, dot, member = function.name.partition(".")
+                if dot and owner == name:
+                    yield Offer.word(place, member, "field", doc=function_text(function))
+            return
+
+
+def _types(place: Place) -> Iterator[Offer]:
+    for name in SCALARS:
+        yield Offer.word(place, name, "type", doc=vocabulary.TYPES[name])
+    if place.last == "COLON":
+        yield Offer.word(place, "set", "type", insert="set<${1:string}>", snippet=True, doc=vocabulary.TYPES["set"])
+
+
+def _annotations(place: Place) -> Iterator[Offer]:
+    for name, doc in vocabulary.ANNOTATIONS.items():
+        yield Offer.word(place, name, "annotation", insert=f'{name}("$1")', snippet=True, doc=doc)
+
+
+def _plugins(place: Place) -> Iterator[Offer]:
+    yield from _keywords(place)
+    for name, arguments in CATALOGUE.score_plugins().items():
+        yield Offer.word(place, name, "plugin", detail=", ".join(sorted(arguments)) or "no arguments")
+
+
+def _words(place: Place) -> Iterator[Offer]:
+    """The words behind `normalize` and `on missing`."""
+    item = place.reading.item
+    if place.last == "NORMALIZE":
+        table: Mapping[str, str] = vocabulary.NORMALIZE_WORDS
+    else:
+        table = {"FILTER": vocabulary.CLAUSE_WORDS, "PREEMPTION": vocabulary.VICTIM_WORDS}.get(item, vocabulary.SCORE_WORDS)
+    for word, doc in table.items():
+        yield Offer.word(place, word, "word", doc=doc)
+
+
+def _objects(place: Place) -> Iterator[Offer]:
+    """Nodes and pods of the same test."""
+    wanted = {
+        "PLACE": {Role.TEST_POD},
+        "ON": {Role.TEST_NODE},
+        "COMMA": {Role.TEST_NODE},
+        "COLON": {Role.TEST_NODE},
+    }.get(place.last, DECLARED_OBJECTS)
+    if place.last == "LIKE":
+        wanted = {Role.TEST_NODE} if place.reading.step == "NODE" else {Role.TEST_POD}
+    for word in _declared(place, wanted):
+        if word.scope == place.reading.scope:
+            yield Offer.word(place, word.text, "object", detail=word.role.value)
+
+
+def _rules(place: Place) -> Iterator[Offer]:
+    for word in _declared(place, {Role.FILTER} if place.last == "BY" else {Role.SCORE}):
+        yield Offer.word(place, word.text, "rule", detail=word.role.value)
+
+
+def _step_values(place: Place) -> Iterator[Offer]:
+    """The metrics or params that a line of a test sets."""
+    for word in _declared(place, {Role.METRIC if place.last == "METRIC" else Role.PARAM}):
+        yield Offer.word(place, word.text, "value", detail=word.role.value)
+
+
+def _declared(place: Place, roles: Iterable[Role]) -> Iterator[Word]:
+    wanted = frozenset(roles)
+    return (word for word in place.document.words if word.role in wanted and word.start != place.start)
+
+
+# ── expressions ──
+
+
+def _values(place: Place) -> Iterator[Offer]:
+    frame = place.frame
+    if frame is not None and frame.holds in {"object", "samples"} and place.last in {"LBRACE", "COMMA"}:
+        yield from _keys(place, frame)
+        return
+    if place.role is Role.VALUE and place.reading.step in {"METRIC", "PARAM"} and place.last == place.reading.step:
+        yield from _step_values(place)
+        return
+    if frame is not None and frame.holds == "call" and place.last in {"LPAR", "COMMA"}:
+        yield from _named_arguments(place, frame.name)
+        if place.reading.item == "METRIC":
+            return
+    if place.reading.item == "METRIC" and frame is None and place.last == "ASSIGN":
+        for name, source in SOURCES.items():
+            yield Offer.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=source.argument)
+        return
+    expected = _expected(place)
+    if expected is None or _OPERAND in expected:
+        yield from _operands(place)
+    yield from _keywords(place, expected)
+
+
+def _operands(place: Place) -> Iterator[Offer]:
+    own = place.before[1].start if len(place.before) > 1 else -1  # no declaration needs itself
+    for word in _declared(place, DECLARED_VALUES):
+        if word.start == own:
+            continue
+        yield Offer.word(place, word.text, "value", detail=short(place.document, word), rank=0)
+    for name, doc in vocabulary.SUBJECTS.items():
+        if name != "it" or _selects(place):
+            yield Offer.word(place, name, "subject", doc=doc, rank=1)
+    for function in CATALOGUE.functions():
+        name = function.name.partition(".")[0]
+        call = f"{name}($1)" if function.parameters or function.variadic else f"{name}()"
+        yield Offer.word(place, name, "function", insert=call, snippet=True, doc=function_text(function), rank=2)
+    for name, (written, doc) in vocabulary.SPECIAL_FORMS.items():
+        yield Offer.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=written, doc=doc, rank=2)
+
+
+def _selects(place: Place) -> bool:
+    """True where `it` has a meaning: behind `pods where`, in `preemption`, and in the value of an aggregate."""
+    return place.reading.item == "PREEMPTION" or any(token.type == "PODS" for token in place.before[1:])
+
+
+def _keys(place: Place, frame: Frame) -> Iterator[Offer]:
+    """The fields of an object of a test, of a plugin's arguments, or the nodes of samples."""
+    if frame.holds == "samples":
+        for word in _declared(place, {Role.TEST_NODE}):
+            if word.scope == place.reading.scope:
+                yield Offer.word(place, word.text, "object", insert=f"{word.text}: ")
+        return
+    path = frame.path()
+    arguments = CATALOGUE.score_plugins().get(path[0]) if path else None
+    if arguments is not None:
+        for name in sorted(arguments) if len(path) == 1 else ():
+            yield Offer.word(place, name, "key", insert=f"{name}: ")
+        return
+    fields: Mapping[str, Field] = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS
+    if len(path) == 1:
+        for name, row in fields.items():
+            yield Offer.word(place, name, "key", insert=f"{name}: {_opening(row)}", snippet=True, detail=row.form.value, doc=row.doc)
+    elif len(path) == 2 and path[1] in fields:
+        yield from _nested_keys(place, path, fields)
+
+
+def _nested_keys(place: Place, path: tuple[str, ...], fields: Mapping[str, Field]) -> Iterator[Offer]:
+    """The keys of a field with keys: those that the field has, or the cluster."""
+    resources = ("cpu", "memory", "ephemeral_storage") if path[1] in {"requests", "limits", "capacity"} else ()
+    for name in sorted(fields[path[1]].keys) or resources:
+        yield Offer.word(place, name, "key", insert=f"{name}: ")
+    if place.cluster is not None and path[1] in {"labels", "annotations", "node_selector", "resources"}:
+        subject = Subject.NODE if path[0] == "NODE" else Subject.POD
+        for name in place.cluster.keys(subject, path[1]):
+            yield Offer.word(place, f'"{name}"', "key", insert=f'"{name}": ')
+
+
+def _opening(row: Field) -> str:
+    return {Many.ONE: "$1", Many.LIST: "[$1]", Many.BY_KEY: "{ $1 }"}[row.many]
+
+
+def _named_arguments(place: Place, name: str) -> Iterator[Offer]:
+    source = SOURCES.get(name) if place.reading.item == "METRIC" else None
+    if source is not None:
+        for option, row in source.options.items():
+            doc = vocabulary.OPTIONS.get(option, "")
+            yield Offer.word(place, option, "key", insert=f"{option}: ", detail=row.kind.value, doc=doc, rank=0)
+        return
+    function = CATALOGUE.function(name)
+    for option in function.named if function is not None else ():
+        if option.isidentifier():
+            yield Offer.word(place, option, "key", insert=f"{option}: ", rank=0)
+    if name in {"count", "sum", "avg", "min", "max"} and any(token.type == "PODS" for token in place.before):
+        yield Offer.word(place, "on", "key", insert="on: node", doc="Over the pods of the candidate node.", rank=0)
+        doc = "Over the pods of the nodes that have the candidate's value of a label."
+        yield Offer.word(place, "within", "key", insert='within: "$1"', snippet=True, doc=doc, rank=0)
+
+
+# ── keywords ──
+
+
+def _expected(place: Place) -> frozenset[str] | None:
+    """The terminals that the grammar can take here; None where what stands before does not parse."""
+    engine = Interactive("expression" if place.inside else "start")
+    return engine.expected() if engine.feed_all(place.before) else None
+
+
+def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[Offer]:
+    expected = expected if expected is not None else _expected(place)
+    spelled = {terminal: word for word, terminal in grammar.terminals().keywords.items()}
+    begins = place.first_on_line
+    in_block = place.frame is not None and place.frame.holds in {"filter", "test", "preemption"}
+    for terminal in sorted(spelled):
+        if expected is not None and terminal not in expected:
+            continue
+        if expected is None and terminal not in ITEMS:
+            continue
+        starts = terminal in (STEPS if place.frame is not None and place.frame.holds == "test" else CLAUSES if in_block else ITEMS)
+        opened = place.last == "LBRACE"
+        if starts and not (begins or opened or not place.before):
+            continue
+        if not starts and begins and in_block and opened:
+            continue
+        if _only_a_name(place, terminal):
+            continue
+        word = spelled[terminal]
+        yield Offer.word(place, word, "keyword", doc=vocabulary.KEYWORDS.get(word, ""), rank=1 if starts else 3)
+
+
+def _only_a_name(place: Place, terminal: str) -> bool:
+    """True for keywords of tests where an expression takes them as names: nobody means them."""
+    in_test = place.frame is not None and place.frame.holds == "test"
+    if in_test or (terminal in {"NODE", "POD"} and _OPERAND in (_expected(place) or ())):
+        return terminal in {"NODE", "POD"} and not in_test
+    soft = terminal not in {grammar.terminals().keywords[word] for word in grammar.terminals().reserved}
+    behind = {"VERSION": place.reading.item == "POLICY", "KUBERNETES": place.last == "BASE", "AS": place.reading.item == "IMPORT"}
+    return soft and not behind.get(terminal, terminal == "AGE" and place.frame is not None and place.frame.holds == "samples")
+
+
+def _units(number: re.Match[str], offset: int) -> Iterator[Offer]:
+    """A number that has been begun, with each unit."""
+    digits, begun = number.groups()
+    for unit in UNITS:
+        if unit.startswith(begun):
+            yield Offer(label=f"{digits}{unit}", kind="unit", start=number.start(), end=offset, detail=vocabulary.unit_doc(unit))
+
+
+_BY_ROLE = {
+    Role.FIELD: _fields,
+    Role.TYPE: _types,
+    Role.ANNOTATION: _annotations,
+    Role.PLUGIN: _plugins,
+    Role.WORD: _words,
+    Role.OBJECT: _objects,
+    Role.RULE: _rules,
+    Role.PARAM: _nothing,
+    Role.LET: _nothing,
+    Role.METRIC: _nothing,
+    Role.IMPORT: _nothing,
+    Role.FILTER: _nothing,
+    Role.SCORE: _nothing,
+    Role.TEST: _nothing,
+    Role.TEST_NODE: _nothing,
+    Role.TEST_POD: _nothing,
+}

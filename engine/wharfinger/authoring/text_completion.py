@@ -1,0 +1,173 @@
+"""What may be written inside of quotes: keys and values of labels, resources, taints, and texts that a parameter can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+
+from wharfinger.authoring import vocabulary
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.offers import Offer
+from wharfinger.authoring.words import Frame, Reading
+from wharfinger.builtins.nodes import EFFECTS
+from wharfinger.language.parse.tokens import Token
+from wharfinger.language.report import wording
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Form
+
+SUBJECTS = {subject.value: subject for subject in Subject}
+COMPARES = frozenset({"EQ", "NE"})
+QOS = ("Guaranteed", "Burstable", "BestEffort")
+STATUSES = ("True", "False", "Unknown")
+RESOURCES = ("cpu", "memory", "ephemeral-storage")
+RESOURCE_GROUPS = frozenset({"requests", "limits", "allocatable", "capacity", "requested", "free"})
+OF_RESOURCES = frozenset({"least_allocated", "most_allocated", "balanced_allocation", "share_after"})
+
+
+class _Inside:
+    """The text in quotes that is being written: without its quotes, up to where the author is and what follows."""
+
+    def __init__(self, token: Token, offset: int) -> None:
+        closed = len(token.text) > 1 and token.text[-1] == token.text[0]
+        self.start = token.start + 1
+        self.end = token.end - 1 if closed else offset
+
+
+def text_offers(document: Document, string: Token, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Offer]:
+    """What may stand in the text in quotes around an offset; `before` are the tokens of the statement before it."""
+    reading = Reading(document.source, [*before, Token("STRING", '"_"', string.start, string.start + 3)])
+    words = list(reading.words())
+    frame = words[-1].frame if words else None
+    place = _Inside(string, offset)
+    found = dict(_found(before, frame, reading, cluster))
+    return [Offer(label=text, kind="label", start=place.start, end=place.end, detail=detail) for text, detail in found.items()]
+
+
+def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
+    last = before[-1].type if before else ""
+    if frame is not None and frame.holds == "index" and last == "LSQB":
+        yield from _keys(_path(before[:-1]), cluster)
+    elif last in COMPARES:
+        yield from _values_of(before[:-1], cluster)
+    elif frame is not None and frame.holds == "set" and frame.name == "in":
+        opened = len(before) - 1 - next(at for at, token in enumerate(reversed(before)) if token.start == frame.at)
+        yield from _values_of(before[: opened - 1], cluster)
+    elif last == "MATCHES":
+        yield from _keys(_path(before[:-1]), cluster)
+    elif frame is not None and frame.holds == "call":
+        yield from _arguments(before, frame, reading, cluster)
+    elif frame is not None and frame.holds in {"object", "set"}:
+        yield from _of_object(before, frame, cluster)
+
+
+def _path(before: Sequence[Token]) -> tuple[str, ...]:
+    """The names joined by dots at the end of some tokens: `node.labels`."""
+    found: list[str] = []
+    at = len(before) - 1
+    while at >= 0 and before[at].text.isidentifier():
+        found.insert(0, before[at].text)
+        if at < 1 or before[at - 1].type != "DOT":
+            break
+        at -= 2
+    return tuple(found)
+
+
+def _keys(path: tuple[str, ...], cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
+    """The keys of a field: of labels and annotations those that the cluster has, of resources their names."""
+    if len(path) != 2 or path[0] not in SUBJECTS:
+        return
+    subject, group = SUBJECTS[path[0]], path[1]
+    if cluster is not None:
+        for key, values in sorted(cluster.keys(subject, group).items()):
+            named = ", ".join(value for value, _ in values.most_common(3) if value)
+            yield key, named or f"of {cluster.name}"
+    elif subject is Subject.NODE and group == "labels":
+        yield from vocabulary.KNOWN_LABELS.items()
+    if group == "conditions":
+        yield from ((name, "") for name in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
+
+
+def _values_of(before: Sequence[Token], cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
+    """The texts that what stands at the end of some tokens can be compared with."""
+    tokens = _without_fallback(before)
+    if len(tokens) > 3 and tokens[-1].type == "RSQB" and tokens[-2].type == "STRING":
+        path, key = _path(tokens[:-3]), tokens[-2].text[1:-1]
+        if len(path) == 2 and path[0] in SUBJECTS:
+            if path[1] == "conditions":
+                yield from ((status, "") for status in STATUSES)
+            elif cluster is not None:
+                yield from _shown(cluster.keys(SUBJECTS[path[0]], path[1]).get(key, {}), path[0])
+        return
+    path = _path(tokens)
+    if len(path) == 2 and path[0] in {"pod", "it"}:
+        if path[1] == "qos":
+            yield from ((value, "") for value in QOS)
+        elif cluster is not None:
+            yield from _shown(cluster.fields.get(path[1], {}), "pod")
+    elif path == ("node", "name") and cluster is not None:
+        yield from ((name, "") for name in cluster.snapshot.names)
+
+
+def _without_fallback(before: Sequence[Token]) -> Sequence[Token]:
+    """Tokens that end with a value, without the `??` behind it and the parentheses around it."""
+    tokens = before[:-2] if len(before) > 2 and before[-2].type == "COALESCE" else before
+    if len(tokens) > 3 and tokens[-1].type == "RPAR":
+        return list(takewhile(lambda token: token.type != "COALESCE", tokens[_opening(tokens) + 1 : -1]))
+    return tokens
+
+
+def _opening(tokens: Sequence[Token]) -> int:
+    """Where the parenthesis opens that the last token closes; 0 where none does."""
+    depth = 0
+    for at in range(len(tokens) - 1, -1, -1):
+        depth += (tokens[at].type == "RPAR") - (tokens[at].type == "LPAR")
+        if depth == 0:
+            return at
+    return 0
+
+
+def _shown(values: Mapping[str, int], owner: str) -> Iterator[tuple[str, str]]:
+    noun = "node" if owner == "node" else "pod"
+    for value, number in sorted(values.items(), key=lambda found: (-found[1], found[0])):
+        yield value, wording.count(number, noun)
+
+
+def _arguments(before: Sequence[Token], frame: Frame, reading: Reading, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
+    """The texts that an argument of a call can be."""
+    named = before[-2].text if len(before) > 1 and before[-1].type == "COLON" else ""
+    if named in {"within", "by"}:
+        yield from _keys(("node", "labels"), cluster)
+    elif frame.name == "tolerates":
+        yield from _shown(cluster.taints if cluster is not None else {}, "node")
+    elif frame.name == "taints":
+        yield from ((effect, "") for effect in EFFECTS)
+    elif frame.name in OF_RESOURCES:
+        names = cluster.snapshot.resource_names if cluster is not None else RESOURCES
+        yield from ((name, "") for name in names)
+    elif reading.item == "METRIC" and frame.name in SOURCES and not named:
+        yield from ((name, kind.value) for name, kind in (SOURCES[frame.name].resources or {}).items())
+
+
+def _of_object(before: Sequence[Token], frame: Frame, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
+    """The keys and values of fields of a node or pod in a test."""
+    path = frame.path()
+    if not path or path[0] not in {"NODE", "POD", "RUNNING"}:
+        return
+    subject = Subject.NODE if path[0] == "NODE" else Subject.POD
+    fields = NODE_FIELDS if subject is Subject.NODE else POD_FIELDS
+    last = before[-1].type if before else ""
+    key = before[-2].text.strip("\"'") if last == "COLON" and len(before) > 1 else ""
+    if len(path) == 2 and last in {"LBRACE", "COMMA"}:
+        group = "allocatable" if path[1] == "resources" else path[1]
+        yield from _keys((subject.value, group), cluster)
+    elif len(path) == 2 and key and cluster is not None:
+        yield from _shown(cluster.keys(subject, path[1]).get(key, {}), subject.value)
+    elif len(path) == 1 and key in fields:
+        yield from ((choice, "") for choice in sorted(fields[key].choices))
+    elif frame.holds == "set" and cluster is not None and frame.name == ":":
+        opened = next(at for at, token in enumerate(before) if token.start == frame.at)
+        name = before[opened - 2].text if opened > 1 else ""
+        if name in {"taints", "tolerations"} and fields[name].form in {Form.TAINT, Form.TEXT}:
+            yield from _shown(cluster.taints, "node")

@@ -1,0 +1,161 @@
+"""What the fixed words of the language mean, in a sentence each: keywords, types, units, and the words behind `on missing` and `normalize`.
+
+Functions, fields, plugins and options of metrics have their texts where they are defined. A test compares these tables with the grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wharfinger.language.semantics.types import UNITS, Kind
+
+KEYWORDS: Mapping[str, str] = {
+    "import": 'Uses the lets, params and metrics of another file: `import "shared.policy" as shared`.',
+    "as": "The name under which a file is imported.",
+    "policy": 'Names the policy: `policy "name" version "1.0.0"`.',
+    "version": "The version of the policy, for people.",
+    "for": 'Which pods the policy governs: `for pods where pod.namespace == "prod"`.',
+    "pods": "The pods that are placed in the cluster, or those `where` a condition on `it` holds.",
+    "where": "The condition on pods.",
+    "param": "A value that can be set from outside: `param keep_free: percent = 10% range 0%..50%`.",
+    "range": "The smallest and largest value of a param: `range 0%..50%`.",
+    "let": "A name for an expression: `let free = ratio(node.free.cpu, node.allocatable.cpu)`.",
+    "metric": "Measured values of nodes: `metric load: percent = prometheus('…', node: \"instance\")`; in a test, samples by node.",
+    "filter": "A rule that keeps pods off nodes: `filter name { require … }`.",
+    "when": "The rule applies only where this condition is true.",
+    "require": "A node passes where the condition is true.",
+    "reject": "A node passes where the condition is not true; behind `on missing`, a node without the value is rejected.",
+    "else": "The message for nodes that are rejected, or the other branch of an `if`.",
+    "on": "`on missing …` says what happens where a value is missing; in a test, the node of a pod.",
+    "missing": "`on missing …`: what happens where a value is missing.",
+    "score": "A rule that gives nodes 0 to 100 points: `score name weight 2 = …`.",
+    "prefer": "A score of 100 where a condition is true, and 0 elsewhere.",
+    "avoid": "A score of 0 where a condition is true, and 100 elsewhere.",
+    "tier": "Scores of a higher tier decide first; lower tiers break their ties.",
+    "weight": "How much the score counts among the scores of its tier.",
+    "normalize": "How raw values become 0 to 100 points: `none`, `max` or `minmax`.",
+    "base": "Weights and arguments of Kubernetes' own scores: `base kubernetes { NodeAffinity weight 5 }`.",
+    "kubernetes": "The scores of kube-scheduler.",
+    "with": "The arguments of a plugin: `with { … }`.",
+    "quantum": "Differences of points smaller than this count as ties.",
+    "tie_break": "What decides between nodes with equal points: `tie_break node.pod_count asc`.",
+    "asc": "The smallest value first.",
+    "desc": "The largest value first.",
+    "preemption": "Which placed pods may have to leave for a governed pod.",
+    "never_evict": "Placed pods (`it`) for which the condition is true are never evicted.",
+    "only_evict": "Only placed pods (`it`) for which the condition is true may be evicted.",
+    "test": "A test of the policy: nodes, pods, and what is expected of them.",
+    "node": "The candidate node; in a test, declares a node.",
+    "pod": "The pod that is being placed; in a test, declares a pod.",
+    "running": "In a test, a pod that is on a node already.",
+    "like": "In a test, takes the fields of an object declared before.",
+    "place": "In a test, decides about a pod and places it.",
+    "expect": "In a test, what must hold: `expect web on a`.",
+    "pending": "In a test, the pod has no node.",
+    "rejected": "In a test, the node is rejected, perhaps `by` a rule.",
+    "accepted": "In a test, the node passes every filter.",
+    "evicted": "In a test, the running pod has to leave.",
+    "scores": "In a test, the points of a rule at a node: `expect a scores rule == 50`.",
+    "message": "In a test, a part of the message.",
+    "by": "In a test, the rule that rejects.",
+    "age": "In a test, how old a sample is.",
+    "if": "A choice: `if condition then a else b`.",
+    "then": "The value where the condition of `if` is true.",
+    "or": "True where one side is true.",
+    "and": "True where both sides are true.",
+    "not": "True where the condition is false.",
+    "in": "True where the left is a member of the set on the right.",
+    "matches": 'True where labels match a label selector: `node.labels matches "zone in (a, b)"`.',
+    "true": "The condition that always holds.",
+    "false": "The condition that never holds.",
+}
+
+SUBJECTS: Mapping[str, str] = {
+    "pod": "The pod that is being placed.",
+    "node": "The candidate node.",
+    "it": "A placed pod, inside of `pods where …` and `preemption`.",
+}
+
+TYPES: Mapping[str, str] = {
+    "bool": "`true` or `false`.",
+    "string": "A text.",
+    "number": "A number without a unit.",
+    "count": "A whole number.",
+    "percent": "A share: `10%`.",
+    "cpu": "CPU: `4cpu`, `500m`.",
+    "memory": "An amount of bytes: `16Gi`.",
+    "duration": "A length of time: `30s`, `5min`.",
+    "time": "A moment.",
+    "set": "A set of values: `set<string>`.",
+    "labels": "Labels of an object.",
+    "pods": "A selection of pods.",
+    "pod": "A pod.",
+    "node": "A node.",
+}
+
+BASE_UNITS: Mapping[Kind, str] = {Kind.CPU: "millicores", Kind.MEMORY: "bytes", Kind.DURATION: "seconds", Kind.TIME: "seconds since 1970"}
+"""What numbers of a kind count."""
+
+CLAUSE_WORDS: Mapping[str, str] = {
+    "pass": "Nodes without the value pass.",
+    "reject": "Nodes without the value are rejected.",
+}
+SCORE_WORDS: Mapping[str, str] = {
+    "neutral": "Nodes without the value get the mean of the others.",
+    "skip": "The rule is left out at nodes without the value.",
+}
+VICTIM_WORDS: Mapping[str, str] = {"keep": "Pods without the value stay.", "evict": "Pods without the value may be evicted."}
+NORMALIZE_WORDS: Mapping[str, str] = {
+    "none": "The points are the value itself.",
+    "max": "100 × value / highest value.",
+    "minmax": "The lowest value gets 0, the highest 100.",
+}
+WORDS: Mapping[str, str] = {**CLAUSE_WORDS, **SCORE_WORDS, **VICTIM_WORDS, **NORMALIZE_WORDS}
+
+ANNOTATIONS: Mapping[str, str] = {
+    "owner": 'Who is asked about the policy: `@owner("team")`.',
+    "allow": 'Keeps a warning away, for the next rule or, in the head, for the policy: `@allow("L201")`.',
+}
+
+SPECIAL_FORMS: Mapping[str, tuple[str, str]] = {
+    "has": ("has(value)", "Whether a value is there."),
+    "curve": ("curve(x, x0 -> y0, x1 -> y1, …)", "A line through points, flat outside of them."),
+    "count": ("count(pods, on: node)", "How many pods are selected: on the candidate node, `within:` its domain, or in the cluster."),
+    "sum": ("sum(pods, value, on: node)", "The sum of a value over the selected pods; 0 where there are none."),
+    "avg": ("avg(pods, value, on: node)", "The mean of a value over the selected pods; missing where there are none."),
+    "min": ("min(pods, value, on: node)", "The smallest value among the selected pods; missing where there are none."),
+    "max": ("max(pods, value, on: node)", "The largest value among the selected pods; missing where there are none."),
+}
+"""Calls that the checker knows by name, with how they are written."""
+
+OPTIONS: Mapping[str, str] = {
+    "node": "The label of the series that names the node.",
+    "relabel": "A regular expression whose first group is the node's name.",
+    "server": "Which server of the settings is asked.",
+    "times": "A query for the times of the samples.",
+    "refresh": "How often samples are fetched.",
+    "max_age": "How old a sample may be.",
+    "min_coverage": "The share of nodes that must have a sample; the metric is missing everywhere below that.",
+    "window": "The time before a sample that it is an average of.",
+}
+"""Options of the sources of metrics."""
+
+KNOWN_LABELS: Mapping[str, str] = {
+    "kubernetes.io/hostname": "The name of the node.",
+    "kubernetes.io/arch": "The architecture of the node, such as `amd64`.",
+    "kubernetes.io/os": "The operating system of the node, such as `linux`.",
+    "topology.kubernetes.io/zone": "The zone of the node.",
+    "topology.kubernetes.io/region": "The region of the node.",
+    "node.kubernetes.io/instance-type": "The type of machine.",
+}
+"""Labels of nodes that Kubernetes defines."""
+
+
+def unit_doc(unit: str) -> str:
+    """What a unit measures, with how many base units it is."""
+    known = UNITS[unit]
+    base = BASE_UNITS.get(known.kind, "")
+    factor = f"{float(known.factor):,.10g}"
+    return (
+        f"{known.kind.value}: {factor} {base}".rstrip() if base else f"{known.kind.value}: a hundredth" if unit == "%" else known.kind.value
+    )

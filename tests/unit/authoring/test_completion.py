@@ -1,0 +1,99 @@
+"""What is offered at a place, by the text before it; `|` is where the author is."""
+
+import pytest
+
+from wharfinger.authoring.completion import offers
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.simulate.cluster import load_cluster
+
+BROKEN = "filter broken { require node.free.cpu >= (\n\n"
+TEST = 'test "t" {\n  node a { labels: { zone: "z" } }\n  pod web { requests: { cpu: 1cpu } }\n  '
+
+
+@pytest.fixture(scope="module")
+def openb():
+    return KnownCluster("openb:default", load_cluster(["openb:default"]))
+
+
+def offered(text, cluster=None):
+    at = text.index("|")
+    text = text.replace("|", "", 1)
+    return [offer.label for offer in offers(Document("x.policy", text), at, cluster)]
+
+
+CASES = [
+    ("|", {"policy", "filter", "score", "test"}, {"require", "and", "node"}),
+    ("let x = node.|", {"labels", "free", "pod_count", "unschedulable"}, {"cpu", "namespace"}),
+    ("let x = node.free.|", {"cpu", "memory", "pods"}, {"labels"}),
+    ("let x = pod.req|uests.cpu", {"requests", "priority"}, {"free"}),
+    ("let x = count(pods where it.|)", {"node_name", "labels"}, {"free"}),
+    ("let x = unseen_requests(load).|", {"cpu", "memory"}, {"labels"}),
+    ("let a = 1\nlet x = |", {"a", "node", "pod", "ratio", "curve", "if", "pods", "true"}, {"x", "it", "and", "filter", "accepted"}),
+    ("let x = count(pods where |)", {"it", "pod"}, set()),
+    ("let x = 4|", {"4cpu", "4Gi", "4%", "4min"}, set()),
+    ("let x = 4c|", {"4cpu"}, {"4Gi"}),
+    ("let x = node.free.cpu |", {"and", "or", "in"}, {"filter", "ratio", "node"}),
+    ("let |", set(), {"node", "filter"}),
+    ("param x: |", {"percent", "cpu", "set"}, {"node"}),
+    ("param x: percent = 10% |", {"range"}, {"filter"}),
+    ("metric m: percent = |", {"prometheus", "metrics_api"}, {"ratio"}),
+    ('metric m: percent = prometheus("q", |)', {"node", "max_age", "server"}, {"ratio"}),
+    ("filter a {\n  |\n}", {"require", "reject"}, {"filter", "place"}),
+    ("filter a {\n  require true |\n}", {"else", "on", "and"}, {"filter"}),
+    ("filter a {\n  require true on missing |\n}", {"pass", "reject"}, {"neutral", "keep"}),
+    ("score a = 1 on missing |", {"neutral", "skip"}, {"pass"}),
+    ("preemption {\n  never_evict when true on missing |\n}", {"keep", "evict"}, {"pass"}),
+    ("score a = 1 normalize |", {"minmax", "max", "none"}, {"node"}),
+    ("base kubernetes {\n  |\n}", {"NodeAffinity", "ImageLocality"}, {"node"}),
+    ("base kubernetes {\n  NodeResourcesFit with { |", {"strategy", "resources"}, {"cpu"}),
+    ("@|", {"owner", "allow"}, {"node"}),
+    (TEST + "|", {"node", "pod", "running", "metric", "place", "expect"}, {"filter", "require"}),
+    (TEST + "place |", {"web"}, {"a"}),
+    (TEST + "expect web on |", {"a"}, {"web"}),
+    (TEST + "expect web |", {"on", "pending", "not"}, {"filter"}),
+    (TEST + "node b { |", {"cpu", "labels", "taints"}, {"requests"}),
+    (TEST + "pod b { cpu: 1, |", {"requests", "tolerations"}, {"taints"}),
+    ("filter f { require true }\nscore s = 1\n" + TEST + "expect a rejected by |", {"f"}, {"s"}),
+    ("filter f { require true }\nscore s = 1\n" + TEST + "expect a scores |", {"s"}, {"f"}),
+    ('filter a { require true else "only {node.|} left" }', {"free", "labels"}, {"cpu"}),
+    ("let x = 1 # what |", set(), {"and", "node"}),
+    ('let x = taints(node, "|")', {"NoSchedule", "NoExecute"}, set()),
+    ('let x = pod.qos == "|"', {"Guaranteed", "BestEffort"}, set()),
+    ('let x = node.labels["|"]', {"topology.kubernetes.io/zone"}, set()),
+    (BROKEN + "let late = 1\nlet x = |", {"late", "node"}, {"filter"}),
+    (BROKEN + "let late = 1\nscore s = node.|", {"free", "labels"}, set()),
+]
+
+
+@pytest.mark.parametrize(("text", "there", "not_there"), CASES, ids=[case[0].replace("\n", " ") for case in CASES])
+def test_offers(text, there, not_there):
+    found = set(offered(text))
+    assert there <= found
+    assert not not_there & found
+
+
+OF_CLUSTER = [
+    ('let x = node.labels["|"]', "nvidia.com/gpu.product"),
+    ('let x = node.labels["nvidia.com/gpu.product"] == "|"', "T4"),
+    ('let x = (node.labels["nvidia.com/gpu.product"] ?? "") in ["a", "|"]', "T4"),
+    ('let x = node.free["|"]', "nvidia.com/gpu"),
+    ('let x = pod.namespace == "|"', "openb"),
+    ('let x = share_after("|")', "memory"),
+    ('test "t" {\n  node a { labels: { "nvidia.com/gpu.product": "|" } }\n}', "T4"),
+    ('test "t" {\n  node a { labels: { |', '"nvidia.com/gpu.product"'),
+    ("filter f {\n  require true else \"{node.labels['|']}\"\n}", "nvidia.com/gpu.product"),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), OF_CLUSTER, ids=[case[0].replace("\n", " ") for case in OF_CLUSTER])
+def test_offers_what_the_cluster_has(text, wanted, openb):
+    assert wanted in offered(text, openb)
+    assert wanted not in offered(text) or wanted in {"memory", "nvidia.com/gpu"}
+
+
+def test_an_offer_replaces_the_word_that_was_begun():
+    text = "let x = node.lab + 1"
+    found = next(offer for offer in offers(Document("x", text), text.index("lab") + 2) if offer.label == "labels")
+    assert text[: found.start] + found.written + text[found.end :] == 'let x = node.labels["$1"] + 1'
+    assert found.snippet

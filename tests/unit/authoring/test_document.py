@@ -1,0 +1,177 @@
+"""Findings, hover, highlighting and formatting of a document, and that no prefix of a text makes them fail."""
+
+from pathlib import Path
+
+import pytest
+
+from wharfinger.authoring import vocabulary
+from wharfinger.authoring.completion import offers
+from wharfinger.authoring.document import Document, Opened
+from wharfinger.authoring.findings import findings
+from wharfinger.authoring.formatting import formatted
+from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
+from wharfinger.authoring.hover import hover
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.positions import Positions
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language import load
+from wharfinger.language.files import shipped_policies
+from wharfinger.language.parse import grammar
+from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.types import Kind
+from wharfinger.simulate.cluster import load_cluster
+
+SHIPPED = sorted(shipped_policies().glob("*.policy"))
+DIAGNOSED = sorted(Path("tests/cases/diagnostics").glob("*.policy"))
+
+
+@pytest.fixture(scope="module")
+def openb():
+    return KnownCluster("openb:default", load_cluster(["openb:default"]))
+
+
+def hovered(text, word, cluster=None):
+    found = hover(Document("x.policy", text), text.index(word) + 1, cluster)
+    return found.text if found else None
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, *DIAGNOSED[::7]], ids=lambda path: path.name)
+def test_findings_are_those_of_check(path):
+    """Each finding has the code, the message, the help and the place that `wharf check` prints."""
+    _, reported = load.load_policies([path], CATALOGUE)
+    document = Document(str(path), path.read_text("utf-8"), texts=load.OnDisk())
+    wanted = [(each.code.name, each.message, each.help, each.span.start) for each in reported if each.span.source.name == str(path)]
+    assert [(each.code, each.message, each.help, each.start) for each in findings(document)] == wanted
+
+
+def test_a_finding_says_what_check_says():
+    found = findings(Document("x.policy", 'policy "x"\nscore s = node.pod_cuont'))
+    assert [each.text for each in found] == ["`node` has no field `pod_cuont`: unknown field\nhelp: did you mean `node.pod_count`?"]
+    assert found[0].suggestion == "pod_count"
+
+
+def test_arguments_that_a_plugin_refuses_are_findings():
+    text = 'policy "x"\nbase kubernetes { NodeResourcesFit with { strategy: "Wrong" } }'
+    found = findings(Document("x.policy", text))
+    assert [(each.code, text[each.start : each.end]) for each in found] == [("", "NodeResourcesFit")]
+
+
+def test_tests_in_a_file_beside_are_checked_with_the_policy():
+    texts = {
+        "a.policy": 'policy "a"\nscore s = 1\n',
+        "a_test.policy": 'test "t" {\n  node n\n  pod p\n  place p\n  expect n scores x == 1\n}\n',
+    }
+
+    class Stored:
+        def exists(self, name):
+            return name in texts
+
+        def read(self, name, diagnostics):
+            raise AssertionError("both are open")
+
+    document = Document("a_test.policy", texts["a_test.policy"], texts=Opened(texts, Stored()))
+    assert [each.code for each in findings(document)] == ["P702"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "wanted"),
+    [
+        ("let x = node.free.cpu", "cpu", "cpu (millicores)"),
+        ("let x = node.free.cpu", "free", "A group of fields"),
+        ('let x = node.labels["a"]', "labels", "string? (may be missing)"),
+        ("let x = ratio(node.free.cpu, 1cpu)", "ratio", "missing where `whole` is 0"),
+        ("let x = count(pods, on: node)", "count", "How many pods are selected"),
+        ("let x = 16Gi", "16Gi", "17,179,869,184 bytes"),
+        ("# How full\n# a node is.\nlet full = 3\nscore s = full", "full = 3", "How full a node is."),
+        ("param keep: percent = 10% range 0%..50%\nscore s = 100 * keep", "keep: ", "0% to 50%"),
+        ("filter f {\n  require true\n}", "require", vocabulary.KEYWORDS["require"]),
+        ("score s = 1 normalize minmax", "minmax", "The lowest value gets 0"),
+        ("metric m: percent = prometheus('q', max_age: 1min)", "max_age", "How old"),
+        ("metric m: percent = prometheus('q', max_age: 1min)", "prometheus", "a query in quotes"),
+        ("base kubernetes { NodeAffinity weight 3 }", "NodeAffinity", "addedAffinity"),
+        ('test "t" { node a { taints: [] } }', "taints", "Taints, as kubectl writes them."),
+        ('filter f {\n  require true else "{node.name}"\n}', "name}", "The node's name."),
+        ("filter broken { require (\n\nlet x = node.free.cpu", "cpu", "cpu (millicores)"),
+    ],
+)
+def test_hover(text, word, wanted):
+    assert wanted in hovered(text, word)
+
+
+def test_hover_shows_the_spread_over_the_nodes(openb):
+    text = 'policy "x"\nlet gpus = node.free["nvidia.com/gpu"]\nscore s = clamp(gpus ?? 0, 0, 100)\n'
+    text += 'let kind = node.labels["nvidia.com/gpu.product"]\n'
+    assert hovered(text, "gpus ??", openb).endswith("1,523 nodes of openb:default; 1,213 have it: least 1, median 8, most 8")
+    assert "1,213 have it: " in hovered(text, "labels", openb)
+    assert "T4 (404)" in hovered(text, "kind", openb)
+    assert "openb" not in hovered("let x = pod.requests.cpu", "cpu", openb)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_highlights_cover_the_words_without_overlap(path):
+    text = path.read_text("utf-8")
+    found = highlights(Document("x", text))
+    ends = [0, *(each.end for each in found)]
+    assert all(end <= each.start < each.end for end, each in zip(ends, found, strict=False))
+    assert all("\n" not in text[each.start : each.end] for each in found)
+    assert {each.kind for each in found} <= set(KINDS)
+    assert {modifier for each in found for modifier in each.modifiers} <= set(MODIFIERS)
+    letters = sum(each.end - each.start for each in found)
+    assert letters == sum(not char.isspace() for char in text) - _plain(text, found)
+
+
+def _plain(text, found):
+    """Characters that are no white space outside of what is highlighted, less the spaces inside."""
+    shown = {at for each in found for at in range(each.start, each.end)}
+    return sum(not char.isspace() and at not in shown for at, char in enumerate(text)) - sum(text[at].isspace() for at in shown)
+
+
+def test_highlights_tell_names_apart():
+    text = 'param p: cpu = 1cpu\nlet l = p\nfilter f {\n  require l > p else "has {node.free.cpu} of {p}" on missing pass\n}\n'
+    found = [(text[each.start : each.end], each.kind) for each in highlights(Document("x", text))]
+    for wanted in [("p", "parameter"), ("cpu", "type"), ("l", "variable"), ("f", "method"), ("pass", "enumMember"), ('"has {', "string")]:
+        assert wanted in found
+    assert ("} of {", "string") in found
+    assert ("free", "property") in found
+
+
+def test_formatting_is_that_of_fmt():
+    assert formatted(Document("x", 'policy   "x"\nscore  s=1')) == 'policy "x"\n\nscore s = 1\n'
+    assert formatted(Document("x", 'policy "x"\nscore s = (')) is None
+
+
+@pytest.mark.parametrize("text", ["", "a\nb", "a\r\nb\rc", "😀x\n😀", "é\n\n", "\ufeffpolicy"])
+def test_places_are_counted_as_editors_do(text):
+    positions = Positions(text)
+    for offset in range(len(text) + 1):
+        line, unit = positions.at(offset)
+        inside = offset and text[offset - 1 : offset + 1] == "\r\n"
+        assert inside or positions.offset(line, unit) == offset
+        assert positions.from_units(positions.to_units(offset)) == offset
+    assert positions.offset(99, 0) == len(text)
+    assert positions.offset(0, 99) == len(text.splitlines()[0]) if text else True
+
+
+def test_a_place_behind_a_wide_character():
+    assert Positions("😀x").at(1) == (0, 2)
+    assert Positions("😀x").offset(0, 1) == 0
+
+
+def test_every_fixed_word_has_a_text():
+    assert set(vocabulary.KEYWORDS) == set(grammar.terminals().keywords)
+    assert set(vocabulary.TYPES) >= {kind.value for kind in Kind} - {"unknown"}
+    assert set(vocabulary.OPTIONS) == {option for source in SOURCES.values() for option in source.options}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_no_prefix_of_a_text_makes_an_answer_fail(path):
+    """Every answer at every so many letters of a file that is typed in."""
+    text = path.read_text("utf-8")
+    step = max(1, len(text) // 60)
+    for end in range(0, len(text), step):
+        document = Document("x.policy", text[:end])
+        offers(document, end)
+        hover(document, max(0, end - 2))
+        highlights(document)
+        findings(document)
+        formatted(document)
