@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.cli import options, streams
+from wharfinger.cli import options, pipeline, streams
+from wharfinger.cli.pipeline import Finding
 from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost, RuleCost
 from wharfinger.compiler.evaluation.selections import Lookup
@@ -29,6 +30,8 @@ class Format(Enum):
     HUMAN = "human"
     PLAIN = "plain"
     JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
 
 
 def command(
@@ -37,16 +40,25 @@ def command(
     with_cost: Annotated[bool, typer.Option("--cost", help="Print also what each rule costs to decide.")] = False,
 ) -> int:
     """Print what is wrong with policies: exit code 0 when nothing is, 1 when something is."""
+    if with_cost and output is Format.SARIF:
+        raise UsageError("--cost and --format sarif exclude each other: SARIF has no place for costs")
     policies, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)
     costs = _costs([policy for policy in policies if policy is not None], diagnostics)
-    text = render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout))
+    refused = [] if diagnostics.has_errors else list(_refused(policies))
+    if output in PIPELINES:
+        text = PIPELINES[output]([*pipeline.of_diagnostics(diagnostics), *refused])
+    else:
+        text = render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout))
     if with_cost:
         text = with_costs(text, costs) if output is Format.JSON else text + cost_tables(costs)
     streams.out(text)
-    refused = [] if diagnostics.has_errors else list(_refused(policies))
-    for sentence in refused:
-        streams.complain(sentence)
+    if output not in PIPELINES:
+        for finding in refused:
+            streams.complain(f"{finding.span}: {finding.message}")
     return 1 if len(diagnostics) or refused else 0
+
+
+PIPELINES = {Format.SARIF: pipeline.sarif, Format.GITHUB: pipeline.github}
 
 
 def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[str, cost.Cost]:
@@ -57,8 +69,8 @@ def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[s
     return costs
 
 
-def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:
-    """The errors of plugins about their arguments in `base kubernetes`, each with its place."""
+def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[Finding]:
+    """The errors of plugins about their arguments in `base kubernetes`."""
     entries = [entry for policy in policies if policy is not None for entry in policy.base if entry.arguments]
     if not entries:
         return
@@ -69,7 +81,7 @@ def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:
         try:
             chain_settings.arguments(registry.default_registry()[entry.plugin], entry.arguments)
         except UsageError as error:
-            yield f"{entry.span}: {error}"
+            yield Finding(rule=pipeline.ARGUMENT, message=str(error), span=entry.span)
 
 
 HEAD = ("per node", "kept", "per placed pod", "per template", "selections", "decided for")

@@ -1,10 +1,10 @@
-"""`wharf test`: runs the test blocks of policies; results as text, plain lines, JSON or JUnit XML."""
+"""`wharf test`: runs the test blocks of policies; results for people, for programs, and for pipelines."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import Annotated, Any
@@ -12,8 +12,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 import typer
 
-from wharfinger.cli import chosen_policies, options, streams
+from wharfinger.cli import chosen_policies, options, pipeline, streams
+from wharfinger.cli.pipeline import Finding
 from wharfinger.language.report import wording
+from wharfinger.language.report.diagnostics import PolicyError, Span
+from wharfinger.language.semantics import typed
 from wharfinger.policies import policy_tests
 from wharfinger.policies.policy_tests import Covered, Failure, Report, Result, covered_fraction
 
@@ -132,6 +135,22 @@ def _case(result: Result) -> str:
     return f"{head}>{failures}\n    </testcase>"
 
 
+def _findings(report: Report, policies: Sequence[typed.Policy], wanted: float | None) -> Iterator[Finding]:
+    """What pipelines show; `wanted` is the coverage, in percent, that the tests do not reach."""
+    for result in report.results:
+        for failure in result.failures:
+            yield Finding(
+                rule=pipeline.FAILED, message=f"{result.title}: {failure.sentence}", span=failure.at, details=tuple(failure.details)
+            )
+    for policy in policies:
+        if policy.name in report.untested:
+            yield Finding(rule=pipeline.UNTESTED, message=f"{policy.name}: no tests", span=Span(policy.source, 0, 0))
+    if not report.results and not report.untested:
+        yield Finding(rule=pipeline.UNTESTED, message="no tests found")
+    if wanted is not None:
+        yield Finding(rule=pipeline.COVERAGE, message=f"the coverage is {_percent(report)}, below {wanted:g} %")
+
+
 class Format(Enum):
     """How results are printed."""
 
@@ -139,6 +158,8 @@ class Format(Enum):
     PLAIN = "plain"
     JSON = "json"
     JUNIT = "junit"
+    SARIF = "sarif"
+    GITHUB = "github"
 
 
 def command(
@@ -148,9 +169,19 @@ def command(
     fail_under: Annotated[float, typer.Option("--fail-under", min=0, max=100, help="Fail below this coverage, in percent.")] = 0.0,
 ) -> int:
     """Run the tests of policies: exit code 0 when all pass, 1 when one fails or a policy has none."""
-    report = policy_tests.run(chosen_policies.loaded(paths))
-    streams.out(_RENDERERS[output](report, coverage))
+    try:
+        policies = chosen_policies.loaded(paths)
+    except PolicyError as error:
+        if output not in _PIPELINES:
+            raise
+        streams.out(_PIPELINES[output](pipeline.of_diagnostics(error.diagnostics)))
+        return error.exit_code
+    report = policy_tests.run(policies)
     covered = 100 * covered_fraction(report.coverage) >= fail_under
+    if output in _PIPELINES:
+        streams.out(_PIPELINES[output](_findings(report, policies, None if covered else fail_under)))
+    else:
+        streams.out(_RENDERERS[output](report, coverage))
     return 0 if report.results and not report.failed and not report.untested and covered else 1
 
 
@@ -160,3 +191,4 @@ _RENDERERS = {
     Format.JSON: as_json,
     Format.JUNIT: junit,
 }
+_PIPELINES = {Format.SARIF: pipeline.sarif, Format.GITHUB: pipeline.github}
