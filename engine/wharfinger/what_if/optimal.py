@@ -23,7 +23,6 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
-from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.simulate.dry_run import bind_claims, queue_order
@@ -136,11 +135,7 @@ class _Search:
         for template, pod in self._one.items():
             filtering = decider.decide(snapshot, pod).evaluation.filtering
             allowed[template] = np.array(filtering.feasible, np.bool_)
-            free = np.ones(snapshot.n_nodes, np.bool_)
-            for slot in filtering.slots:
-                if slot.volatility is Volatility.STATIC and not slot.skipped:
-                    free &= slot.bits == 0
-            static[template] = free
+            static[template] = filtering.by_object
         return allowed, static
 
     def _room(self, state: ClusterState) -> dict[tuple[str, int], int]:

@@ -121,6 +121,15 @@ class Filtering:
         self.local: Mask = self.feasible  # the nodes that pass the STATIC and ROW filters and the node set
 
     @property
+    def by_object(self) -> Mask:
+        """The nodes that no filter rejects for the sake of the node's object alone, `(n_nodes,) bool`."""
+        mask = np.ones(len(self.feasible), np.bool_)
+        for slot in self.slots:
+            if slot.volatility is Volatility.STATIC and not slot.skipped:
+                mask &= slot.bits == 0
+        return mask
+
+    @property
     def _worth(self) -> Mask | None:
         return None if self.node_set is None else self.node_set.mask
 

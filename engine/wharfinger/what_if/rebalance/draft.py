@@ -172,8 +172,11 @@ class Draft:
                 break
             target = None if wanted is None else wanted(decision, self.snapshot, mask)
             if decision.node == target or (target is None and mask[decision.row]):
-                return self._placed(pod, pending, source, decision, decision.node)
-            closing = list(_above(decision, self.snapshot, target, mask, LOOKED_AT << 2 * number))
+                closing = _equal_but_not_acceptable(decision, self.snapshot, mask)
+                if not closing:
+                    return self._placed(pod, pending, source, decision, decision.node)
+            else:
+                closing = list(_above(decision, self.snapshot, target, mask, LOOKED_AT << 2 * number))
             if sum([self.cordon(name) for name in closing]) < len(closing):
                 break
         self.back_to(mark)
@@ -195,6 +198,13 @@ class Draft:
         """Gives the moves from the index `since` on their purpose, and the last of them the gain of all."""
         self.moves[since:] = [with_changes(move, why=why) for move in self.moves[since:]]
         self.moves[-1] = with_changes(self.moves[-1], gain=gain)
+
+
+def _equal_but_not_acceptable(decision: Decision, snapshot: Snapshot, mask: Mask) -> list[str]:
+    """The nodes that are as good as the chosen one and not acceptable: the uid of the pod that is created again may choose one of them."""
+    if decision.ties < 2:
+        return []
+    return [ranked.node for ranked in decision.ranking(decision.ties) if not mask[snapshot.row(ranked.node)]]
 
 
 def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, most: int) -> Iterator[str]:

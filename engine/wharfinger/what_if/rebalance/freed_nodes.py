@@ -21,6 +21,7 @@ from wharfinger.what_if.kubectl_drain import staying
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.what_if.rebalance.rearrangement import Worth
 
 MOST_CHOICES = 4
 MOST_WAYS = 200
@@ -52,33 +53,49 @@ class NodeValue(Protocol):
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
         """The bundles of a node whose movable pods are these."""
 
+    def worth(self, names: Sequence[str]) -> Worth:
+        """The value of one node and how near it is to more, by what is free there of the resources of these names."""
+
+    def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """The number of pods on each node that do not stay anyway, (n_nodes,) int64."""
+
+    def may_gain(self, snapshot: Snapshot) -> Mask:
+        """True for each node where moves of pods may change the value."""
+
 
 class FreeNodes:
     """1 for each node without pods other than those that stay anyway."""
 
     def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
         """The number of free nodes."""
-        free = self._others(snapshot) == 0
+        free = self.others(snapshot) == 0
         free[_rows(snapshot, closed)] = False
         return float(np.count_nonzero(free))
 
     def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:  # noqa: ARG002 — any pod makes it fall
         """True for each free node."""
-        return np.asarray(self._others(snapshot) == 0)
+        return np.asarray(self.others(snapshot) == 0)
 
     def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
         """What is free on the nodes that are not free."""
-        return np.where(self._others(snapshot) == 0, 0, np.maximum(snapshot.allocatable - snapshot.requested, 0))
+        return np.where(self.others(snapshot) == 0, 0, np.maximum(snapshot.allocatable - snapshot.requested, 0))
 
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
         """All pods of the node, if all may move."""
-        if movable and len(movable) == self._others(snapshot)[row]:
+        if movable and len(movable) == self.others(snapshot)[row]:
             yield Bundle(snapshot.names[row], tuple(movable), 1.0)
 
-    @staticmethod
-    def _others(snapshot: Snapshot) -> NDArray[np.float64]:
+    def worth(self, names: Sequence[str]) -> Worth:  # noqa: ARG002 — only the number of pods counts
+        """1 for a node without pods; the fewer there are, the nearer."""
+        return lambda _, others: (0, 0.5 / (1 + others)) if others else (1, 0.0)
+
+    def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
         """The number of pods on each node that do not stay anyway."""
-        return snapshot.selection(("FreeNodes", "others"), lambda pod: not staying(pod)).by_node
+        return np.asarray(snapshot.selection(("FreeNodes", "others"), lambda pod: not staying(pod)).by_node, np.int64)
+
+    def may_gain(self, snapshot: Snapshot) -> Mask:
+        """True for each node with pods."""
+        return np.asarray(self.others(snapshot) > 0)
 
 
 class FreeUnits:
@@ -123,6 +140,29 @@ class FreeUnits:
                 return
             for chosen in self._choices(snapshot, row, now + more, sharing, n_pods):
                 yield Bundle(snapshot.names[row], chosen, float(more))
+
+    def worth(self, names: Sequence[str]) -> Worth:
+        """The whole units, and half the square of the part that is free of the next one."""
+        unit = [(names.index(name), amount) for name, amount in self._unit.items()]
+
+        def of(free: Sequence[int], _others: int) -> tuple[int, float]:
+            parts = max(0.0, min([free[index] / amount for index, amount in unit]))
+            whole = int(parts)
+            return whole, 0.5 * (parts - whole) ** 2
+
+        return of
+
+    def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
+        """0 for each node: how many pods there are makes no difference."""
+        return np.zeros(snapshot.n_nodes, np.int64)
+
+    def may_gain(self, snapshot: Snapshot) -> Mask:
+        """True for each node with units of which some are taken."""
+        limit = np.full(snapshot.n_nodes, np.iinfo(np.int64).max)
+        for name, amount in self._unit.items():
+            index = snapshot.resource_index(name)
+            limit = np.minimum(limit, 0 if index is None else snapshot.allocatable[index] // amount)
+        return np.asarray(self._free(snapshot, {}) < limit)
 
     def _fewest(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView]) -> int | None:
         """How many pods have to leave so that this many units are free, the largest first; None if all are too few."""
