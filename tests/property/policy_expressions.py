@@ -16,6 +16,8 @@ param keep: percent = 10% range 0%..50%
 metric load: percent = prometheus('q', node: "instance", max_age: 5s, min_coverage: 0%)
 let siblings = pods where it.labels["app"] == pod.labels["app"]
 let here = count(siblings, on: node)
+let sizes = { "a": 1, "ssd": 5 }
+let names = { 0: "a", 2: "ssd" }
 let gpus = node.free["nvidia.com/gpu"]
 let zone = node.labels["topology.kubernetes.io/zone"]
 """
@@ -41,6 +43,8 @@ def expressions(kind: str, depth: int) -> st.SearchStrategy[str]:
         st.tuples(same, same).map(lambda p: f"({p[0]} ?? {p[1]})"),
         st.tuples(asked, same, same).map(lambda p: f"(if {p[0]} then {p[1]} else {p[2]})"),
     ]
+    if kind == "string":
+        forms.append(expressions("count", depth - 1).map(lambda x: f"names[{x}]"))
     if kind == "bool":
         forms += _conditions(depth, same)
     if kind in NUMBERS:
@@ -63,6 +67,7 @@ def _numbers(kind: str, depth: int, same: st.SearchStrategy[str]) -> list[st.Sea
     if kind == "count":
         percent = expressions("percent", depth - 1)
         forms.append(percent.map(lambda x: f"curve({x}, 0% -> 10, keep + 1% -> 100, 90% -> 30)"))
+        forms.append(expressions("string", depth - 1).map(lambda x: f"sizes[{x}]"))
     return forms
 
 
@@ -77,6 +82,8 @@ def _conditions(depth: int, same: st.SearchStrategy[str]) -> list[st.SearchStrat
         *(c.map(lambda p: f"({p[0]} {p[1]} {p[2]})") for c in compared),
         st.tuples(text, st.sampled_from(["==", "!="]), text).map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
         st.tuples(text, st.sampled_from(["in", "not in"]), text).map(lambda p: f"({p[0]} {p[1]} [{p[2]}, 'a'])"),
+        st.tuples(text, order, text).map(lambda p: f"(semver(lower({p[0]})) {p[1]} semver(lower({p[2]})))"),
+        text.map(lambda x: f"(quantity(lower({x})) >= 2Gi)"),
         any_value.map(lambda x: f"has({x})"),
     ]
 

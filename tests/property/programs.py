@@ -168,6 +168,7 @@ class Expressions:
             st.builds(call, st.sampled_from(["number", "hash"]), t),
             st.builds(lambda x, y: call("version_compare", x, y), t, t),
             st.builds(call, st.sampled_from(["quantity", "quantity.cpu", "quantity.number"]), t),
+            st.builds(_lookup, st.sampled_from([BY_TEXT, BY_NUMBER]), n, t, st.just(NUMBER)),
             st.builds(_curve, n, st.lists(st.integers(-5, 100), min_size=2, max_size=4, unique=True)),
         )
 
@@ -182,6 +183,7 @@ class Expressions:
             simple,
             st.builds(lambda x, y: operation(typed.Op.COALESCE, x, y, type_=STRING), t, t),
             st.builds(lambda c, x, y: typed.If(span=SPAN, type=STRING, condition=c, then=x, otherwise=y), b, t, t),
+            st.builds(_lookup, st.sampled_from([TEXT_BY_TEXT, TEXT_BY_NUMBER]), self.deeper.numbers, t, st.just(STRING)),
             st.builds(lambda name, x: call(name, x, type_=STRING), st.sampled_from(["lower", "upper"]), t),
         )
 
@@ -224,12 +226,24 @@ class Expressions:
             b.map(lambda x: operation(typed.Op.NOT, x, type_=BOOL)),
             st.builds(lambda c, x, y: typed.If(span=SPAN, type=BOOL, condition=c, then=x, otherwise=y), b, b, b),
             st.one_of(n, b, t).map(lambda x: typed.Has(span=SPAN, type=BOOL.present(), operand=x)),
+            st.builds(_lookup, st.sampled_from([FLAG_BY_TEXT, FLAG_BY_NUMBER]), n, t, st.just(BOOL)),
             st.builds(lambda x, s: operation(typed.Op.IN, x, s, type_=BOOL), t, names),
             n.map(lambda x: operation(typed.Op.IN, x, amounts, type_=BOOL)),
             st.builds(lambda name, x, y: call(name, x, y, type_=BOOL), st.sampled_from(["starts_with", "ends_with", "contains"]), t, t),
             st.builds(lambda x, y: call("matches_regex", x, text(y), type_=BOOL), t, st.sampled_from(REGEXES)),
             t.map(lambda x: call("version_at_least", x, text("1.28"), type_=BOOL)),
         )
+
+
+BY_TEXT, BY_NUMBER = (("a", "ssd", ""), (3.0, -1e30, 1e300)), ((0.0, 2.0, 1000.0), (0.0, 7.0, -2.0))
+TEXT_BY_TEXT, TEXT_BY_NUMBER = (("b", "host-node-1"), ("a", "new")), ((1.0, 4.0, 3.0), ("ssd", "a", "other"))
+FLAG_BY_TEXT, FLAG_BY_NUMBER = (("a", "b"), (True, False)), ((1.0, 0.0), (True, False))
+
+
+def _lookup(table: tuple[tuple[Any, ...], tuple[Any, ...]], number: typed.Expr, word: typed.Expr, type_: Type) -> typed.Lookup:
+    """A look into a table, by a text or a number as its keys are."""
+    entries = typed.Entries(keys=table[0], values=table[1], kind=type_.kind)
+    return typed.Lookup(span=SPAN, type=type_, entries=entries, key=word if isinstance(table[0][0], str) else number)
 
 
 def _curve(x: typed.Expr, xs: list[int]) -> typed.Curve:

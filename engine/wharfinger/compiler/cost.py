@@ -229,7 +229,7 @@ CALL = 10
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
 _REGEX = "call matches_regex"
-_WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0}
+_WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0, ops.SEARCH: 10}
 _TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, texts.Kernel))
 _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
@@ -238,7 +238,7 @@ def weight(node: Node) -> int:
     """The operations of one step for each node."""
     name = node.op.name
     if node.op is ops.LOOKUP:  # in a table that evaluates each string of the column once
-        return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, "table satisfies"} else TEXT
+        return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, ops.TABLE, "table satisfies"} else TEXT
     if name.startswith("call "):
         return TEXT if name in _TEXTS else CALL
     if name.startswith("curve"):

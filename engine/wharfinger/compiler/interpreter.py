@@ -125,6 +125,12 @@ def _curve(self: Interpreter, expr: typed.Curve, place: Place) -> float | None:
     return float(points[-1][1])
 
 
+def _lookup(self: Interpreter, expr: typed.Lookup, place: Place) -> Any:
+    key = self.at(expr.key, place)
+    found = [value for known, value in zip(expr.entries.keys, expr.entries.values, strict=True) if known == key]
+    return _plain(found[0], expr.type) if found else None
+
+
 def _matches(self: Interpreter, expr: typed.Matches, place: Place) -> bool:
     labels = expr.labels
     if not isinstance(labels, typed.AttributeRef):
@@ -229,6 +235,7 @@ EVALUATE: Mapping[type[typed.Expr], Callable[[Interpreter, Any, Place], Any]] = 
     typed.If: _if,
     typed.Has: _has,
     typed.Curve: _curve,
+    typed.Lookup: _lookup,
     typed.Matches: _matches,
     typed.Select: _select,
     typed.Aggregate: _aggregate,

@@ -144,6 +144,23 @@ def _curve(lowering: Lowering, expr: typed.Curve) -> Value:
     return Value(value, lowering.both(x.present, *(point.present for point in points)))
 
 
+def _lookup(lowering: Lowering, expr: typed.Lookup) -> Value:
+    """The value under a key: by the code of a text in a column, by a search for a number there, plainly elsewhere."""
+    key, graph, entries = lowering(expr.key), lowering.graph, expr.entries
+    rep = leaves.rep_of(expr.type, key.node.stage)
+    if key.node.stage is Stage.RUN and key.node.rep is Rep.CODE:
+        table = graph.apply(operations.table_of_texts(entries), (leaves.strings(graph),), Rep.OBJECT)
+        present = graph.apply(operations.LOOKUP_PRESENT, (table, key.node), Rep.BOOL)
+        return Value(graph.apply(operations.LOOKUP, (table, key.node), rep), lowering.both(key.present, present))
+    if key.node.stage is Stage.RUN:
+        operands = (leaves.strings(graph), key.node) if rep is Rep.CODE else (key.node,)
+        found = graph.apply(operations.search(entries), operands, Rep.OBJECT)
+    else:
+        found = graph.apply(operations.under_key(entries), (key.node,), Rep.OBJECT)
+    present = graph.apply(operations.IS_PRESENT, (found,), Rep.BOOL)
+    return Value(graph.apply(operations.value_of(rep), (found,), rep), lowering.both(key.present, present))
+
+
 def _matches(lowering: Lowering, expr: typed.Matches) -> Value:
     """Where every requirement of the selector holds; never missing."""
     if not isinstance(expr.labels, typed.AttributeRef):
@@ -188,6 +205,7 @@ _FORMS: Forms = {
     typed.If: _if,
     typed.Has: _has,
     typed.Curve: _curve,
+    typed.Lookup: _lookup,
     typed.Matches: _matches,
     typed.Select: lower_select,
     typed.Aggregate: lower_aggregate,

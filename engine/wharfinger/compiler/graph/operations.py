@@ -24,6 +24,7 @@ from wharfinger.builtins import texts
 from wharfinger.compiler.graph.ir import Op, Rep
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.operators import OPERATORS, Operator
+from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.model.objects import matching
 
 
@@ -86,6 +87,56 @@ def requirement_test(requirement: typed.Requirement) -> Callable[[str], bool]:
     if requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return frozenset(requirement.values).__contains__
     return matching.Requirement(requirement.key, requirement.op.value, requirement.values).matches_value
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+TABLE = "table entries"
+SEARCH = "search"
+
+
+def _identity(entries: typed.Entries) -> Hashable:
+    """What tells tables apart, whatever they are called; 1 and true are equal in Python."""
+    return entries.kind, entries.keys, tuple(map(repr, entries.values))
+
+
+def _plain(entries: typed.Entries) -> dict[str | float, Any]:
+    numbers = entries.kind in NUMERIC
+    pairs = zip(entries.keys, entries.values, strict=True)
+    return {key: float(value) if numbers else value for key, value in pairs}
+
+
+def under_key(entries: typed.Entries) -> Op:
+    """The operation that finds the value of a table under a plain key; None if there is none."""
+    return Op(name="under key", scalar=_plain(entries).get, key=_identity(entries))
+
+
+def table_of_texts(entries: typed.Entries) -> Op:
+    """The operation that makes a lookup table of a table with texts as keys, from the string table."""
+    dtype = float if entries.kind in NUMERIC else bool if entries.kind is Kind.BOOL else str
+    known = _plain(entries)
+    return Op(name=TABLE, scalar=lambda strings: texts.CodeTable(strings, known.get, dtype), key=_identity(entries))
+
+
+def search(entries: typed.Entries) -> Op:
+    """The operation that finds the value of a table under each number of a column; texts are found as codes, of the strings given first."""
+    order = sorted(_plain(entries).items())
+    keys = np.array([key for key, _ in order], dtype=np.float64)
+    of_texts = entries.kind in {Kind.STRING, Kind.VERSION}
+
+    def values(strings: Sequence[Any]) -> Any:
+        found = [strings[0].code(value) for _, value in order] if of_texts else [value for _, value in order]
+        return np.array(found, dtype=np.int32) if of_texts else np.array(found)
+
+    def column(*operands: Any) -> tuple[Any, Any]:
+        place = np.minimum(np.searchsorted(keys, operands[-1]), len(keys) - 1)
+        return values(operands[:-1])[place], keys[place] == operands[-1]
+
+    def row(*operands: Any) -> tuple[Any, bool]:
+        found, present = column(*operands)
+        return found.item(), bool(present)
+
+    return Op(name=SEARCH, vector=column, row=row, key=_identity(entries))
 
 
 # ── curves: piecewise linear, flat outside of their points ───────────────────────────────────────────────────────────────────────────────

@@ -74,8 +74,8 @@ class Magnitudes:
             case typed.Operation():
                 rule = OPERATORS[expr.op].magnitude
                 found = UNKNOWN if rule is None else rule(*map(self.of, expr.operands))
-            case typed.If():
-                found = either(self.of(expr.then), self.of(expr.otherwise))
+            case typed.If() | typed.Lookup():
+                found = self._of_choice(expr)
             case typed.Curve():
                 found = either(*(self.of(y) for _, y in expr.points)) if self._slopes(expr).finite else UNKNOWN
             case typed.Call():
@@ -83,6 +83,11 @@ class Magnitudes:
             case typed.Aggregate():
                 found = self._of_aggregate(expr)
         return found
+
+    def _of_choice(self, expr: typed.If | typed.Lookup) -> Magnitude:
+        if isinstance(expr, typed.If):
+            return either(self.of(expr.then), self.of(expr.otherwise))
+        return either(*map(bounds.of_number, expr.entries.values))
 
     def _slopes(self, curve: typed.Curve) -> Magnitude:
         xs, ys = (either(*(self.of(point[place]) for point in curve.points)) for place in (0, 1))

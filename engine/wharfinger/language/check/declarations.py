@@ -281,6 +281,9 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
         value = context.error(Code.P005, message, item.name_span, label="nested too deep", help="calculate with fewer lets")
     if value.type.kind is Kind.UNKNOWN:
         binding.reference = unknown
+    elif isinstance(value, typed.Const) and isinstance(value.value, typed.Entries):
+        named = replace(value, value=replace(value.value, name=name))  # a table is no value of its own either
+        binding.reference = lambda at: replace(named, span=at)
     elif value.type.kind is Kind.LABELS and isinstance(value, typed.AttributeRef):
         labels = value  # labels are not a value of their own: the name stands for the attribute
         binding.reference = lambda at: typed.AttributeRef(span=at, type=labels.type, attribute=labels.attribute)

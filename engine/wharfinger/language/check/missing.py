@@ -101,8 +101,8 @@ class Presence:
             return self._in_let(expr, "present", True, self.present)
         if isinstance(expr, typed.Operation) and expr.op not in (typed.Op.AND, typed.Op.OR, typed.Op.COALESCE):
             return self._present_all(expr.operands)
-        if isinstance(expr, typed.Curve):
-            return self.present(expr.x)
+        if isinstance(expr, (typed.Curve, typed.Lookup)):
+            return self.present(expr.x if isinstance(expr, typed.Curve) else expr.key)
         if isinstance(expr, typed.AttributeRef) and expr.key is not None:
             return self.present(expr.key)
         if isinstance(expr, typed.Call):
@@ -152,7 +152,7 @@ class Presence:
         if isinstance(expr, typed.LetRef):
             return self.present(expr) | self._in_let(expr, "where", truth, lambda value: self._where(value, truth=truth))
         if not isinstance(expr, typed.Operation):
-            return self.present(expr) if isinstance(expr, (typed.AttributeRef, typed.Call)) else NOTHING
+            return self.present(expr) if isinstance(expr, (typed.AttributeRef, typed.Call, typed.Lookup)) else NOTHING
         return self._where_operation(expr, truth)
 
     def _where_operation(self, expr: typed.Operation, truth: bool) -> Facts:
@@ -230,6 +230,10 @@ def _curve(presence: Presence, expr: typed.Curve, facts: Facts) -> Causes:
     return _all(presence, (expr.x, *(e for point in expr.points for e in point)), facts)
 
 
+def _lookup(presence: Presence, expr: typed.Lookup, facts: Facts) -> Causes:
+    return presence.causes(expr.key, facts) or (expr,)
+
+
 def _aggregate(_presence: Presence, expr: typed.Aggregate, facts: Facts) -> Causes:
     on_domain = expr.per is typed.Per.DOMAIN and _domain_label(expr) not in facts
     of_none = expr.reduction not in (typed.Reduction.COUNT, typed.Reduction.SUM)
@@ -272,6 +276,7 @@ _CAUSES: Mapping[type[typed.Expr], Callable[[Presence, Any, Facts], Causes]] = {
     typed.Operation: _operation,
     typed.If: _if,
     typed.Curve: _curve,
+    typed.Lookup: _lookup,
     typed.Aggregate: _aggregate,
     typed.Call: _call,
 }
@@ -315,6 +320,8 @@ def why(cause: typed.Expr) -> str:
         return f"{owner} may not have it"
     if isinstance(cause, typed.Aggregate):
         return "a node may not have the label" if cause.topology_key else "there may be no such pod"
+    if isinstance(cause, typed.Lookup):
+        return "the table may not have the key"
     divides = (isinstance(cause, typed.Operation) and cause.op is typed.Op.DIV) or (
         isinstance(cause, typed.Call) and cause.function.name == "ratio"
     )

@@ -174,6 +174,8 @@ def own_domain(intervals: Intervals, quantity: typed.Expr) -> Domain:
     """What is known of a quantity by itself."""
     if isinstance(quantity, typed.Const) and quantity.type.kind in (Kind.STRING, Kind.BOOL):
         return Domain(allowed=frozenset({quantity.value}))
+    if isinstance(quantity, typed.Lookup) and quantity.type.kind is Kind.STRING:
+        return Domain(allowed=frozenset(quantity.entries.values))
     if quantity.type.kind not in NUMERIC:
         return ANYTHING
     low, high = intervals.of(quantity)

@@ -44,12 +44,18 @@ def one_line(expr: ast.Expr) -> str:  # noqa: PLR0911  # one case per kind
             return f"{_inside(expr.base, TIGHTEST)}[{one_line(expr.key)}]"
         case ast.Call():
             return f"{expr.function}({', '.join(argument(a) for a in expr.arguments)})"
-        case ast.SetLiteral():
-            return f"[{', '.join(one_line(item) for item in expr.items)}]"
-        case ast.ObjectLiteral():
-            return one_line_object(expr.fields)
+        case ast.SetLiteral() | ast.Table() | ast.ObjectLiteral():
+            return _bracketed(expr)
         case _:
             return _operation(expr)
+
+
+def _bracketed(expr: ast.SetLiteral | ast.Table | ast.ObjectLiteral) -> str:
+    if isinstance(expr, ast.ObjectLiteral):
+        return one_line_object(expr.fields)
+    if isinstance(expr, ast.SetLiteral):
+        return f"[{', '.join(one_line(item) for item in expr.items)}]"
+    return f"{{ {', '.join(entry(one) for one in expr.entries)} }}" if expr.entries else "{}"
 
 
 def _operation(expr: ast.Expr) -> str:
@@ -113,6 +119,11 @@ def argument(part: ast.Argument) -> str:
     return f"{part.name}: {one_line(part.value)}" if part.name else one_line(part.value)
 
 
+def entry(part: ast.TableEntry) -> str:
+    """One entry of a table, on one line."""
+    return f"{one_line(part.key)}: {one_line(part.value)}"
+
+
 def string(text: ast.String) -> str:
     """A string in double quotes, or in single quotes if that avoids escapes; a string with both kinds inside keeps its quotes.
 
@@ -163,7 +174,7 @@ def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
     return text if before + len(text) + after <= WIDTH else _broken(expr, text, before, indent)
 
 
-def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:
+def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa: PLR0911  # one case per kind
     """The expression with its further lines deeper than `indent`; `text` where there is nothing to break it at."""
     deeper = indent + STEP
     match expr:
@@ -172,6 +183,10 @@ def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:
             return f"\n{deeper}{expr.op.value} ".join(parts)
         case ast.Call() if expr.arguments:
             return f"{expr.function}({''.join(_argument_line(a, deeper) for a in expr.arguments)}\n{indent})"
+        case ast.Table() if expr.entries:
+            return f"{{{''.join(f'{chr(10)}{deeper}{entry(one)},' for one in expr.entries)}\n{indent}}}"
+        case ast.Index(base=ast.Table() as table):
+            return f"{pretty(table, before, indent, WIDTH)}[{one_line(expr.key)}]"
         case ast.SetLiteral() if expr.items:
             return f"[{_filled([one_line(item) for item in expr.items], deeper)}\n{indent}]"
         case ast.If():

@@ -24,7 +24,7 @@ FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (
     (
         "an expression",
         frozenset({"NUMBER", "LPAR", "MINUS"}),
-        frozenset("NUMBER STRING TRUE FALSE NAME LPAR LSQB MINUS NOT IF PODS".split()),  # noqa: SIM905 — quotes would hide the names
+        frozenset("NUMBER STRING TRUE FALSE NAME LPAR LSQB LBRACE MINUS NOT IF PODS".split()),  # noqa: SIM905 — quotes would hide the names
     ),
     ("a name", frozenset({"NAME"}), frozenset({"NAME"})),
     ("a string in quotes", frozenset({"STRING"}), frozenset({"STRING"})),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from lark.visitors import Transformer_NonRecursive
@@ -69,15 +69,6 @@ def not_for_scores(diagnostics: Diagnostics, span: Span) -> None:
     """Report `pass` or `reject` where a score says what happens without a value."""
     help_ = "a score gives points where the value is missing, or `neutral` (the mean of the others) or `skip` (leave the rule out there)"
     diagnostics.error(Code.P111, f"`{span.text}` cannot stand after `on missing` of a score", span, help=help_)
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
-    """`{ name: value, … }`."""
-
-    open: Token
-    fields: tuple[ast.ObjectField, ...]
-    close: Token
 
 
 def production(method: Callable[..., Node]) -> Callable[[Any, list[Any]], Node]:
@@ -243,31 +234,53 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
 
 
 class Objects(Expressions):
-    """Builds objects in braces."""
+    """Builds what stands in braces: a table in an expression, an object in a test or behind `with`."""
 
     @production
-    def object(self, left: Token, fields: list[ast.ObjectField] | None, right: Token) -> Object:
+    def object(self, left: Token, entries: list[ast.TableEntry] | None, right: Token) -> ast.Table:
         """`{ fields }`."""
-        no_repeated_fields(self.diagnostics, fields or [])
-        return Object(left, tuple(fields or ()), right)
+        return ast.Table(span=self.at(left, right), entries=tuple(entries or ()))
 
     @production
-    def fields(self, members: list[ast.ObjectField], _comma: Token | None) -> list[ast.ObjectField]:
+    def fields(self, members: list[ast.TableEntry], _comma: Token | None) -> list[ast.TableEntry]:
         """`a: 1, b: 2`."""
         return members
 
     @production
-    def field(self, key: Token, _colon: Token, value: ast.Expr | Object) -> ast.ObjectField:
+    def field(self, key: Token, _colon: Token, value: ast.Expr) -> ast.TableEntry:
         """`name: value`."""
-        if isinstance(value, Object):
-            return ast.ObjectField(span=self.at(key, value.close), name=self.word(key), value=value.fields)
-        return ast.ObjectField(span=self.at(key, value), name=self.word(key), value=value)
+        return ast.TableEntry(span=self.at(key, value), key=self._key(key), value=value)
 
-    @production
-    def objects(self, left: Token, members: list[Object], _comma: Token | None, right: Token) -> ast.SetLiteral:
-        """`[{ … }, { … }]`."""
-        items = tuple(ast.ObjectLiteral(span=self.at(member.open, member.close), fields=member.fields) for member in members)
-        return ast.SetLiteral(span=self.at(left, right), items=items)
+    def _key(self, token: Token) -> ast.Expr:
+        if token.type == "STRING":
+            return self.string_at(token)
+        span = self.at(token, token)
+        if token.type != "NUMBER":
+            return ast.Name(span=span, name=token.text)
+        found = NUMBER.fullmatch(token.text)
+        digits, unit = found.groups() if found else (token.text, "")
+        return ast.Number(span=span, digits=digits, unit=unit)
+
+    def object_fields(self, table: ast.Table | None) -> tuple[ast.ObjectField, ...]:
+        """What stands in braces as the fields of an object; none where there are no braces."""
+        fields = tuple(self._object_field(entry) for entry in table.entries) if table else ()
+        no_repeated_fields(self.diagnostics, fields)
+        return fields
+
+    def _object_field(self, entry: ast.TableEntry) -> ast.ObjectField:
+        key, value = entry.key, entry.value
+        if isinstance(key, ast.Number):
+            help_ = f'put it in quotes: `"{key.span.text}"`'
+            self.diagnostics.error(Code.P111, f"`{key.span.text}` cannot be the name of a field", key.span, help=help_)
+        name = key.name if isinstance(key, ast.Name) else key.value if isinstance(key, ast.String) else key.span.text
+        if isinstance(value, ast.Table):
+            return ast.ObjectField(span=entry.span, name=name, value=self.object_fields(value))
+        if isinstance(value, ast.SetLiteral) and any(isinstance(item, ast.Table) for item in value.items):
+            value = replace(value, items=tuple(self._object(item) if isinstance(item, ast.Table) else item for item in value.items))
+        return ast.ObjectField(span=entry.span, name=name, value=value)
+
+    def _object(self, table: ast.Table) -> ast.ObjectLiteral:
+        return ast.ObjectLiteral(span=table.span, fields=self.object_fields(table))
 
     def word(self, token: Token) -> str:
         """The text of a name that may also stand in quotes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from wharfinger.language.parse.expression_nodes import OPERATORS, Object, production
+from wharfinger.language.parse.expression_nodes import OPERATORS, production
 from wharfinger.language.parse.rule_nodes import Element, PolicyHeader, Rules, Scope
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
@@ -72,17 +72,19 @@ class SyntaxTree(Rules):
         return tuple(self.named(name) for name in names)
 
     @production
-    def object_step(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> test_steps.Object:
+    def object_step(
+        self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: ast.Table | None
+    ) -> test_steps.Object:
         """`node a like b { fields }`."""
         text, span = self.named(name)
         return test_steps.Object(
-            span=self.at(keyword, fields.close if fields else like or name),
+            span=self.at(keyword, fields or like or name),
             kind=test_steps.ObjectKind(keyword.text),
             name=text,
             name_span=span,
             like=self.word(like) if like else None,
             like_span=self.at(like, like) if like else None,
-            fields=fields.fields if fields else (),
+            fields=self.object_fields(fields),
         )
 
     @production
@@ -94,19 +96,19 @@ class SyntaxTree(Rules):
         like: Token | None,
         _on: Token,
         node: Token,
-        fields: Object | None,
+        fields: ast.Table | None,
     ) -> test_steps.Running:
         """`running web_1 like web on a { fields }`."""
         text, span = self.named(name)
         return test_steps.Running(
-            span=self.at(keyword, fields.close if fields else node),
+            span=self.at(keyword, fields or node),
             name=text,
             name_span=span,
             like=self.word(like) if like else None,
             like_span=self.at(like, like) if like else None,
             node=self.word(node),
             node_span=self.at(node, node),
-            fields=fields.fields if fields else (),
+            fields=self.object_fields(fields),
         )
 
     @production

@@ -14,7 +14,6 @@ from wharfinger.language.parse.expression_nodes import (
     NORMALIZE,
     SCORE_MISSING,
     VICTIM_MISSING,
-    Object,
     Objects,
     choice_of,
     not_for_scores,
@@ -308,18 +307,17 @@ class Rules(Declarations):
         _weight: Token | None,
         weight: ast.Expr | None,
         _with: Token | None,
-        arguments: Object | None,
+        arguments: ast.Table | None,
         _comma: Token | None,
     ) -> ast.BaseEntry:
         """`PLUGIN weight W with { … }`."""
-        last = arguments.close if arguments else weight or plugin
-        fields = arguments.fields if arguments else ()
+        last = arguments or weight or plugin
         return ast.BaseEntry(
             span=self.at(plugin, last),
             plugin=plugin.text,
             plugin_span=self.at(plugin, plugin),
             weight=weight,
-            arguments=tuple(plugin_argument(field) for field in fields),
+            arguments=tuple(plugin_argument(field) for field in self.object_fields(arguments)),
         )
 
     @production

@@ -230,6 +230,11 @@ class Code(Enum):
         "aggregate where pods cannot be counted",
         "Which pods a policy governs is decided from the pod alone, and one selection cannot be counted inside another.",
     )
+    P221 = Record(
+        "misshapen table",
+        "A table has 1 to 1,000 entries. Its keys are texts in quotes, or whole numbers, and what stands in the brackets behind it is of "
+        'the same kind: `{ "gold": 3, "silver": 2 }[pod.labels["tier"]] ?? 1`.',
+    )
     # ── P3xx names ──
     P301 = Record(
         "unknown name",

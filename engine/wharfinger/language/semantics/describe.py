@@ -7,7 +7,7 @@ a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -58,12 +58,29 @@ def value_text(value: Any, kind: Kind) -> str:
         return f"semver({quoted(value)})" if kind is Kind.VERSION else quoted(value)
     if isinstance(value, frozenset):
         return _set_text(value, kind)
+    if isinstance(value, typed.Entries):
+        return _table_text(value)
     return literal(float(value), kind) if value is not None else "missing"
 
 
 @lru_cache(maxsize=64)  # sets may be long, and an expression is described once for every expression around it
 def _set_text(members: frozenset[Any], kind: Kind) -> str:
     return "[" + ", ".join(sorted(value_text(v, kind) for v in members)) + "]"
+
+
+@lru_cache(maxsize=64)  # likewise
+def _table_text(table: typed.Entries) -> str:
+    if table.name is not None:
+        return table.name
+    return "{ " + ", ".join(f"{_key_text(key)}: {value_text(value, table.kind)}" for key, value in _pairs(table)) + " }"
+
+
+def _pairs(table: typed.Entries) -> Iterable[tuple[str | float, Any]]:
+    return zip(table.keys, table.values, strict=True)
+
+
+def _key_text(key: str | float) -> str:
+    return quoted(key) if isinstance(key, str) else literal(key, Kind.COUNT)
 
 
 def _text(expr: typed.Expr, around: int) -> str:
@@ -124,6 +141,10 @@ def _curve(expr: typed.Curve) -> tuple[int, str]:
     return _ATOM, f"curve({_text(expr.x, _IF)}, {points})"
 
 
+def _lookup(expr: typed.Lookup) -> tuple[int, str]:
+    return _ATOM, f"{_table_text(expr.entries)}[{_text(expr.key, _IF)}]"
+
+
 def _matches(expr: typed.Matches) -> tuple[int, str]:
     return _COMPARE, f"{_text(expr.labels, _COALESCE)} matches {quoted(selector_text(expr.requirements))}"
 
@@ -177,6 +198,7 @@ _WRITERS: Mapping[type[typed.Expr], Callable[[Any], tuple[int, str]]] = {
     typed.If: _if,
     typed.Has: _has,
     typed.Curve: _curve,
+    typed.Lookup: _lookup,
     typed.Matches: _matches,
     typed.Select: _select,
     typed.Aggregate: _aggregate,

@@ -58,7 +58,7 @@ class Intervals:
         return self._where[key][1]
 
 
-_QUANTITIES = (typed.AttributeRef, typed.LetRef, typed.MetricRef, typed.ParamRef, typed.Aggregate, typed.Call)
+_QUANTITIES = (typed.AttributeRef, typed.LetRef, typed.MetricRef, typed.ParamRef, typed.Aggregate, typed.Call, typed.Lookup)
 
 
 def _limits(intervals: Intervals, condition: typed.Expr, truth: bool) -> Iterator[tuple[typed.Expr, Interval]]:
@@ -127,6 +127,10 @@ def _curve(self: Intervals, expr: typed.Curve) -> Interval:
     return union(self.of(y) for _, y in expr.points) if expr.points else ANYTHING
 
 
+def _lookup(_self: Intervals, expr: typed.Lookup) -> Interval:
+    return (min(expr.entries.values), max(expr.entries.values))
+
+
 def _aggregate(self: Intervals, expr: typed.Aggregate) -> Interval:
     if expr.value is None:
         return (0.0, math.inf)
@@ -151,6 +155,7 @@ _RULES: Mapping[type[typed.Expr], Callable[[Intervals, Any], Interval]] = {
     typed.Operation: _operation,
     typed.If: _if,
     typed.Curve: _curve,
+    typed.Lookup: _lookup,
     typed.Aggregate: _aggregate,
     typed.Call: _call,
 }

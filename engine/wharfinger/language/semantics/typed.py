@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
-from wharfinger.language.semantics.types import Type
+from wharfinger.language.semantics.types import Kind, Type
 from wharfinger.language.syntax.ast import MissingAction, Normalize, Test
 
 
@@ -27,7 +27,7 @@ class Expr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Const(Expr):
-    """A literal in base units: bool, str, float, or frozenset of str/float."""
+    """A literal in base units: bool, str, float, frozenset of str/float, or the `Entries` of a table."""
 
     value: Any
 
@@ -125,6 +125,27 @@ class Curve(Expr):
 
     x: Expr
     points: tuple[tuple[Expr, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The keys and values of a table as plain values, in the order of the policy; `kind` is that of the values.
+
+    `name` is that of the let that the table belongs to.
+    """
+
+    keys: tuple[str | float, ...]
+    values: tuple[Any, ...]
+    kind: Kind
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup(Expr):
+    """`{ "gold": 3 }[key]`: the value under a key; missing where there is none, or the key is missing."""
+
+    entries: Entries
+    key: Expr
 
 
 class SelectorOp(Enum):
@@ -397,7 +418,7 @@ def parts(expr: Expr) -> tuple[Expr, ...]:
         return (*expr.arguments, *expr.named.values())
     if isinstance(expr, Aggregate):
         return (expr.selection, expr.value) if expr.value is not None else (expr.selection,)
-    found = {Has: "operand", Matches: "labels", Select: "where", AttributeRef: "key"}.get(type(expr))
+    found = {Has: "operand", Lookup: "key", Matches: "labels", Select: "where", AttributeRef: "key"}.get(type(expr))
     part = getattr(expr, found) if found else None
     return (part,) if part is not None else ()
 

@@ -39,6 +39,7 @@ class Kind(Enum):
     TIME = "time"
     VERSION = "version"  # a text that is a version, in one spelling for each version
     SET = "set"
+    TABLE = "table"
     LABELS = "labels"
     PODS = "pods"
     POD = "pod"  # a pod itself, as an argument: `tolerates(pod, …)`
@@ -71,7 +72,7 @@ class Shape(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Kind, optionality and shape of an expression; `element` is the kind of a set's members."""
+    """Kind, optionality and shape of an expression; `element` is the kind of a set's members and of a table's values."""
 
     kind: Kind
     shape: Shape = Shape.CONST

@@ -58,6 +58,21 @@ class SetLiteral(Expr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry(Node):
+    """`"gold": 3`; the key is a String or a Number, or a Name by mistake."""
+
+    key: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Expr):
+    """`{ "gold": 3, "silver": 2 }`."""
+
+    entries: tuple[TableEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Name(Expr):
     """A bare name: `pod`, `node`, `it`, a param, let or metric."""
 

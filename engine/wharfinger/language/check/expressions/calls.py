@@ -37,8 +37,8 @@ def _has(context: Context, expr: ast.Call) -> typed.Expr:
     operand = infer(context, expr.arguments[0].value)
     if is_unknown(operand):
         return unknown(expr.span)
-    if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.POD, Kind.NODE):
-        help_ = f'ask for one key: `has({operand.span.text}["…"])`' if operand.type.kind is Kind.LABELS else None
+    if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.POD, Kind.NODE, Kind.TABLE):
+        help_ = f'ask for one key: `has({operand.span.text}["…"])`' if operand.type.kind in (Kind.LABELS, Kind.TABLE) else None
         return context.error(
             Code.P206, f"{type_text(operand.type)} is always there", operand.span, label=type_text(operand.type), help=help_
         )

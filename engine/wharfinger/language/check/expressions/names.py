@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wharfinger.language.check.context import Binding, Context, admitted, form, infer, is_unknown, type_text, unknown
+from wharfinger.language.check.expressions.tables import looked_up
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.report.wording import listed
@@ -151,6 +152,8 @@ def index(context: Context, expr: ast.Index) -> typed.Expr:
     base = _keyed(context, expr.base)
     if is_unknown(base):
         return unknown(expr.span)
+    if isinstance(base, typed.Const) and isinstance(base.value, typed.Entries):
+        return looked_up(context, base.value, key, expr.span)
     if not isinstance(base, typed.AttributeRef) or not base.attribute.keyed or base.key is not None:
         return context.error(Code.P310, f"{type_text(base.type)} has no keys", expr.key.span, label="no key is possible here")
     if is_unknown(key) or _key_fault(context, base, key):

@@ -55,6 +55,8 @@ def whole_help(side: typed.Expr) -> str | None:
         return f"count them: `count({side.span.text}, on: node)`"
     if side.type.kind is Kind.SET:
         return "ask for membership with `in`"
+    if side.type.kind is Kind.TABLE:
+        return f'look something up: `{side.span.text}["…"]`'
     return f"take a field: `{side.span.text}.name`" if side.type.kind in (Kind.POD, Kind.NODE) else None
 
 
@@ -188,7 +190,7 @@ def unit_help(wanted: Kind, bare: typed.Expr) -> str | None:
 def folded(expr: typed.Expr) -> Any:
     """The value of a calculation with literals, or None when it is not one."""
     if isinstance(expr, typed.Const):
-        return expr.value
+        return None if isinstance(expr.value, typed.Entries) else expr.value
     if not isinstance(expr, typed.Operation):
         return None
     values = [folded(operand) for operand in expr.operands]
