@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER_ARGS := -n 2 --dist worksteal
 
-.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster docs site wheel lock clean
+.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster docs site dist wheel lock clean
 
 help:
 	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-cluster measure the live scheduler beside kube-scheduler (ARGS='--only basic-1000 --rounds 3')"
 	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operations.md, dashboard, alerts, known fields)"
 	@echo "make site    build the documentation as a site, into dist/site"
+	@echo "make dist    build what users are handed into dist/: the wheel, the chart, the krew plugin with its manifest"
 	@echo "make wheel   build the wheel into dist/"
 	@echo "make lock    resolve requirements.txt anew"
 
@@ -67,6 +68,9 @@ docs: $(READY)
 
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+dist: $(READY)
+	$(BIN)/python deploy/dist.py dist
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation

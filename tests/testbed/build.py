@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-DEFAULT = ("kubernetes", "kwok", "prometheus", "helm")  # the others are for comparisons in tests/bench_cluster
+DEFAULT = ("kubernetes", "kwok", "prometheus", "helm", "krew")  # the others are for comparisons in tests/bench_cluster
 PROGRAMS = {
     "etcd": ("kubernetes", "server"),  # Go names a program after its package's folder
     "kube-apiserver": ("kubernetes", "kube-apiserver"),
@@ -34,6 +34,7 @@ PROGRAMS = {
     "prometheus": ("prometheus", "prometheus"),
     "promtool": ("prometheus", "promtool"),
     "helm": ("helm", "helm"),
+    "krew": ("krew", "krew"),
     "cluster-capacity": ("cluster-capacity", "cluster-capacity"),
     "descheduler": ("descheduler", "descheduler"),
 }
