@@ -273,6 +273,10 @@ def aggregates(draw: st.DrawFn, of_pods: Expressions) -> typed.Expr:
 EXTENTS = [(typed.Per.NODE, None), (typed.Per.DOMAIN, ZONE), (typed.Per.DOMAIN, HOSTNAME), (typed.Per.CLUSTER, None)]
 
 
+CLOCK = {
+    Kind.NUMBER: [call("time_of_day", text(zone)) for zone in ("UTC", "Asia/Kathmandu")],
+    Kind.STRING: [call("weekday", text("America/New_York"), type_=STRING), text("wed")],
+}
 THE_NODE = typed.SubjectRef(span=SPAN, type=Type(Kind.NODE, Shape.NODE), subject=Subject.NODE)
 THE_POD = typed.SubjectRef(span=SPAN, type=Type(Kind.POD, Shape.POD), subject=Subject.POD)
 
@@ -281,7 +285,7 @@ def reading_the_cluster() -> dict[Kind, list[typed.Expr]]:
     """Values that read more of the cluster than one attribute."""
     return {
         Kind.NUMBER: numbers_of_the_cluster(),
-        Kind.STRING: [call("taint_value", THE_NODE, text(key), type_=STRING) for key in ("spot", "old")],
+        Kind.STRING: [*(call("taint_value", THE_NODE, text(key), type_=STRING) for key in ("spot", "old")), *CLOCK[Kind.STRING]],
         Kind.BOOL: [
             call("has_taint", THE_NODE, text("old"), type_=BOOL),
             call("has_taint", THE_NODE, text("spot:NoSchedule"), type_=BOOL),
@@ -310,11 +314,12 @@ def numbers_of_the_cluster() -> list[typed.Expr]:
         call("unseen_requests.cpu", load),
         call("age", attribute(Subject.NODE, "created")),
         call("age", attribute(Subject.POD, "created")),
+        *CLOCK[Kind.NUMBER],
     ]
 
 
-OF_PODS = [Expressions((Subject.POD, Subject.ITEM), depth) for depth in range(3)]
-OF_THE_POD = Expressions((Subject.POD,), 2)
+OF_PODS = [Expressions((Subject.POD, Subject.ITEM), depth, CLOCK) for depth in range(3)]
+OF_THE_POD = Expressions((Subject.POD,), 2, CLOCK)
 FOR_LETS = Expressions((Subject.POD, Subject.NODE), 1, reading_the_cluster())
 OF_RULES = {**reading_the_cluster(), Kind.NUMBER: [*numbers_of_the_cluster(), SHARED]}
 OF_NODES = [Expressions((Subject.POD, Subject.NODE), depth, OF_RULES) for depth in range(1, 4)]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from wharfinger.builtins import metrics, nodes, numbers, quantities, resources, spreading, taints, texts
-from wharfinger.builtins import metrics as times
+from wharfinger.builtins import metrics, nodes, numbers, quantities, resources, spreading, taints, texts, times
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.model import attributes
 

@@ -1,22 +1,18 @@
-"""Functions of time: the age of a timestamp, and requests that a metric does not show yet.
+"""Requests that a metric does not show yet.
 
 A metric lags: pods that started after its last sample will use cpu and memory that it does not show. A policy that reads the metric alone
 sends every pod to the node that was idle a minute ago. `unseen_requests(metric)` is the sum of the requests of those pods on the node
 that started after its sample was taken, to be added to the metric. Pods that are assumed or bound but have not started count.
-
-Time is always relative to the snapshot's own time; a policy has no clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.signature import NOT_NEGATIVE, AtMoment, AtNode, AtRows, always
-from wharfinger.language.semantics.bounds import ANYTHING
+from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, always
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.typed import MetricKey
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
@@ -76,28 +72,3 @@ def _function(resource: str, kind: Kind) -> Function:
 
 
 METRICS = (_function("cpu", Kind.CPU), _function("memory", Kind.MEMORY))
-
-
-def _age(context: AtNode | AtMoment, time: float) -> float:
-    return float(context.now - time)
-
-
-def _age_kernel(context: AtRows, time: Any) -> Any:
-    return context.now - time
-
-
-TIMES = (
-    Function(
-        name="age",
-        parameters=(Parameter(name="time", kinds=frozenset({Kind.TIME})),),
-        result=always(Kind.DURATION),
-        doc="How long before the snapshot's own time that time was (negative when it is later).",
-        example="age(node.created) >= 1h",
-        scalar=_age,
-        vector=_age_kernel,
-        never_nan=True,
-        interval=lambda _: ANYTHING,
-        context=True,
-        volatility=Volatility.TIMED,
-    ),
-)

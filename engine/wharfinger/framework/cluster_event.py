@@ -148,9 +148,6 @@ _OF_ATTRIBUTE = {
 }
 """Events by the first word of a node attribute; for others see `_OF_VOLATILITY` (tests/property/test_node_changes.py checks both)."""
 
-AGE = "age"
-"""The builtin that reads the time; no event of the cluster changes its value."""
-
 _OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.TIMED: ANY, Volatility.GLOBAL: ANY}
 
 
@@ -193,7 +190,7 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
             return POD | (ClusterEvent.NODE_DELETE | ClusterEvent.NODE_LABEL if per is typed.Per.DOMAIN else ClusterEvent.NODE_DELETE)
         case typed.MetricRef():
             return ClusterEvent.METRIC | ClusterEvent.TIME
-        case typed.Call(function=function) if function.name == AGE:
+        case typed.Call(function=function) if function.clock:
             return ClusterEvent.TIME
         case typed.Call(function=function) if function.context:
             return _OF_VOLATILITY[function.volatility]
@@ -217,7 +214,7 @@ def _keys(part: typed.Expr) -> Iterator[str | None]:
             yield None
         case typed.Aggregate(topology_key=str(key)):
             yield key
-        case typed.Call(function=function) if function.context and function.name != AGE:
+        case typed.Call(function=function) if function.context and not function.clock:
             yield None
         case _:
             return

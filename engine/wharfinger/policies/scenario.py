@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from wharfinger.compiler.interpreter import Interpreter
@@ -28,9 +28,6 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-"""The time of day in a test: fixed, so that a test always gives the same answer."""
 
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
@@ -68,13 +65,13 @@ def merged(base: Fields, own: Fields) -> Fields:
     return {**base, **own, **both}
 
 
-def node_manifest(name: str, fields: Fields) -> Manifest:
+def node_manifest(name: str, fields: Fields, *, now: datetime = test_steps.START) -> Manifest:
     """A node as a manifest."""
     amounts = {**NODE_DEFAULTS, **{key: fields[key] for key in _NODE_AMOUNTS if key in fields}, **fields.get("resources", {})}
     allocatable = {_SPELLING.get(key, key): value for key, value in amounts.items()}
     conditions = {"Ready": "True", **fields.get("conditions", {})}
     return {
-        "metadata": _metadata(name, fields) | {"labels": {"kubernetes.io/hostname": name, **fields.get("labels", {})}},
+        "metadata": _metadata(name, fields, now) | {"labels": {"kubernetes.io/hostname": name, **fields.get("labels", {})}},
         "spec": {"unschedulable": fields.get("unschedulable", False), "taints": [_taint(text) for text in fields.get("taints", ())]},
         "status": {
             "allocatable": allocatable,
@@ -85,9 +82,9 @@ def node_manifest(name: str, fields: Fields) -> Manifest:
     }
 
 
-def pod_manifest(name: str, fields: Fields, *, node: str | None = None) -> Manifest:
+def pod_manifest(name: str, fields: Fields, *, node: str | None = None, now: datetime = test_steps.START) -> Manifest:
     """A pod as a manifest; running on `node`, or pending."""
-    metadata = _metadata(name, fields) | {"namespace": fields.get("namespace", "default")}
+    metadata = _metadata(name, fields, now) | {"namespace": fields.get("namespace", "default")}
     if "owner" in fields:
         metadata["ownerReferences"] = [{"controller": True, **fields["owner"]}]
     spec: Manifest = {
@@ -113,10 +110,10 @@ _POD_SPEC = {
 }
 
 
-def _metadata(name: str, fields: Fields) -> Manifest:
+def _metadata(name: str, fields: Fields, now: datetime) -> Manifest:
     metadata: Manifest = {"name": name, "labels": fields.get("labels", {}), "annotations": fields.get("annotations", {})}
     if "age" in fields:
-        metadata["creationTimestamp"] = (NOW - timedelta(seconds=fields["age"])).isoformat()
+        metadata["creationTimestamp"] = (now - timedelta(seconds=fields["age"])).isoformat()
     return metadata
 
 
@@ -179,6 +176,7 @@ class Scenario:
         self.last: Attempt | None = None
         self._chain = assemble([self.policy])
         self._state = ClusterState()
+        self._now = test_steps.START
         self._fields: dict[tuple[test_steps.ObjectKind, str], Mapping[str, Any]] = {}
         self._pods: dict[str, PodView] = {}
 
@@ -190,6 +188,8 @@ class Scenario:
             self._run(step)
         elif isinstance(step, test_steps.Metric):
             self._measure(step)
+        elif isinstance(step, test_steps.At):
+            self._now = step.time or self._now
         elif isinstance(step, test_steps.Place):
             self._place(step.pod)
 
@@ -197,21 +197,21 @@ class Scenario:
         fields = self._inherited(step.kind, step.like, step.fields)
         self._fields[step.kind, step.name] = fields
         if step.kind is test_steps.ObjectKind.NODE:
-            self._state.add_node(decode.convert(node_manifest(step.name, fields), objects.Node))
+            self._state.add_node(decode.convert(node_manifest(step.name, fields, now=self._now), objects.Node))
         else:
-            self._pods[step.name] = PodView(decode.convert(pod_manifest(step.name, fields), objects.Pod))
+            self._pods[step.name] = PodView(decode.convert(pod_manifest(step.name, fields, now=self._now), objects.Pod))
 
     def _run(self, step: test_steps.Running) -> None:
         fields = self._inherited(test_steps.ObjectKind.POD, step.like, step.fields)
         self._fields[test_steps.ObjectKind.POD, step.name] = fields
-        self._state.add_pod(decode.convert(pod_manifest(step.name, fields, node=step.node), objects.Pod))
+        self._state.add_pod(decode.convert(pod_manifest(step.name, fields, node=step.node, now=self._now), objects.Pod))
 
     def _inherited(self, kind: test_steps.ObjectKind, like: str | None, own: tuple[ast.ObjectField, ...]) -> Mapping[str, Any]:
         base = self._fields[kind, like] if like is not None else {}
         return merged(base, plain(own))
 
     def _measure(self, step: test_steps.Metric) -> None:
-        now = NOW.timestamp()
+        now = self._now.timestamp()
         ages = [0.0 if age is None else literal(age) for age in step.ages]
         samples = {node: (literal(value), now - age) for (node, _), value, age in zip(step.nodes, step.values, ages, strict=True)}
         self._state.set_metric(step.name, samples)
@@ -238,7 +238,7 @@ class Scenario:
             self._state.assume(pod, decision.node)
 
     def _decide(self, pod: PodView) -> tuple[Decision, Snapshot]:
-        snapshot = self._state.snapshot(NOW.timestamp()).detach()
+        snapshot = self._state.snapshot(self._now.timestamp()).detach()
         return decide(self._chain, snapshot, pod), snapshot
 
 

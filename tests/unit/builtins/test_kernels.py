@@ -35,6 +35,7 @@ LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "effect": st.sampled_from(["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
     "taint": st.sampled_from(["spot", "old:NoSchedule", "old=x", "spot=:NoSchedule", "old:PreferNoSchedule"]),
     "key": st.sampled_from(["spot", "old", "none"]),
+    "tz": st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"]),
     "metric": st.just(MetricKey(("a signal", "policy.load", "load"))),
 }
 

@@ -88,7 +88,7 @@ def test_a_node_with_everything():
     ]
     assert found.conditions == {"Ready": "False", "DiskPressure": "True"}
     assert found.images == {"web:1": 120 * 2**20}
-    assert found.created == scenario.NOW.timestamp() - 7200
+    assert found.created == test_steps.START.timestamp() - 7200
 
 
 def test_a_pod_with_everything():
@@ -104,7 +104,7 @@ def test_a_pod_with_everything():
     ]
     assert sorted(port for _, _, port in found.host_ports) == [80, 443]
     assert found.images == ("web:1", "proxy:2")
-    assert found.created == scenario.NOW.timestamp() - 90
+    assert found.created == test_steps.START.timestamp() - 90
 
 
 def test_defaults_are_unremarkable():

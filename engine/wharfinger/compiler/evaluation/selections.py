@@ -18,6 +18,8 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from wharfinger.builtins.signature import AtRows
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
@@ -291,9 +293,21 @@ def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelect
     The pod being decided is not selected, even if the cluster has it already.
     """
     captures = captured_nodes(node.args)
+    select = _select_kernel(node, captures)
+    if not any(capture.stage is Stage.RUN for capture in captures):
+        return select, captures
+
+    def on_plain_values(frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
+        """The kernel where a captured value was computed as a column is, for all rows alike: as an array without dimensions."""
+        return select(frame, *(value.item() if isinstance(value, (np.ndarray, np.generic)) else value for value in captured))
+
+    return on_plain_values, captures
+
+
+def _select_kernel(node: Node, captures: tuple[Node, ...]) -> Callable[..., Selection | CorrectedSelection]:
     apart = parts(node)
     if apart is not None:
-        return _Apart(apart, captures).select, captures
+        return _Apart(apart, captures).select
     counted = _Counted(node.args, captures)
 
     def select(frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
@@ -301,7 +315,7 @@ def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelect
         own = frame.snapshot.placement(frame.pod.uid) if frame.placed else None
         return kept if own is None else frame.snapshot.corrected(kept, Corrections({}, {own.pod.uid: (own, None)}))
 
-    return select, captures
+    return select
 
 
 class _Apart:

@@ -107,10 +107,10 @@ def _presence(lowering: Lowering, op: typed.Op, operands: Sequence[Value]) -> No
 
 def _in(lowering: Lowering, a: Value, members: Value) -> Value:
     present = lowering.both(a.present, members.present)
-    if a.node.rep is Rep.CODE:
+    if a.node.rep is Rep.CODE and members.node.stage is not Stage.ITEM:
         table = lowering.graph.apply(operations.MEMBERSHIP, (leaves.strings(lowering.graph), members.node), Rep.OBJECT)
         return Value(lowering.graph.apply(operations.LOOKUP, (table, a.node), Rep.BOOL), present)
-    return Value(lowering.graph.apply(operations.MEMBER, (a.node, members.node), Rep.BOOL), present)
+    return Value(lowering.graph.apply(operations.MEMBER, (lowering.text(a.node), members.node), Rep.BOOL), present)
 
 
 def _coalesce(lowering: Lowering, a: Value, b: Value) -> Value:

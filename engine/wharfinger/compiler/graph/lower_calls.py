@@ -127,6 +127,7 @@ def _at_row(expr: typed.Call, nodes: list[Node]) -> Callable[..., Any] | None:
 
 def _scalar(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     """A call on plain values; a builtin with a context gets the time."""
+    nodes = [lowering.text(node) for node in nodes]
     call = _with_names(expr.function.scalar, expr)
     name = f"call {expr.function.name}"
     if not expr.function.context:

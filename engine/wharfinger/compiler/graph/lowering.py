@@ -52,8 +52,11 @@ class Lowering:
 
     def apply(self, op: Op, *args: Node, rep: Rep) -> Node:
         """An operation; strings among its operands are brought to one representation first."""
-        if max(arg.stage for arg in args) is Stage.RUN:
+        stage = max(arg.stage for arg in args)
+        if stage is Stage.RUN:
             args = tuple(self.code(arg) for arg in args)
+        elif stage is Stage.ITEM:
+            args, rep = tuple(self.text(arg) for arg in args), Rep.TEXT if rep is Rep.CODE else rep
         return self.graph.apply(op, args, Rep.CODE if rep is Rep.TEXT and any(arg.rep is Rep.CODE for arg in args) else rep)
 
     def code(self, node: Node) -> Node:
@@ -61,6 +64,12 @@ class Lowering:
         if node.rep is not Rep.TEXT:
             return node
         return self.graph.apply(operations.CODE, (leaves.strings(self.graph), node), Rep.CODE)
+
+    def text(self, node: Node) -> Node:
+        """A string that is the same for all rows as plain text; other values unchanged."""
+        if node.rep is not Rep.CODE:
+            return node
+        return self.graph.apply(operations.TEXT, (leaves.strings(self.graph), node), Rep.TEXT)
 
     def both(self, *presences: Node | None) -> Node | None:
         """Where all of them are present."""

@@ -68,6 +68,8 @@ def value_of(rep: Rep) -> Op:
 # ── texts as codes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CODE = Op(name="code", scalar=lambda strings, text: strings.code(text))
+TEXT = Op(name="text", vector=lambda strings, code: strings.text(int(code)) or "", row=lambda strings, code: strings.text(int(code)) or "")
+"""The string of a code that is the same for all rows, as programs about one placed pod take it."""
 LOOKUP = Op(name="lookup", vector=lambda table, codes: table.values(codes), row=lambda table, code: table.values(code).item())
 LOOKUP_PRESENT = Op(
     name="lookup_present", vector=lambda table, codes: table.present(codes), row=lambda table, code: bool(table.present(code))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from wharfinger.language.check.arrangement import HARD
@@ -216,6 +217,7 @@ class _Script:
     pods: dict[str, Span] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     placed: set[str] = field(default_factory=set)
+    now: datetime = datetime(1, 1, 2, tzinfo=UTC)
     unsure: bool = False  # after a `place` of a pod that does not exist: it was meant to place one that does
 
     def check(self, test: ast.Test) -> None:
@@ -318,6 +320,17 @@ class _Script:
 
     # ── what happens ──
 
+    def _at(self, step: test_steps.At) -> None:
+        time = step.time
+        if time is None:
+            message, help_ = f"{step.text.value!r} is no time with a time zone", 'for example `at "2026-03-29T01:30:00Z"`'
+            self.context.error(Code.P706, message, step.text.span, label="not a time", help=help_)
+        elif time < self.now:
+            message = f"time does not go back: it is {self.now.isoformat()} already"
+            self.context.error(Code.P706, message, step.text.span, label="earlier")
+        else:
+            self.now = time
+
     def _place(self, step: test_steps.Place) -> None:
         known = self._known(self.pods, "pod", step.pod, step.pod_span)
         if known and step.pod in self.running | self.placed:
@@ -392,6 +405,7 @@ _STEPS: Mapping[type[ast.TestStep], Callable[[_Script, Any], None]] = {
     test_steps.Running: _Script._running,  # noqa: SLF001  # as above
     test_steps.Metric: _Script._metric,  # noqa: SLF001  # as above
     test_steps.Param: _Script._param,  # noqa: SLF001  # as above
+    test_steps.At: _Script._at,  # noqa: SLF001  # as above
     test_steps.Place: _Script._place,  # noqa: SLF001  # as above
     test_steps.Expect: _Script._expect,  # noqa: SLF001  # as above
 }

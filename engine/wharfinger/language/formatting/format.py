@@ -321,8 +321,8 @@ def _step(step: ast.TestStep) -> str:
             return _samples(step)
         case test_steps.Param():
             return f"param {step.name} = {one_line(step.value)}"
-        case test_steps.Place():
-            return f"place {name(step.pod)}"
+        case test_steps.At() | test_steps.Place():
+            return f"at {string(step.text)}" if isinstance(step, test_steps.At) else f"place {name(step.pod)}"
         case test_steps.Expect():
             return _expect(step)
     raise TypeError(f"no step of a test: {step!r}")

@@ -139,6 +139,11 @@ class SyntaxTree(Rules):
         return test_steps.Param(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
 
     @production
+    def at_step(self, keyword: Token, text: Token) -> test_steps.At:
+        """`at "2026-03-29T01:30:00Z"`."""
+        return test_steps.At(span=self.at(keyword, text), text=self.string_at(text))
+
+    @production
     def place_step(self, keyword: Token, pod: Token) -> test_steps.Place:
         """`place web`."""
         return test_steps.Place(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))

@@ -131,6 +131,7 @@ class Function:
     volatility: Volatility = Volatility.STATIC
     own_shape: bool = False
     of_cluster: bool = False
+    clock: bool = False
     folded: bool = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 
 from wharfinger.language.report.diagnostics import Span
@@ -60,6 +61,27 @@ class Param(ast.TestStep):
     name: str
     name_span: Span
     value: ast.Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At(ast.TestStep):
+    """`at "2026-03-29T01:30:00Z"`: the time from here on."""
+
+    text: ast.String
+
+    @property
+    def time(self) -> datetime | None:
+        """The time that is meant; None if the text is no time with a time zone."""
+        try:
+            found = datetime.fromisoformat(self.text.value)
+        except ValueError:
+            return None
+        return found if found.tzinfo is not None and found.year in YEARS else None
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of a test that does not say otherwise: fixed, so that a test always gives the same answer."""
+YEARS = range(1970, 9999)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

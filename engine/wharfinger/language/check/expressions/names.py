@@ -178,11 +178,31 @@ def _key_fault(context: Context, base: typed.AttributeRef, key: typed.Expr) -> b
         context.error(Code.P310, f"a key is a string, not {type_text(key.type)}", key.span, label=type_text(key.type), help=help_)
     elif key.type.shape > Shape.POD:
         context.error(Code.P310, "a key is the same for all nodes", key.span, label="differs between nodes")
+    elif _passes(context, key):
+        context.error(Code.P310, "a key is the same at all times", key.span, label="changes with time", help=_KEY_HELP)
     elif isinstance(key, typed.Const) and base.attribute.type.kind is Kind.LABELS and (fault := key_fault(key.value)):
         context.error(Code.P310, f"no object can have this key: {fault}", key.span, label="not a key")
     else:
         return False
     return True
+
+
+_KEY_HELP = 'read each of the keys and choose between them: `if … then node.labels["a"] else node.labels["b"]`'
+
+
+def _passes(context: Context, key: typed.Expr) -> bool:
+    """True if a key may be another at another time."""
+    pending, followed = [key], set[str]()
+    while pending:
+        inner = pending.pop()
+        context.work.spend()
+        if isinstance(inner, typed.Call) and inner.function.clock:
+            return True
+        if isinstance(inner, typed.LetRef) and inner.name in context.lets and inner.name not in followed:
+            followed.add(inner.name)
+            pending.append(context.lets[inner.name].value)
+        pending.extend(typed.parts(inner))
+    return False
 
 
 def _with_key(context: Context, base: typed.AttributeRef, key: typed.Expr, span: Span) -> typed.Expr:
