@@ -282,9 +282,9 @@ POLICIES = [
     """,
     """
     policy "clock"
+    for pods where weekday(tz: "Asia/Tokyo") != "fri" or hash(pod.name) < 50%
     let late = time_of_day(tz: "UTC") >= 1012s
     let days = pods where (it.labels["app"] ?? "") == (if late then "a" else "b") or weekday(tz: "UTC") in it.images
-    for pods where weekday(tz: "Asia/Tokyo") != "fri" or hash(pod.name) < 50%
     filter early { reject late and has_taint(node, "spot") else "{weekday(tz: 'UTC')}" }
     filter asked { require untolerated_taints(pod, node) < 2 and node_affinity_matches(pod) else "taints" }
     score calm weight 4 = -count(days, on: node) normalize minmax
