@@ -1,0 +1,127 @@
+"""`wharf prove`: statements about a policy over all pods and all clusters, proved or refuted by a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import chosen_policies, options, streams
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
+
+PROVED, REFUTED, FAULTY, UNKNOWN = 0, 1, 2, 3
+CODES = {"proved": PROVED, "counterexample": REFUTED, "unknown": UNKNOWN}
+
+
+class Format(Enum):
+    """How verdicts are printed."""
+
+    HUMAN = "human"
+    JSON = "json"
+
+
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="The policy file that the statement is about.")],
+    same_as: Annotated[
+        str | None, typer.Option("--same-as", metavar="POLICY", help="This other version decides alike for every pod.")
+    ] = None,
+    spares: Annotated[
+        str | None,
+        typer.Option(
+            "--spares", metavar="CONDITION", help="Not all nodes with this condition are ever rejected; --filter says by which filter."
+        ),
+    ] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", metavar="NAME", help="The filter of --spares; without it, all of them.")
+    ] = None,
+    dead: Annotated[
+        str | None, typer.Option("--dead", metavar="RULE", help="This filter rejects no node, or this score gives all nodes the same.")
+    ] = None,
+    implied: Annotated[
+        str | None, typer.Option("--implied", metavar="NAME", help="This filter rejects only nodes that the others reject too; see --by.")
+    ] = None,
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="The filter that implies the one of --implied.")] = None,
+    never: Annotated[
+        str | None,
+        typer.Option("--never", metavar="CONDITION", help="No pod goes to a node with this condition while one of --above would take it."),
+    ] = None,
+    above: Annotated[
+        str | None, typer.Option("--above", metavar="CONDITION", help="The nodes that are to win against those of --never.")
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", metavar="CONDITION", help="The pods that --never is about; without it, all.")] = None,
+    keeps: Annotated[
+        str | None, typer.Option("--keeps", metavar="CONDITION", help="Adding the policy makes no pod with this condition unschedulable.")
+    ] = None,
+    param: options.Params = None,
+    output: Annotated[Format, typer.Option("--format", help="How verdicts are printed.")] = Format.HUMAN,
+) -> int:
+    """Prove statements about a policy: exit code 0 when proved, 1 with a counterexample, 3 when it is beyond what is modelled."""
+    asked = {"--same-as": same_as, "--spares": spares, "--dead": dead, "--implied": implied, "--never": never, "--keeps": keeps}
+    given = [flag for flag, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} are two statements; prove them one after the other")
+    _belongs("--filter", filter_, "--spares", spares)
+    _belongs("--by", by, "--implied", implied)
+    _belongs("--above", above, "--never", never)
+    _belongs("--for", for_, "--never", never)
+    if never is not None and above is None:
+        raise UsageError("--never needs --above, the nodes that are to win")
+    found = _one(policy, param)
+    statements = _statements()
+    make: dict[str, Callable[[], Any]] = {
+        "--same-as": lambda: statements.same_as(found, _one(str(same_as), param)),
+        "--spares": lambda: statements.spares(found, filter_, str(spares)),
+        "--dead": lambda: statements.dead(found, str(dead)),
+        "--implied": lambda: statements.implied_by(found, str(implied), by),
+        "--never": lambda: statements.never_above(found, str(never), str(above), for_),
+        "--keeps": lambda: statements.keeps(found, str(keeps)),
+    }
+    answers = [make[given[0]]()] if given else statements.survey(found)
+    streams.out(_as_json(answers) if output is Format.JSON else "\n".join(map(str, answers)))
+    return _code([answer.verdict.value for answer in answers], bool(given))
+
+
+def _belongs(flag: str, value: str | None, to: str, other: str | None) -> None:
+    if value is not None and other is None:
+        raise UsageError(f"{flag} goes with {to}")
+
+
+def _one(path: str, param: list[str] | None) -> CompiledPolicy:
+    """The one policy of a file."""
+    found = chosen_policies.compiled([path], param)
+    if len(found) != 1:
+        raise UsageError(f"{path} holds {len(found)} policies; a statement is about one")
+    return found[0]
+
+
+def _statements() -> Any:
+    try:
+        from wharfinger.prove import statements  # noqa: PLC0415 — an extra
+    except ModuleNotFoundError as error:
+        raise UsageError("`wharf prove` needs z3: pip install 'wharfinger[prove]'") from error
+    return statements
+
+
+def _code(verdicts: list[str], stated: bool) -> int:
+    """The exit code of a statement; a survey of rules has found something where a rule is dead."""
+    if stated:
+        return CODES[verdicts[0]]
+    return REFUTED if "proved" in verdicts else UNKNOWN if "unknown" in verdicts else PROVED
+
+
+def _as_json(answers: list[Any]) -> str:
+    plain = [
+        {
+            "statement": answer.statement,
+            "verdict": answer.verdict.value,
+            "counterexample": answer.counterexample,
+            "failsWith": answer.fails_with,
+            "because": answer.because,
+        }
+        for answer in answers
+    ]
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

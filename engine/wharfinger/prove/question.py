@@ -1,0 +1,238 @@
+"""One question to z3: can a statement be false? First in general, for the proof, then in examples that can be written as a test.
+
+z3 is given a budget in units of its own work, and a fixed seed, so that the same question gets the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import z3
+
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.types import NUMERIC
+from wharfinger.prove.encoding import Asked, Encoder, Shared, Unmodelled
+from wharfinger.prove.example import Example
+from wharfinger.prove.logic import Condition, as_bool, number_of, real
+from wharfinger.prove.reading import Reread, Trial, formatted
+from wharfinger.prove.verdict import Answer, Verdict
+from wharfinger.prove.world import World
+
+EFFORT = 3_000_000  # of one call of z3; about a second
+MOST_TRIES = 6  # examples of one setting
+MOST_WISHES = 24
+GIBI = 1 << 30
+SETTINGS: tuple[Mapping[str, int], ...] = (
+    {"allocatable.cpu": 8000, "allocatable.memory": 32 * GIBI, "capacity.cpu": 8000, "capacity.memory": 32 * GIBI},
+    {},
+)
+"""What nodes of examples have: with known amounts most quotients are linear."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A policy of a statement: as it was compiled, and with the conditions of the statement typed together with it."""
+
+    text: Reread
+    policy: typed.Policy
+
+
+Outcome = tuple[str, str] | None
+"""The expectations of a test that fails as a test of a policy file, and that file; None where an example shows nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A statement about policies.
+
+    `violations` are the conditions under which it is false, each of which is asked on its own. `shown` writes the expectations that a test
+    of an example could have, and `confirmed` tells with which policy's file a test fails for the reason that was looked for, or None.
+    """
+
+    text: str
+    sides: tuple[Side, ...]
+    n_nodes: int
+    violations: Callable[[Sequence[Encoder]], Sequence[Condition]]
+    shown: Callable[[Example, Sequence[Encoder]], Sequence[Sequence[str]]]
+    confirmed: Callable[[Mapping[int, Trial], Example], str | None]
+    examples: Callable[[Sequence[Encoder]], Sequence[Condition]] | None = None
+    """The violations that examples are looked for of, in order; None for those of the proof."""
+    blocked: Callable[[Sequence[Encoder]], str | None] = lambda _encoders: None
+    """What keeps the statement from being proved even where no violation is possible, in words."""
+
+
+def solver() -> Any:
+    """A solver with a fixed seed and budget."""
+    found = z3.Solver()
+    found.set("random_seed", 0)
+    found.set("rlimit", EFFORT)
+    return found
+
+
+def impossible(world: World, facts: list[Condition]) -> bool:
+    """True if facts cannot hold together in a world as it is known so far."""
+    asked = solver()
+    asked.add(*world.facts, *map(as_bool, facts))
+    return bool(asked.check() == z3.unsat)
+
+
+def _encoders(statement: Statement, world: World) -> list[Encoder]:
+    shared = Shared(world, equal=impossible)
+    return [Encoder(shared, side.text.compiled, side.policy) for side in statement.sides]
+
+
+def answer(statement: Statement) -> Answer:
+    """The verdict about a statement."""
+    try:
+        return _answer(statement)
+    except Unmodelled as unmodelled:
+        return _unknown(statement, f"`{unmodelled}` ({unmodelled.expr.span})")
+
+
+def _unknown(statement: Statement, because: str) -> Answer:
+    return Answer(statement=statement.text, verdict=Verdict.UNKNOWN, because=because)
+
+
+def _answer(statement: Statement) -> Answer:
+    world = World(statement.n_nodes)
+    encoders = _encoders(statement, world)
+    violations = [as_bool(each) for each in statement.violations(encoders)]
+    world.close()
+    if all(impossible(world, [violation]) for violation in violations):
+        because = statement.blocked(encoders)
+        return _unknown(statement, because) if because else Answer(statement=statement.text, verdict=Verdict.PROVED)
+    doubt: Asked | None = None
+    for setting in SETTINGS:
+        found, differing = _refuted(statement, setting)
+        if found is not None:
+            return found
+        doubt = differing or doubt
+    return _unknown(statement, _because(statement, doubt))
+
+
+def _because(statement: Statement, doubt: Asked | None) -> str:
+    if doubt is not None:
+        return f"`{describe(doubt.expr)}` ({doubt.expr.span})"
+    opaque = next((part for side in statement.sides for part in _opaque(side.policy)), None)
+    if opaque is not None:
+        return f"`{describe(opaque)}` ({opaque.span})"
+    return "no example of it can be written as a test, and no proof was found within the budget"
+
+
+def _opaque(policy: typed.Policy) -> Iterator[typed.Expr]:
+    """What a policy reads that has no exact model, in the order of the file."""
+    from wharfinger.prove.encoding import rule_expressions  # noqa: PLC0415
+
+    exprs = [*(let.value for let in policy.lets), *rule_expressions(policy)]
+    for expr in exprs:
+        for part in typed.walk(expr):
+            if (isinstance(part, typed.Call) and part.function.context) or isinstance(part, (typed.Aggregate, typed.MetricRef)):
+                yield part
+
+
+def _refuted(statement: Statement, setting: Mapping[str, int]) -> tuple[Answer | None, Asked | None]:
+    """A confirmed counterexample, or None and what made examples wrong."""
+    world = World(statement.n_nodes, example=True, fixed=[dict(setting)] * statement.n_nodes)
+    encoders = _encoders(statement, world)
+    violations = [as_bool(each) for each in (statement.examples or statement.violations)(encoders)]
+    world.close()
+    doubt: Asked | None = None
+    for violation in violations:
+        asked = solver()
+        asked.add(*world.facts, violation)
+        for _ in range(MOST_TRIES):
+            if asked.check() != z3.sat:
+                break
+            example = Example(world, _simplest(asked, world), encoders)
+            found, trials = _tried(statement, example, encoders)
+            if found is not None:
+                return found, None
+            differing = _differing(encoders, example, trials)
+            if differing is None:
+                break
+            doubt, pinned = differing
+            asked.add(pinned)
+    return None, doubt
+
+
+def _simplest(asked: Any, world: World) -> Any:
+    """A model with as few pods and as few optional values as can easily be had; what is asked stays as it is."""
+    model = asked.model()
+    asked.push()
+    wishes = [slot.number == 0 for slot in world.slots]
+    wishes += [z3.Not(as_bool(value.present)) for _, value in world.plain.values() if value.present is not True]
+    for (owner, _), (attribute, keys) in world.keyed.items():
+        values = [world.attribute(owner, attribute, key) for key in keys]
+        wishes += [z3.Not(as_bool(value.present)) for value in values if value.present is not True]
+    wishes += [slot.number <= 1 for slot in world.slots]
+    for wish in wishes[:MOST_WISHES]:
+        if z3.is_true(model.eval(wish, model_completion=True)):
+            asked.add(wish)
+            continue
+        asked.push()
+        asked.add(wish)
+        if asked.check() == z3.sat:
+            model = asked.model()
+        else:
+            asked.pop()
+    while asked.num_scopes():
+        asked.pop()
+    return model
+
+
+def _tried(statement: Statement, example: Example, encoders: Sequence[Encoder]) -> tuple[Answer | None, Mapping[int, Trial]]:
+    trials: dict[int, Trial] = {}
+    for expectations in statement.shown(example, encoders):
+        trials = {}
+        texts = {}
+        for number, side in enumerate(statement.sides):
+            texts[number] = example.written(side.text.settings(), statement.text, expectations)
+            trial = side.text.tried(texts[number])
+            if trial is not None:
+                trials[number] = trial
+        if len(trials) < len(statement.sides):
+            continue
+        name = statement.confirmed(trials, example)
+        if name is not None:
+            number = next(n for n, side in enumerate(statement.sides) if side.policy.source.name == name and not trials[n].passed)
+            return Answer(
+                statement=statement.text, verdict=Verdict.REFUTED, counterexample=formatted(texts[number]), fails_with=name
+            ), trials
+    return None, trials
+
+
+def _differing(encoders: Sequence[Encoder], example: Example, trials: Mapping[int, Trial]) -> tuple[Asked, Any] | None:
+    """An expression that has another value than in the example, and that the next example gives it its true value."""
+    if not encoders or not trials:
+        return None
+    for asked in encoders[0].shared.asked:
+        number = next((n for n, encoder in enumerate(encoders) if encoder.compiled is asked.policy and n in trials), None)
+        if number is None or asked.expr.type.kind not in NUMERIC or not z3.is_expr(asked.value.term):
+            continue
+        attempt = trials[number].attempt
+        row = attempt.snapshot.row(example.nodes[asked.place.node])
+        if row is None:
+            continue
+        actual = _of_interpreter(trials[number], asked.expr, row)
+        if actual is None or not example.holds(asked.value.present):
+            continue
+        if abs(actual - example.number(asked.value.term)) > 1e-9 * max(1.0, abs(actual)):
+            return asked, z3.And(
+                asked.value.term <= real(actual + abs(actual) * 1e-9), asked.value.term >= real(actual - abs(actual) * 1e-9)
+            )
+    return None
+
+
+def _of_interpreter(trial: Trial, expr: typed.Expr, row: int) -> float | None:
+    """The value of an expression in a trial; None where it is missing or no number."""
+    try:
+        value = trial.attempt.interpreter.value(expr, row)
+    except (KeyError, TypeError):
+        return None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+__all__ = ["Answer", "Side", "Statement", "answer", "number_of"]

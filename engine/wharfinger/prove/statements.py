@@ -1,0 +1,345 @@
+"""The statements that can be proved about policies, each with how it could be false and the test that would show it.
+
+A condition of a statement holds where it is true, and not where it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.compiler.rules import CompiledScore
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework.evaluation.lineup import DEFAULT_QUANTUM
+from wharfinger.language.report.wording import closest
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.describe import quoted
+from wharfinger.language.syntax.ast import MissingAction, Normalize
+from wharfinger.prove import rules, totals
+from wharfinger.prove.encoding import Encoder, Place
+from wharfinger.prove.example import Example
+from wharfinger.prove.logic import Condition, both, chosen, either, implied, negated, same_truth
+from wharfinger.prove.question import Side, Statement, answer
+from wharfinger.prove.reading import Reread, Trial
+from wharfinger.prove.verdict import Answer
+
+HERE = Place(0)
+
+
+def _side(compiled: CompiledPolicy, texts: Mapping[str, str], pods: frozenset[str] = frozenset()) -> tuple[Side, dict[str, typed.Expr]]:
+    reread = Reread(compiled)
+    policy, conditions = reread.conditions(texts, pods) if texts else (compiled.policy, {})
+    return Side(text=reread, policy=policy), conditions
+
+
+def _filter(policy: typed.Policy, name: str) -> typed.Filter:
+    found = next((rule for rule in policy.filters if rule.name == name), None)
+    if found is None:
+        raise UnknownObject(_no_such(policy, name, "filter", [rule.name for rule in policy.filters]))
+    return found
+
+
+def _no_such(policy: typed.Policy, name: str, what: str, known: Sequence[str]) -> str:
+    near = closest(name, known)
+    hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}" if known else f"it has no {what}s"
+    return f"policy {policy.name} has no {what} {name}; {hint}"
+
+
+def _fails(trials: Mapping[int, Trial], number: int, holds: bool) -> str | None:
+    trial = trials[number]
+    return trial.policy.source.name if holds and not trial.passed else None
+
+
+# ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def spares(compiled: CompiledPolicy, name: str | None, condition: str) -> Answer:
+    """The verdict about: the filter (or all filters, for None) never rejects every node for which `condition` is true.
+
+    A cluster may have one such node, so no such node may be rejected. Raises UnknownObject for a filter that the policy does not have,
+    PolicyError for a wrong condition.
+    """
+    side, conditions = _side(compiled, {"--spares": condition})
+    wanted = conditions["--spares"]
+    filters = side.policy.filters if name is None else (_filter(side.policy, name),)
+    return _never_rejects(side, f"{_named(filters, name)} never rejects all nodes where {condition}", filters, wanted)
+
+
+def _named(filters: Sequence[typed.Filter], name: str | None) -> str:
+    return "the policy" if name is None else f"filter {filters[0].name}"
+
+
+def _never_rejects(side: Side, text: str, filters: Sequence[typed.Filter], wanted: typed.Expr | None) -> Answer:
+    """The verdict about: none of some filters ever rejects a node for which a condition is true."""
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        encoder = encoders[0]
+        where = both(rules.governs(encoder), encoder.true(wanted, HERE))
+        return [both(where, negated(rules.passes(encoder, rule, 0))) for rule in filters]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        trial = trials[0]
+        rejecting = trial.rejected_by(example.nodes[0]) & {rule.name for rule in filters}
+        return _fails(trials, 0, bool(rejecting) and trial.attempt.governed and _true(trial, wanted))
+
+    return answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=_accepted, confirmed=confirmed))
+
+
+def _accepted(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
+    return [[f"expect {quoted(example.nodes[0])} accepted"]]
+
+
+def _true(trial: Trial, condition: typed.Expr | None, row: int = 0) -> bool:
+    """True if a condition is true in a trial; its lets are those of the policy."""
+    return condition is None or trial.attempt.interpreter.value(condition, row) is True
+
+
+def dead(compiled: CompiledPolicy, name: str) -> Answer:
+    """The verdict about: the filter rejects no node, or the score gives all nodes the same.
+
+    Raises UnknownObject for a rule that the policy does not have.
+    """
+    side, _ = _side(compiled, {})
+    known = [*(rule.name for rule in side.policy.filters), *(rule.name for rule in side.policy.scores)]
+    if name not in known:
+        raise UnknownObject(_no_such(side.policy, name, "rule", known))
+    if any(rule.name == name for rule in side.policy.filters):
+        return _never_rejects(side, f"filter {name} rejects no node", (_filter(side.policy, name),), None)
+    return _same_points(side, next(rule for rule in side.policy.scores if rule.name == name))
+
+
+def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None) -> Answer:
+    """The verdict about: the filter rejects only nodes that another one, or for None one of all the others, rejects too.
+
+    Raises UnknownObject for a filter that the policy does not have.
+    """
+    side, _ = _side(compiled, {})
+    rule = _filter(side.policy, name)
+    others = [_filter(side.policy, other)] if other is not None else [each for each in side.policy.filters if each is not rule]
+    if rule in others:
+        raise UsageError(f"filter {name} cannot be implied by itself")
+    by = f"filter {other}" if other is not None else "the other filters"
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        encoder = encoders[0]
+        kept = both(*(rules.passes(encoder, each, 0) for each in others))
+        return [both(rules.governs(encoder), kept, negated(rules.passes(encoder, rule, 0)))]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        rejecting = trials[0].rejected_by(example.nodes[0])
+        return _fails(trials, 0, name in rejecting and not rejecting & {each.name for each in others})
+
+    text = f"filter {name} rejects no node that {by} let pass" if other is None else f"filter {name} rejects no node that {by} lets pass"
+    return answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=_accepted, confirmed=confirmed))
+
+
+def _same_points(side: Side, rule: typed.Score) -> Answer:
+    compiled = next(each for each in side.text.compiled.scores if each.name == rule.name)
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        if compiled.weight == 0:
+            return []
+        a, b = rules.points(encoders[0], rule, compiled)
+        same = both(implied(a.counts, b.counts), implied(b.counts, a.counts), implied(a.counts, a.points == b.points))
+        feasible = both(rules.accepts(encoders[0], 0), rules.accepts(encoders[0], 1))
+        return [both(rules.governs(encoders[0]), feasible, negated(same))]
+
+    def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
+        return [[f"expect {quoted(node)} scores {rule.name} == 50"] for node in example.nodes]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        given = [_points(trials[0], side.policy.name, rule.name, node) for node in example.nodes]
+        return _fails(trials, 0, trials[0].attempt.decision.feasible > 1 and given[0] != given[1])
+
+    text = f"score {rule.name} gives all nodes the same"
+    return answer(Statement(text=text, sides=(side,), n_nodes=2, violations=violations, shown=shown, confirmed=confirmed))
+
+
+def _points(trial: Trial, policy: str, rule: str, node: str) -> float | None:
+    parts = {part.name: part.points for part in trial.attempt.decision.scores_at(node)}
+    return parts.get(f"{policy}/{rule}")
+
+
+def keeps(compiled: CompiledPolicy, condition: str) -> Answer:
+    """The verdict about: adding the policy makes no pod unschedulable for which `condition` is true.
+
+    Raises PolicyError for a wrong condition, UsageError for one that reads the node.
+    """
+    side, conditions = _side(compiled, {"--keeps": condition}, frozenset({"--keeps"}))
+    wanted = conditions["--keeps"]
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        encoder = encoders[0]
+        return [both(rules.fits(encoder), encoder.true(wanted, HERE), negated(rules.accepts(encoder, 0)))]
+
+    def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
+        return [[f"expect {quoted(example.pod)} on {quoted(example.nodes[0])}"]]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        trial = trials[0]
+        rejecting = trial.rejected_by(example.nodes[0])
+        own = {rule.name for rule in side.policy.filters}
+        return _fails(trials, 0, bool(rejecting) and rejecting <= own and _true(trial, wanted))
+
+    def blocked(encoders: Sequence[Encoder]) -> str | None:
+        encoder = encoders[0]
+        if not encoder.policy.victims:
+            return None
+        return f"`preemption` ({encoder.policy.victims[0].span}): a pod that fits nowhere may find fewer victims"
+
+    text = f"adding policy {compiled.name} makes no pod unschedulable where {condition}"
+    return answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=shown, confirmed=confirmed, blocked=blocked))
+
+
+def survey(compiled: CompiledPolicy) -> list[Answer]:
+    """The verdicts about each rule of a policy being dead, and about each filter being implied by the others."""
+    policy = compiled.policy
+    names = [*(rule.name for rule in policy.filters), *(rule.name for rule in policy.scores)]
+    found = [dead(compiled, name) for name in names]
+    if len(compiled.policy.filters) > 1:
+        found += [implied_by(compiled, rule.name) for rule in compiled.policy.filters]
+    return found
+
+
+# ── which node wins ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | None = None) -> Answer:
+    """The verdict about: no pod (for which `pods` is true) goes to a node where `never` is true while one where `above` is true takes it.
+
+    The scores of Kubernetes count too, with their default weights. Raises PolicyError for a wrong condition, UsageError for one of pods
+    that reads the node.
+    """
+    texts = {"--never": never, "--above": above, **({"--for": pods} if pods is not None else {})}
+    side, conditions = _side(compiled, texts, frozenset({"--for"}))
+
+    def about(encoder: Encoder) -> Condition:
+        there = both(encoder.true(conditions["--never"], Place(0)), encoder.true(conditions["--above"], Place(1)))
+        return both(there, encoder.true(conditions.get("--for"), HERE), rules.accepts(encoder, 0), rules.accepts(encoder, 1))
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        return [both(about(encoders[0]), totals.may_beat(encoders[0]))]
+
+    def examples(encoders: Sequence[Encoder]) -> list[Condition]:
+        return [both(about(encoders[0]), totals.beats(encoders[0], 0, 1, margin)) for margin in MARGINS] + violations(encoders)
+
+    def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
+        return [[f"expect {quoted(example.pod)} not on {quoted(example.nodes[0])}"]]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        trial = trials[0]
+        row, other = (trial.attempt.snapshot.row(name) for name in example.nodes)
+        if row is None or other is None or trial.attempt.decision.node != example.nodes[0] or trial.rejected_by(example.nodes[1]):
+            return None
+        holds = (
+            _true(trial, conditions["--never"], row)
+            and _true(trial, conditions["--above"], other)
+            and _true(trial, conditions.get("--for"), row)
+        )
+        return _fails(trials, 0, holds)
+
+    whose = f" for pods where {pods}" if pods is not None else ""
+    text = f"nodes where {never} never win against nodes where {above}{whose}"
+    return answer(
+        Statement(text=text, sides=(side,), n_nodes=2, violations=violations, examples=examples, shown=shown, confirmed=confirmed)
+    )
+
+
+MARGINS = (2.0, 0.0)
+
+
+def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
+    """The verdict about: two versions of a policy decide alike about every pod in every cluster, with the default settings of Kubernetes.
+
+    Messages and names of rules may differ.
+    """
+    sides = (_side(compiled, {})[0], _side(other, {})[0])
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        a, b = encoders
+        governed = either(rules.governs(a), rules.governs(b))
+        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *(both(governed, each) for each in _differences(a, b))]
+
+    def examples(encoders: Sequence[Encoder]) -> list[Condition]:
+        a, b = encoders
+        feasible = both(*(rules.accepts(encoder, index) for encoder in encoders for index in range(2)))
+        apart = [both(feasible, totals.beats(a, 0, 1, margin), totals.beats(b, 1, 0, margin)) for margin in MARGINS]
+        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *apart]
+
+    def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
+        first, second = map(quoted, example.nodes)
+        pod = quoted(example.pod)
+        accepted = [[f"expect {node} {what}"] for node in (first, second) for what in ("accepted", "rejected")]
+        return [*accepted, [f"expect {pod} on {first}"], [f"expect {pod} on {second}"]]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        passing = [number for number, trial in trials.items() if trial.passed]
+        differ = trials[0].attempt.decision.node != trials[1].attempt.decision.node or any(
+            bool(trials[0].rejected_by(name)) != bool(trials[1].rejected_by(name)) for name in example.nodes
+        )
+        return trials[1 - passing[0]].policy.source.name if differ and len(passing) == 1 else None
+
+    text = f"{sides[0].policy.source.name} and {sides[1].policy.source.name} decide alike"
+    return answer(Statement(text=text, sides=sides, n_nodes=2, violations=violations, examples=examples, shown=shown, confirmed=confirmed))
+
+
+def _differences(a: Encoder, b: Encoder) -> list[Condition]:
+    """Conditions of which one holds wherever nodes that both policies accept are ranked, or pods evicted, in different ways."""
+    found = _score_differences(a, b)
+    extras = [any((encoder.policy.base, encoder.policy.tie_break, encoder.policy.quantum, encoder.policy.victims)) for encoder in (a, b)]
+    if any(extras):
+        found.append(negated(same_truth(rules.governs(a), rules.governs(b))))
+    found.append(_base(a) != _base(b))
+    steps = {*a.policy.quantum, *b.policy.quantum}
+    found.append(any(a.policy.quantum.get(tier, DEFAULT_QUANTUM) != b.policy.quantum.get(tier, DEFAULT_QUANTUM) for tier in steps))
+    keys = [[key.descending for key in encoder.policy.tie_break] for encoder in (a, b)]
+    found.append(keys[0] != keys[1])
+    if keys[0] == keys[1]:
+        for mine, other in zip(a.policy.tie_break, b.policy.tie_break, strict=True):
+            found.append(_differ(totals.tie_value(a, mine.value, 0), totals.tie_value(b, other.value, 0)))
+    if a.policy.victims or b.policy.victims:
+        found.append(negated(same_truth(_evictable(a), _evictable(b))))
+    return [each for each in found if each is not False]
+
+
+def _score_differences(a: Encoder, b: Encoder) -> list[Condition]:
+    """Conditions of which one holds wherever the scores of two policies give different totals.
+
+    Scores are compared one by one, in the order in which they are added: a sum of float64 depends on it.
+    """
+    pairs = [[(rule, known) for rule, known in zip(e.policy.scores, e.compiled.scores, strict=True) if known.weight] for e in (a, b)]
+    if [_shape(known) for _, known in pairs[0]] != [_shape(known) for _, known in pairs[1]]:
+        return [True]
+    found = []
+    for (mine, _), (other, _) in zip(*pairs, strict=True):
+        (applies, value, present), (applies_, value_, present_) = rules.state(a, mine, 0), rules.state(b, other, 0)
+        found.append(either(negated(same_truth(applies, applies_)), both(applies, _differ((present, value), (present_, value_)))))
+    return found
+
+
+def _shape(score: CompiledScore) -> tuple[object, ...]:
+    """What two scores must have in common for equal values to give equal totals."""
+    spread = score.min_spread if score.normalize is Normalize.MINMAX else None
+    instead = score.missing_points if score.on_missing is MissingAction.POINTS else None
+    leaves_out = score.on_missing in (None, MissingAction.SKIP)
+    handling = None if leaves_out else score.on_missing
+    return (score.tier, score.weight, score.normalize, spread, handling, instead, score.volatility, score.plan.domains)
+
+
+def _base(encoder: Encoder) -> dict[str, tuple[float, object]]:
+    """The weights and arguments of the scores of Kubernetes for governed pods."""
+    arguments = {entry.plugin: dict(entry.arguments) for entry in encoder.compiled.base if entry.arguments}
+    return {name: (weight, arguments.get(name)) for name, weight in totals.base_weights(encoder, governed=True).items()}
+
+
+def _differ(a: tuple[Condition, Any], b: tuple[Condition, Any]) -> Condition:
+    """The condition that of two values one is missing, or both are there and differ."""
+    return either(negated(same_truth(a[0], b[0])), both(a[0], b[0], a[1] != b[1]))
+
+
+def _evictable(encoder: Encoder) -> Condition:
+    """The condition that any placed pod may be evicted."""
+    place = Place(0, "any placed pod")
+    values = [(rule, encoder.value(rule.condition, place)) for rule in encoder.policy.victims]
+    return both(*(chosen(value.present, value.term, rule.missing_evicts is True) for rule, value in values))

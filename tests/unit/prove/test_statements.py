@@ -1,0 +1,107 @@
+"""Statements about the shipped policies: what is proved, and what is refuted by a test that fails."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.prove.policies import compiled, fails, shipped
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.prove import statements
+from wharfinger.prove.verdict import Verdict
+
+SPOT = "spot"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path("policies").glob("*.policy")))
+def test_a_policy_decides_as_itself(name):
+    assert statements.same_as(shipped(name), shipped(name)).verdict is Verdict.PROVED
+
+
+def test_spot_never_beats_on_demand_for_important_pods():
+    answer = statements.never_above(shipped("critical-off-spot"), "spot", "not spot", "pod.priority >= 1000")
+    assert answer.verdict is Verdict.PROVED
+
+
+def test_it_does_for_others_and_a_test_shows_it():
+    policy = shipped("critical-off-spot")
+    answer = statements.never_above(policy, "spot", "not spot", "pod.priority >= 100")
+    assert answer.verdict is Verdict.REFUTED
+    assert fails(policy, answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "filter_", "condition", "verdict"),
+    [
+        ("team-pools", "own_nodes", 'not has(node.labels["team"])', Verdict.PROVED),
+        ("team-pools", "own_nodes", 'node.labels["team"] == "search"', Verdict.REFUTED),
+        ("critical-off-spot", "no_spot", "not spot", Verdict.PROVED),
+        ("critical-off-spot", None, 'node.labels["eks.amazonaws.com/capacityType"] == "SPOT"', Verdict.REFUTED),
+        ("bin-pack", None, "node.free.memory >= pod.requests.memory + node.allocatable.memory", Verdict.PROVED),
+        ("keep-headroom", "headroom", "node.allocatable.cpu > 0cpu", Verdict.REFUTED),
+        ("spread", "not_crowded", "node.pod_count < 2", Verdict.PROVED),
+        ("spread", "not_crowded", "node.pod_count < 3", Verdict.REFUTED),
+    ],
+)
+def test_nodes_that_a_filter_spares(name, filter_, condition, verdict):
+    policy = shipped(name)
+    answer = statements.spares(policy, filter_, condition)
+    assert answer.verdict is verdict, str(answer)
+    assert verdict is Verdict.PROVED or fails(policy, answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "condition", "verdict"),
+    [
+        ("bin-pack", 'pod.namespace == "kube-system"', Verdict.PROVED),
+        ("bin-pack", 'pod.namespace == "web"', Verdict.REFUTED),
+        ("label-score", "true", Verdict.PROVED),
+        ("cpu-load", 'pod.qos == "Guaranteed"', Verdict.PROVED),
+        ("critical-off-spot", "pod.priority < 1000", Verdict.PROVED),
+        ("critical-off-spot", "pod.priority <= 1000", Verdict.REFUTED),
+    ],
+)
+def test_pods_that_a_policy_keeps_schedulable(name, condition, verdict):
+    policy = shipped(name)
+    answer = statements.keeps(policy, condition)
+    assert answer.verdict is verdict, str(answer)
+    assert verdict is Verdict.PROVED or fails(policy, answer)
+
+
+RULES = """
+policy "rules"
+filter few { require node.pod_count < 10 else "full" }
+filter fewer { require node.pod_count < 5 else "full" }
+filter idle when node.pod_count < 0 { require node.unschedulable else "never asked" }
+score flat = 50
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict"), [("few", Verdict.REFUTED), ("fewer", Verdict.REFUTED), ("idle", Verdict.PROVED), ("flat", Verdict.PROVED)]
+)
+def test_dead_rules(rule, verdict):
+    answer = statements.dead(compiled(RULES), rule)
+    assert answer.verdict is verdict, str(answer)
+    assert verdict is Verdict.PROVED or fails(compiled(RULES), answer)
+
+
+def test_a_filter_is_implied_by_a_stricter_one():
+    assert statements.implied_by(compiled(RULES), "few", "fewer").verdict is Verdict.PROVED
+    answer = statements.implied_by(compiled(RULES), "fewer", "few")
+    assert answer.verdict is Verdict.REFUTED
+    assert fails(compiled(RULES), answer)
+
+
+def test_names_and_conditions_that_are_wrong():
+    policy = compiled(RULES)
+    with pytest.raises(UnknownObject, match="no filter fwe; did you mean few"):
+        statements.spares(policy, "fwe", "true")
+    with pytest.raises(UnknownObject, match="no rule nothing"):
+        statements.dead(policy, "nothing")
+    with pytest.raises(UsageError, match="implied by itself"):
+        statements.implied_by(policy, "few", "few")
+    with pytest.raises(UsageError, match="about the pod alone"):
+        statements.keeps(policy, "node.unschedulable")
+    with pytest.raises(PolicyError):
+        statements.keeps(policy, "pod.nam == 1")
