@@ -14,6 +14,7 @@ from typing import Any
 
 import z3
 
+from wharfinger.builtins import texts
 from wharfinger.compiler import reads
 from wharfinger.compiler.interpreter import holds
 from wharfinger.compiler.program import CompiledPolicy
@@ -24,7 +25,7 @@ from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.attributes import NODE_ATTRIBUTES
 from wharfinger.prove import fullness, logic
 from wharfinger.prove.logic import Condition, Value, as_bool, both, chosen, constant, either, negated, real, same_truth
-from wharfinger.prove.world import EFFECTS, FEW, POD, Slot, World, node
+from wharfinger.prove.world import EFFECTS, FEW, POD, TEXTS, Slot, World, node
 
 POD_COUNT = next(each for each in NODE_ATTRIBUTES if each.path == "pod_count")
 NODE_LABELS = next(each for each in NODE_ATTRIBUTES if each.path == "labels")
@@ -317,7 +318,7 @@ def _attribute(self: Encoder, expr: typed.AttributeRef, place: Place) -> Value:
 # ── operators ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _operation(self: Encoder, expr: typed.Operation, place: Place) -> Value:
+def _operation(self: Encoder, expr: typed.Operation, place: Place) -> Value:  # noqa: PLR0911 — one case per family of operators
     values = [self.value(operand, place) for operand in expr.operands]
     present = both(*(value.present for value in values))
     op = expr.op
@@ -334,6 +335,9 @@ def _operation(self: Encoder, expr: typed.Operation, place: Place) -> Value:
         return Value(true, either(true, present))
     if op is typed.Op.COALESCE:
         return _either_value(a.present, a, b, present=either(a.present, b.present))
+    if expr.operands[0].type.kind is Kind.VERSION and op in _ORDER:
+        newer = self.world.applied(f"version {op.value}", _by_version(op), [a.term, b.term], Kind.BOOL, partial=False)
+        return Value(newer.term, present)
     return Value(_compared(op, expr, a, b), present)
 
 
@@ -345,7 +349,7 @@ def _compared(op: typed.Op, expr: typed.Operation, a: Value, b: Value) -> Condit
     if op is typed.Op.EQ:
         if kind is Kind.BOOL:
             return same_truth(a.term, b.term)
-        if kind in NUMERIC or kind is Kind.STRING:
+        if kind in NUMERIC or kind in TEXTS:
             return a.term == b.term
         raise Unmodelled(expr)
     if kind not in NUMERIC:
@@ -353,6 +357,16 @@ def _compared(op: typed.Op, expr: typed.Operation, a: Value, b: Value) -> Condit
     if a.constant is not None and b.constant is not None:
         return _ORDER[op](a.constant, b.constant)
     return _ORDER[op](a.term, b.term)
+
+
+def _by_version(op: typed.Op) -> Callable[[str, str], bool]:
+    """The comparison of two texts that are versions; texts that are none do not occur."""
+
+    def compare(a: str, b: str) -> bool:
+        left, right = texts.ordered(a), texts.ordered(b)
+        return left is not None and right is not None and bool(_ORDER[op](left, right))
+
+    return compare
 
 
 def _either_value(condition: Condition, a: Value, b: Value, *, present: Condition) -> Value:
@@ -407,6 +421,16 @@ def _curve(self: Encoder, expr: typed.Curve, place: Place) -> Value:
     ):
         return Value(found.term, both(x.present, z3.Bool(f"{self.text_of(expr)} is a number at {place}")))
     return Value(found.term, x.present, min(ys) - edge, max(ys) + edge)
+
+
+def _lookup(self: Encoder, expr: typed.Lookup, place: Place) -> Value:
+    key = self.value(expr.key, place)
+    values = [_plain(self, value, expr.type) for value in expr.entries.values]
+    here = [key.term == (self.world.text(known) if isinstance(known, str) else real(known)) for known in expr.entries.keys]
+    found = values[-1]
+    for condition, value in reversed(list(zip(here, values, strict=True))):
+        found = _either_value(condition, value, found, present=True)
+    return replace(found, present=both(key.present, either(*here)))
 
 
 def _matches(self: Encoder, expr: typed.Matches, place: Place) -> Value:
@@ -522,8 +546,8 @@ def _call(self: Encoder, expr: typed.Call, place: Place) -> Value:  # noqa: PLR0
         return _unseen(self, expr, place)
     if self.world.example and name in _OF_EXAMPLES:
         return _OF_EXAMPLES[name](self, expr, place)
-    texts = all(a.type.kind is Kind.STRING for a in expr.arguments) and not expr.function.context and not expr.named
-    if texts and expr.arguments:
+    plain = all(a.type.kind in TEXTS for a in expr.arguments) and not expr.function.context and not expr.named
+    if plain and expr.arguments:
         return _of_strings(self, expr, place)
     return _opaque(self, expr, place)
 
@@ -567,7 +591,13 @@ def _opaque(self: Encoder, expr: typed.Call, place: Place) -> Value:
     """An unknown for the value of a function, the same wherever the same text is asked about the same node."""
     values = [self.value(a, place) for a in (*expr.arguments, *expr.named.values()) if a.type.kind in NUMERIC or a.type.kind in _TERMS]
     selections = [self.selection(a).number for a in expr.arguments if a.type.kind is Kind.PODS]
-    pure = bool(expr.arguments) and not expr.function.context and all(a.type.kind in NUMERIC for a in expr.arguments) and not expr.named
+    pure = (
+        bool(expr.arguments)
+        and expr.type.kind in NUMERIC
+        and not expr.function.context
+        and all(a.type.kind in NUMERIC for a in expr.arguments)
+        and not expr.named
+    )
     function = expr.function
     low, high = -math.inf, math.inf
     if function.interval is not None and not any(v.constant is not None and v.constant < 0 for v in values[len(expr.arguments) :]):
@@ -584,7 +614,9 @@ def _opaque(self: Encoder, expr: typed.Call, place: Place) -> Value:
         arguments = [self.text_of(a) for a in (*expr.arguments, *expr.named.values()) if a.type.kind is not Kind.PODS]
         where = f" at {place.item or node(place.node)}" if expr.type.shape > Shape.POD else ""
         text = f"{function.name}({arguments} {list(expr.named)}) over {selections}{where}"
-        found = self.world.free(text, Kind.BOOL if expr.type.kind is Kind.BOOL else Kind.NUMBER, low=low, high=high)
+        if expr.type.kind not in NUMERIC | TEXTS | {Kind.BOOL}:
+            raise Unmodelled(expr)
+        found = self.world.free(text, Kind.NUMBER if expr.type.kind in NUMERIC else expr.type.kind, low=low, high=high)
         there = z3.Bool(f"{text} is there")
     partial = function.result(tuple(a.type.present() for a in expr.arguments)).optional or (pure and not _never_missing(function, values))
     return replace(found, present=both(present, there if partial else True))
@@ -673,6 +705,7 @@ ENCODE: Mapping[type[typed.Expr], Callable[[Encoder, Any, Place], Value]] = {
     typed.If: _if,
     typed.Has: _has,
     typed.Curve: _curve,
+    typed.Lookup: _lookup,
     typed.Matches: _matches,
     typed.Aggregate: _aggregate,
     typed.Call: _call,

@@ -12,7 +12,7 @@ import z3
 
 from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.semantics.types import Kind, literal
-from wharfinger.policies.scenario import NOW
+from wharfinger.language.syntax.test_steps import START
 from wharfinger.prove.encoding import Encoder
 from wharfinger.prove.logic import as_bool, number_of
 from wharfinger.prove.world import EFFECTS, NATIVE, POD, World, node
@@ -97,7 +97,7 @@ class Example:
     def _age(self, owner: str) -> Iterator[str]:
         found = self.world.plain.get((owner, "created"))
         if found is not None and self.holds(found[1].present):
-            yield f"age: {literal(NOW.timestamp() - self.number(found[1].term), Kind.DURATION)}"
+            yield f"age: {literal(START.timestamp() - self.number(found[1].term), Kind.DURATION)}"
 
     def _keyed(self, owner: str, table: str) -> list[str]:
         """The entries of a keyed attribute, each key once."""
@@ -121,7 +121,7 @@ class Example:
                 yield f"{name}: {quoted(self._text(plain[path].term))}"
         if "priority" in plain:
             yield f"priority: {int(self.number(plain['priority'].term))}"
-        for table in ("labels", "annotations"):
+        for table in ("labels", "annotations", "node_selector"):
             yield from _group(table, self._keyed(owner, table))
         for table in ("requests", "limits"):
             yield from _group(table, [*self._native(plain, table), *self._keyed(owner, table)])

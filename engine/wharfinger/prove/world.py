@@ -20,9 +20,9 @@ import z3
 
 from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
+from wharfinger.language.syntax.test_steps import START
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.model.objects.requests import MOST
-from wharfinger.policies.scenario import NOW
 from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
 
 POD = "pod"
@@ -35,6 +35,7 @@ FAR = 253402300800.0  # seconds from 1970 to the year 10000
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 QOS = ("Guaranteed", "Burstable", "BestEffort")
 NATIVE = ("cpu", "memory", "ephemeral_storage")
+TEXTS = frozenset({Kind.STRING, Kind.VERSION})
 READY = ("True", "False", "Unknown")
 MOST_OF_EXAMPLE = {Kind.CPU: 64_000, Kind.MEMORY: 1 << 40, Kind.COUNT: 10_000, Kind.NUMBER: 2**31 - 1}
 
@@ -107,7 +108,7 @@ class World:
     def now(self) -> Value:
         """The time of the snapshot."""
         if self.example:
-            return Value(real(NOW.timestamp()), True, NOW.timestamp(), NOW.timestamp(), whole=True)
+            return Value(real(START.timestamp()), True, START.timestamp(), START.timestamp(), whole=True)
         return self.free("now", Kind.TIME, low=0.0, high=FAR)
 
     # ── strings ──
@@ -132,7 +133,7 @@ class World:
         if all(z3.is_int_value(each) for each in free):
             return self._known(scalar(*(self._plain(each) for each in arguments)), kind)
         settings = ", ".join("·" if z3.is_expr(each) else repr(each) for each in arguments)
-        sort = {Kind.BOOL: z3.BoolSort(), Kind.STRING: z3.IntSort()}.get(kind, z3.RealSort())
+        sort = z3.BoolSort() if kind is Kind.BOOL else z3.IntSort() if kind in TEXTS else z3.RealSort()
         sorts = [z3.IntSort()] * len(free)
         term = z3.Function(f"{name}({settings})", *sorts, sort)(*free)
         there = z3.Function(f"{name}({settings}) is there", *sorts, z3.BoolSort())(*free) if partial else True
@@ -148,12 +149,12 @@ class World:
             return Value(self._nothing(kind), False)
         if kind is Kind.BOOL:
             return Value(bool(result))
-        if kind is Kind.STRING:
+        if kind in TEXTS:
             return Value(self.text(result))
         return Value(real(result), True, float(result), float(result), float(result).is_integer())
 
     def _nothing(self, kind: Kind) -> Any:
-        return False if kind is Kind.BOOL else z3.IntVal(0) if kind is Kind.STRING else real(0)
+        return False if kind is Kind.BOOL else z3.IntVal(0) if kind in TEXTS else real(0)
 
     def close(self) -> None:
         """States what functions of strings are for all known texts, and how attributes of one node hang together."""
@@ -194,7 +195,7 @@ class World:
         """An unknown of that name."""
         if kind is Kind.BOOL:
             return Value(z3.Bool(name))
-        if kind is Kind.STRING:
+        if kind in TEXTS:
             term = z3.Int(name)
             if name not in self.named:
                 self._strings.append(term)
@@ -260,7 +261,7 @@ class World:
         low = -math.inf if attribute.low is None else min(attribute.low, 0.0)  # a node may claim to have no cpu at all
         high = math.inf if attribute.high is None else attribute.high
         if kind is Kind.TIME:
-            return low, FAR if not self.example else NOW.timestamp()
+            return low, FAR if not self.example else START.timestamp()
         if kind not in NUMERIC or (math.isfinite(low) and math.isfinite(high)):
             return low, high
         sums = path.startswith(("free", "requested")) or path == "pod_count"  # of any number of pods
