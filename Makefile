@@ -17,7 +17,7 @@ help:
 	@echo "make format  rewrite sources the way 'make check' wants them"
 	@echo "make bench   measure; the figures of docs/performance.md"
 	@echo "make bench-cluster measure the live scheduler beside kube-scheduler (ARGS='--only basic-1000 --rounds 3')"
-	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operations.md, dashboard, alerts, known fields)"
+	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operations.md, dashboard, alerts, known fields, colours of editors)"
 	@echo "make site    build the documentation as a site, into dist/site"
 	@echo "make dist    build what users are handed into dist/: the wheel, the chart, the krew plugin with its manifest"
 	@echo "make wheel   build the wheel into dist/"

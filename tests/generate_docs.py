@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import chart_schema, manifest_fields, operations_tables, reference_tables, settings_table
+from tests import chart_schema, editor_files, manifest_fields, operations_tables, reference_tables, settings_table
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
@@ -60,6 +60,9 @@ def pages() -> dict[Path, Callable[[], str]]:
         OPERATIONS: operations,
         RUNNING: running,
         MANIFEST_FIELDS: manifest_fields.text,
+        editor_files.TEXTMATE: editor_files.textmate_text,
+        editor_files.VIM: editor_files.vim_text,
+        editor_files.WORDS: editor_files.words_text,
         CHART_SCHEMA: chart_schema.text,
         ERRORS / "README.md": index,
         **errors,
