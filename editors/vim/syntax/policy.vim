@@ -11,7 +11,7 @@ syntax keyword policyChoices else if then
 highlight default link policyChoices Conditional
 syntax keyword policyDeclarations avoid base filter for import let metric param policy preemption prefer quantum score test tie_break
 highlight default link policyDeclarations Statement
-syntax keyword policySteps accepted age by evicted expect like message on pending place rejected running scores
+syntax keyword policySteps accepted age at by evicted expect like message on pending place rejected running scores
 highlight default link policySteps Keyword
 syntax keyword policyKeywords as asc desc kubernetes missing never_evict normalize only_evict pods range reject require tier version weight when where with
 highlight default link policyKeywords Keyword
@@ -23,7 +23,7 @@ syntax match policyMember ~\.\@1<!\.\s*\h\w*~
 highlight default link policyMember Identifier
 syntax match policyKey ~\<\h\w*\>\ze\s*:~
 highlight default link policyKey Identifier
-syntax match policyFunction ~\<\%(node_affinity_matches\|balanced_allocation\|image_bytes_present\|untolerated_taints\|version_at_least\|least_allocated\|unseen_requests\|version_compare\|most_allocated\|matches_regex\|metrics_api\|share_after\|starts_with\|taint_value\|prometheus\|ends_with\|has_taint\|tolerates\|contains\|quantity\|sigmoid\|number\|semver\|spread\|taints\|clamp\|count\|curve\|floor\|lower\|ratio\|round\|upper\|ceil\|hash\|sqrt\|abs\|age\|avg\|exp\|has\|log\|max\|min\|sum\)\ze\s*(~
+syntax match policyFunction ~\<\%(node_affinity_matches\|balanced_allocation\|image_bytes_present\|untolerated_taints\|version_at_least\|least_allocated\|unseen_requests\|version_compare\|most_allocated\|matches_regex\|metrics_api\|share_after\|starts_with\|taint_value\|time_of_day\|prometheus\|ends_with\|has_taint\|tolerates\|contains\|quantity\|sigmoid\|weekday\|number\|semver\|spread\|taints\|clamp\|count\|curve\|floor\|lower\|ratio\|round\|upper\|ceil\|hash\|sqrt\|abs\|age\|avg\|exp\|has\|log\|max\|min\|sum\)\ze\s*(~
 highlight default link policyFunction Function
 syntax match policyNumber ~\<\d\+\%(\.\d\+\)\=\%([eE][+-]\=\d\+\)\=\%(cpu\|min\|Ei\|Gi\|Ki\|Mi\|Pi\|Ti\|ms\|%\|B\|E\|G\|M\|P\|T\|d\|h\|k\|m\|s\)\=~
 highlight default link policyNumber Number
