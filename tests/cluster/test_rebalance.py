@@ -1,5 +1,6 @@
 """`wharf rebalance --apply` on a real API server keeps to budgets, survives a restart of the API server, and opens what it has cordoned."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -124,6 +125,64 @@ def test_a_cluster_that_has_changed_stops_the_plan_and_nothing_stays_cordoned(co
     assert "no longer what was planned on" in err
     assert not any(node["spec"].get("unschedulable") for node in api.list("Node"))
     wait_bound(control_plane, PODS + 1)
+
+
+def closed(api):
+    return {node["metadata"]["name"] for node in api.list("Node") if node["spec"].get("unschedulable")}
+
+
+def ended(running):
+    out, err = running.communicate(timeout=240)
+    return running.returncode, out, err
+
+
+def test_the_cordons_of_a_killed_rebalance_are_told_of_and_opened(control_plane, spread_out):
+    api = control_plane.api
+    own = fullest(api)
+    api.patch("Node", own, {"spec": {"unschedulable": True}})  # an administrator's
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    eventually(lambda: closed(api) - {own})
+    running.kill()
+    running.communicate(timeout=60)
+    assert closed(api) > {own}
+    code, _, err = ended(rebalance(control_plane, "--apply", "--pods-of", NAME))
+    assert code == 2
+    assert "still cordoned by another rebalance (wharf rebalance, process" in err
+    assert "--undo-cordons" in err
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--undo-cordons"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.count("is open again")) == (0, done.stdout.count("\n")), done.stderr
+    assert closed(api) == {own}
+    wait_bound(control_plane, PODS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "no node was left cordoned by a rebalance\n"
+
+
+def test_a_kept_plan_is_carried_out_as_it_is_and_refused_once_it_is_stale(control_plane, spread_out, tmp_path):
+    api = control_plane.api
+    code, plan, err = ended(rebalance(control_plane, "--pods-of", NAME, "--format", "json"))
+    assert code == 0, err
+    path = tmp_path / "plan.json"
+    path.write_text(plan)
+    planned = [move["target"] for move in json.loads(plan)["moves"]]
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={control_plane.kubeconfig}", "--plan", path, "--apply"]
+    policy = tmp_path / "other.policy"
+    policy.write_text('policy "other"\nscore s weight 1 = least_allocated()\n')
+    before = {pod["metadata"]["uid"] for pod in api.list("Pod")}
+    done = subprocess.run([*command, "--policy", policy], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "is stale: it was made with policies of revision" in done.stderr
+    assert {pod["metadata"]["uid"] for pod in api.list("Pod")} == before
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(planned)} of {len(planned)} moves carried out" in done.stderr
+    assert used(api) == set(planned)
+    before = {pod["metadata"]["uid"] for pod in api.list("Pod")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "is gone, or being deleted; nothing was changed" in done.stderr
+    assert ({pod["metadata"]["uid"] for pod in api.list("Pod")}, closed(api)) == (before, set())
 
 
 def fullest(api):

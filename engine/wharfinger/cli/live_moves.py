@@ -3,31 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from wharfinger.cli import live_cluster, streams
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.what_if.rebalance.carry_out import CarriedOut
+    from wharfinger.what_if.rebalance.carry_out import CarriedOut, Carrying
     from wharfinger.what_if.rebalance.plan import Move, Wishes
 
 
 def carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
-    chain: Chain, wishes: Wishes, moves: Sequence[Move], kubeconfig: str | None, context: str | None, patience: float
+    chain: Chain,
+    wishes: Wishes,
+    moves: Sequence[Move],
+    kubeconfig: str | None,
+    context: str | None,
+    patience: float,
+    *,
+    exact: bool = False,
 ) -> CarriedOut:
-    """What was done of the moves; each is told on standard error. UsageError if the cluster cannot be read."""
+    """What was done of the moves; each is told on standard error. UsageError if the cluster cannot be read.
+
+    With `exact` every pod must go where the plan says.
+    """
+
+    async def run() -> CarriedOut:
+        async with _carrying(chain, wishes, kubeconfig, context, patience, exact=exact) as carrying:
+            return await carrying.run(moves)
+
     with live_cluster.ended_tidily():
-        return asyncio.run(_carried_out(chain, wishes, moves, kubeconfig, context, patience))
+        return asyncio.run(run())
 
 
-async def _carried_out(  # noqa: PLR0913, PLR0917 — likewise
-    chain: Chain, wishes: Wishes, moves: Sequence[Move], kubeconfig: str | None, context: str | None, patience: float
-) -> CarriedOut:
+def undo_cordons(kubeconfig: str | None, context: str | None, patience: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Opens the nodes that rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+    from wharfinger.framework.chain import assemble  # noqa: PLC0415 — half a second of imports that plans from files do not need
+    from wharfinger.what_if.rebalance.plan import Wishes  # noqa: PLC0415 — likewise
+
+    async def run() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        async with _carrying(assemble(), Wishes(goals=()), kubeconfig, context, patience, exact=False) as carrying:
+            return await carrying.undo()
+
+    with live_cluster.ended_tidily():
+        return asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _carrying(  # noqa: PLR0913 — a plan, and where
+    chain: Chain, wishes: Wishes, kubeconfig: str | None, context: str | None, patience: float, *, exact: bool
+) -> AsyncIterator[Carrying]:
+    """What carries out plans on the cluster, which is watched meanwhile."""
     from wharfinger.kube.evictions import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
     from wharfinger.what_if.rebalance.carry_out import Carrying  # noqa: PLC0415 — likewise
 
+    by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
-        carrying = Carrying(chain, wishes, live, ApiEvictions(connection), clock, patience=patience, report=streams.complain)
-        return await carrying.run(moves)
+        writes = ApiEvictions(connection)
+        yield Carrying(chain, wishes, live, writes, clock, by=by, exact=exact, patience=patience, report=streams.complain)

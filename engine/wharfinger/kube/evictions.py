@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from wharfinger.framework.ports import WriteFailed
@@ -32,9 +34,9 @@ class ApiEvictions:
         }
         await self._written("POST", f"{path_of(pod)}/eviction", msgspec.json.encode(body))
 
-    async def cordon(self, node: str, *, closed: bool) -> None:
-        """Cordons the node, or opens it."""
-        body = {"spec": {"unschedulable": True if closed else None}}
+    async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
+        """Cordons the node, or opens it; at the same time sets these annotations of the node, and removes those that are None."""
+        body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if closed else None}}
         await self._written("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
 
     async def _written(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:

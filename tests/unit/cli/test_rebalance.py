@@ -89,3 +89,28 @@ def test_the_function_gives_what_the_verb_prints(snapshot):
     assert [(move.pod, move.target) for move in found.moves] == [("default/web", "node-b")]
     with pytest.raises(wharfinger.UsageError, match="which goal"):
         wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["more"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--plan", "p.json", "--apply"], "--live and --apply"),
+        (["--plan", "p.json", "--live"], "--live and --apply"),
+        (["--plan", "p.json", "--live", "--apply", "--goal", "points"], "no --goal"),
+        (["--plan", "no-such-file.json", "--live", "--apply"], "no-such-file.json: No such file"),
+        (["--undo-cordons"], "give --live"),
+        (["--undo-cordons", "--live", "--goal", "points"], "no --goal"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(wharf, flags, words):
+    code, out, err = wharf("rebalance", *flags)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_a_cordon_that_another_rebalance_has_left_is_told_of(wharf, snapshot):
+    closed = "metadata: {name: node-b, annotations: {wharfinger.dev/cordoned-by: me}}, spec: {unschedulable: true}"
+    snapshot.write_text(CLUSTER.replace("metadata: {name: node-b}", closed))
+    code, _, err = wharf("rebalance", "--goal", "free-nodes", "--snapshot", snapshot)
+    assert code == 0
+    assert "still cordoned by another rebalance (me): node-b" in err

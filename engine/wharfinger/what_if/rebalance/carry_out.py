@@ -4,13 +4,17 @@ Before each move the rest of the plan is rehearsed on the cluster as it is now. 
 gone, would find no place, or the rest would gain less than was planned, the plan no longer holds: it stops there and says why. A pod may
 end on another one of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
 
-Whatever happens, the nodes that were cordoned for the plan are opened again. The API server may be away for a while at any time: writes are
-repeated until they are answered, and the watch says what has happened meanwhile.
+Whatever happens, the nodes that were cordoned for the plan are opened again; only a process that is killed leaves them cordoned, and `undo`
+of a later one opens them. The nodes of one step are cordoned at the same time, a limited number at once.
+
+The API server may be away for a while at any time: writes are repeated until they are answered, and the watch says what has happened
+meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,7 +24,9 @@ import numpy as np
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.what_if.rebalance.cordons import CORDONED_BY, left_cordons, sentence
 from wharfinger.what_if.rebalance.draft import Draft
+from wharfinger.what_if.rebalance.movable import Movable
 from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
 from wharfinger.what_if.watched_cluster import WatchedCluster
 
@@ -32,6 +38,8 @@ LOOK = 0.1
 RETRY = 1.0
 PATIENCE = 300.0
 """Seconds to wait for a write to be accepted, and for a pod to be placed again."""
+AT_ONCE = 16
+"""Nodes that are cordoned or opened at the same time."""
 LEAST = 1e-6
 
 
@@ -41,8 +49,8 @@ class NodeWrites(Protocol):
     async def evict(self, pod: PodView) -> None:
         """Asks the Eviction API to evict the pod of this uid; `gone` if it is not there any more."""
 
-    async def cordon(self, node: str, *, closed: bool) -> None:
-        """Cordons the node, or opens it; `gone` if it is not there any more."""
+    async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
+        """Cordons the node, or opens it, and sets these annotations (None: removes); `gone` if it is not there any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +82,11 @@ class _Stopped(Exception):
 
 
 class Carrying:
-    """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds."""
+    """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds.
+
+    `by` is what the annotation of a cordoned node says. With `exact` the plan is one that was kept: every pod must still be one that may
+    move, and go where the plan says.
+    """
 
     def __init__(  # noqa: PLR0913 — what it needs of the world
         self,
@@ -84,6 +96,8 @@ class Carrying:
         writes: NodeWrites,
         clock: Clock,
         *,
+        by: str = "wharf rebalance",
+        exact: bool = False,
         patience: float = PATIENCE,
         report: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
@@ -92,14 +106,22 @@ class Carrying:
         self._live = live
         self._writes = writes
         self._clock = clock
+        self._by = by
+        self._exact = exact
         self._patience = patience
         self._report = report
         self._ours: set[str] = set()  # the nodes that are cordoned for the plan
         self._landings: list[Landing] = []
 
     async def run(self, moves: Sequence[Move]) -> CarriedOut:
-        """Carries out the moves in order. Nothing is written if the plan does not hold to begin with."""
-        stopped = None
+        """Carries out the moves in order.
+
+        Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned.
+        """
+        left = left_cordons(self._live.state.snapshot())
+        stopped = sentence(left) if left else None
+        if stopped is not None:
+            return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
             for place, move in enumerate(moves):
                 stopped = self.objection(moves[place:])
@@ -113,6 +135,13 @@ class Carrying:
         done = len(self._landings)
         return CarriedOut(landings=tuple(self._landings), left=tuple(moves[done:]), stopped=stopped, closed=closed)
 
+    async def undo(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Opens the nodes that earlier rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+        self._ours.update(left_cordons(self._live.state.snapshot()))
+        found = sorted(self._ours)
+        closed = await self._open_all()
+        return tuple(name for name in found if name not in closed), closed
+
     # ── does the plan still hold? ──
 
     def objection(self, moves: Sequence[Move]) -> str | None:
@@ -124,6 +153,8 @@ class Carrying:
             if draft.snapshot.placed(landing.move.uid) is not None:  # still ending
                 draft.evict(self._live.pods[landing.move.uid])
         before = self._totals(moves, draft, closed)
+        if self._exact and not self._landings and (why := self._may_not(moves, draft)) is not None:
+            return why
         try:
             why = next(
                 (why for place, move in enumerate(moves) if (why := self._rehearsed(draft, move, first=place == 0)) is not None), None
@@ -131,6 +162,15 @@ class Carrying:
             return why or self._loss(moves, before, self._totals(moves, draft, closed))
         finally:
             draft.back_to(0)
+
+    def _may_not(self, moves: Sequence[Move], draft: Draft) -> str | None:
+        """Why a pod of these moves, if it is where it was, may not move any more; None if all may."""
+        rules = Movable(self._chain, draft.snapshot, self._wishes.limits)
+        for move in moves:
+            pod = self._live.pods.get(move.uid)
+            if pod is not None and not pod.terminating and (why := rules.reason_to_stay(pod)) is not None:
+                return f"pod {move.pod} may not move any more: {why}"
+        return None
 
     def _totals(self, moves: Sequence[Move], draft: Draft, closed: frozenset[str]) -> dict[Goal, float]:
         goals = {move.goal for move in moves} & CONSOLIDATING
@@ -162,7 +202,7 @@ class Carrying:
         if decision.node is None:
             return f"pod {move.pod} would find no place: {decision.message}"
         as_planned = move.target in {ranked.node for ranked in decision.ranking(decision.ties)}
-        if first and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
+        if (first or self._exact) and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
             return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
         draft.place(again, move.target if as_planned else decision.node)
         return None
@@ -170,10 +210,8 @@ class Carrying:
     # ── one move ──
 
     async def _step(self, move: Move) -> None:
-        for name in move.uncordon:
-            await self._cordon(name, closed=False)
-        for name in move.cordon:
-            await self._cordon(name, closed=True)
+        await self._at_once(move.uncordon, partial(self._cordon, closed=False))
+        await self._at_once(move.cordon, partial(self._cordon, closed=True))
         pod = self._live.pods[move.uid]
         known = {other.uid for other in self._siblings(pod)}
         await self._evicted(pod)
@@ -209,10 +247,26 @@ class Carrying:
             return
         if closed:
             self._ours.add(name)  # before it is written: an answer may be lost
-        await self._written(lambda: self._writes.cordon(name, closed=closed), f"{'cordoning' if closed else 'opening'} node {name}")
+        await self._written(partial(self._mark, name, closed=closed), f"{'cordoning' if closed else 'opening'} node {name}")
         await self._awaited(lambda: self._is_closed(name) == closed or None, f"node {name} is not {'cordoned' if closed else 'open'}")
         if not closed:
             self._ours.discard(name)
+
+    async def _mark(self, name: str, *, closed: bool) -> None:
+        await self._writes.cordon(name, {CORDONED_BY: self._by if closed else None}, closed=closed)
+
+    @staticmethod
+    async def _at_once(names: Iterable[str], change: Callable[[str], Awaitable[None]]) -> None:
+        """Changes all of these nodes, `AT_ONCE` at the same time; raises the first _Stopped when every change has ended."""
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with slots:
+                await change(name)
+
+        failures = [found for found in await asyncio.gather(*map(one, names), return_exceptions=True) if found is not None]
+        if failures:
+            raise failures[0]
 
     def _is_closed(self, name: str) -> bool:
         snapshot = self._live.state.snapshot()
@@ -221,14 +275,17 @@ class Carrying:
 
     async def _open_all(self) -> tuple[str, ...]:
         """Opens every node that is cordoned for the plan; returns those that could not be opened."""
-        closed = []
-        for name in sorted(self._ours):
+        closed: list[str] = []
+
+        async def opened(name: str) -> None:
             try:
-                await self._written(partial(self._writes.cordon, name, closed=False), f"opening node {name}")
+                await self._written(partial(self._mark, name, closed=False), f"opening node {name}", gone_is_done=True)
             except _Stopped as error:
                 self._report(str(error))
                 closed.append(name)
-        return tuple(closed)
+
+        await self._at_once(sorted(self._ours), opened)
+        return tuple(sorted(closed))
 
     async def _written(
         self, write: Callable[[], Awaitable[None]], what: str, done: Callable[[], bool] = lambda: False, *, gone_is_done: bool = False

@@ -15,7 +15,9 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.kubectl_drain import cordoned
-from wharfinger.what_if.rebalance.carry_out import Carrying
+from wharfinger.what_if.rebalance.carry_out import AT_ONCE, Carrying
+from wharfinger.what_if.rebalance.cordons import CORDONED_BY, left_cordons
+from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
 from wharfinger.what_if.watched_cluster import WatchedCluster
 
@@ -62,9 +64,9 @@ class World:
         if self.creates:
             self._create(copy.deepcopy(self.plain.pop(pod.uid)))
 
-    async def cordon(self, node, *, closed):
+    async def cordon(self, node, annotations, *, closed):
         self._writing("cordon" if closed else "open", node)
-        self.live.upsert("Node", cordoned(self.nodes[node]) if closed else self.nodes[node])
+        self.live.upsert("Node", closed_by(self.nodes[node], annotations) if closed else self.nodes[node])
 
     def _writing(self, what, name):
         self.before_write(what, name)
@@ -87,6 +89,11 @@ class World:
         return {name for name, closed in zip(snapshot.names, snapshot.unschedulable, strict=True) if closed}
 
 
+def closed_by(node, annotations):
+    """The node, cordoned, with these annotations."""
+    return structs.replace(cordoned(node), metadata=structs.replace(node.metadata, annotations=annotations))
+
+
 NODES = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
 PODS = [owned("one", cpu="1"), owned("two", on="b", cpu="1"), pod("three", on="c", requests={"cpu": "1"})]
 WISHES = Wishes(goals=(Goal.FREE_NODES,))
@@ -104,8 +111,12 @@ def plan():
     return found
 
 
+def carrying(world, **how):
+    return Carrying(CHAIN, how.pop("wishes", WISHES), world.live, world, Clock(), **how)
+
+
 def carried_out(world, plan, **how):
-    return asyncio.run(Carrying(CHAIN, WISHES, world.live, world, Clock(), **how).run(plan.moves))
+    return asyncio.run(carrying(world, **how).run(plan.moves))
 
 
 def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
@@ -208,3 +219,55 @@ def test_a_node_that_cannot_be_opened_again_is_told_of(world, plan):
     done = carried_out(world, plan)
     assert set(done.closed) == world.closed() != set()
     assert len(done.landings) == 2
+
+
+def test_nodes_that_a_killed_rebalance_left_cordoned_are_told_of_and_opened_and_no_others(world, plan):
+    world.live.upsert("Node", closed_by(world.nodes["a"], {CORDONED_BY: "wharf on host x"}))
+    world.live.upsert("Node", cordoned(world.nodes["b"]))
+    done = carried_out(world, plan)
+    assert "wharf on host x): a; if it does not run any more" in done.stopped
+    assert (world.writes, done.changed) == ([], False)
+    assert asyncio.run(carrying(world).undo()) == (("a",), ())
+    assert (world.writes, world.closed()) == ([("open", "a")], {"b"})
+    assert asyncio.run(carrying(world).undo()) == ((), ())
+
+
+def test_every_cordon_says_whose_it_is(world, plan):
+    seen = []
+    world.before_write = lambda what, _name: seen.append((what, dict(left_cordons(world.live.state.snapshot()))))
+    carried_out(world, plan, by="me")
+    assert next(left for what, left in seen if what == "evict") == {"a": "me"}
+    assert left_cordons(world.live.state.snapshot()) == {}
+
+
+def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
+    nodes = [*NODES, *(node(f"n{number}") for number in range(3 * AT_ONCE))]
+    pods = PODS
+    world = World(nodes, pods)
+    plan = rebalance(CHAIN, state(nodes, pods), WISHES)
+    assert plan.most_cordoned >= 3 * AT_ONCE
+    now, most, cordon = set(), [0], world.cordon
+
+    async def slowly(name, annotations, *, closed):
+        now.add(name)
+        most[0] = max(most[0], len(now))
+        await asyncio.sleep(0)
+        await cordon(name, annotations, closed=closed)
+        now.remove(name)
+
+    world.cordon = slowly
+    assert carried_out(world, plan).stopped is None
+    assert most == [AT_ONCE]
+    assert world.closed() == set()
+
+
+def test_a_kept_plan_is_refused_if_a_pod_may_not_move_any_more_or_a_later_one_would_go_elsewhere(world, plan):
+    protected = copy.deepcopy(PODS[1])
+    protected["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    world.live.upsert("Pod", decode.convert(protected, objects.Pod))
+    done = carried_out(world, plan, exact=True)
+    assert done.stopped.startswith("pod default/two may not move any more: it has the annotation")
+    assert not done.changed
+    old = Wishes(goals=WISHES.goals, limits=Limits(namespaces=frozenset({"other"})))
+    assert "another namespace" in carried_out(world, plan, exact=True, wishes=old).stopped
+    assert world.writes == []

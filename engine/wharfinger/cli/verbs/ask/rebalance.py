@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +19,8 @@ from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
+from wharfinger.what_if.rebalance.cordons import left_cordons, sentence
+from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import NOUNS, Goal, Move, Reached, Rebalance, Wishes, rebalance
 
@@ -60,8 +62,8 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
     return {
         "goals": [{"goal": each.goal.value, "before": each.before, "after": each.after, "moves": each.moves} for each in found.goals],
         "cost": found.wishes.cost,
+        **plan_value(found.wishes, found.moves),
         "revisions": question.revisions(found.chain),
-        "moves": [{**asdict(move), "goal": move.goal.value} for move in found.moves],
         "uncordon": list(found.uncordon),
         "summary": {
             "moves": len(found.moves),
@@ -113,6 +115,15 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     apply: Annotated[
         bool, typer.Option("--apply", help="Carry the plan out on the live cluster, one move at a time; takes --live and one scheduler.")
     ] = False,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan", metavar="FILE", help="With --apply: carry out exactly the plan of this file, printed by --format json or yaml."
+        ),
+    ] = None,
+    undo_cordons: Annotated[
+        bool, typer.Option("--undo-cordons", help="Open the nodes that an --apply has left cordoned because it was killed; takes --live.")
+    ] = False,
     patience: Annotated[
         str, typer.Option("--patience", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
     ] = "5m",
@@ -120,8 +131,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when the plan has moves.")] = False,
 ) -> int:
     """Plan moves of running pods that make the cluster better by some goals. Changes nothing anywhere without --apply."""
-    _refuse(flags, goal, cost, apply=apply)
     longest = _seconds("--patience", patience)
+    if undo_cordons:
+        return _undone(flags, longest, others=bool(goal or plan or apply))
+    if plan is not None:
+        return _kept(flags, plan, longest, others=bool(goal or not apply))
+    _refuse(flags, goal, cost, apply=apply)
     limits = Limits(
         namespaces=frozenset(namespace or ()), youngest=_seconds("--min-age", min_age), most_priority=most_priority, scheduler=pods_of
     )
@@ -135,6 +150,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     )
     asked = question.read(flags, lambda found: found.pending)
     _known_namespaces(limits.namespaces, asked.cluster)
+    _no_cordons_left(asked.cluster, apply=apply)
     n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
     with streams.bar(sys.stderr, "planning", n_pods) as advance:
         found = rebalance(asked.chain, asked.cluster.state, wishes, asked.pods, advance)
@@ -142,16 +158,18 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         streams.warn([NO_BUDGETS])
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
     if apply and found.moves:
-        return _applied(asked.chain, found, flags, longest)
+        return _applied(asked.chain, found.wishes, found.moves, flags, longest)
     return 1 if exit_code and found.moves else 0
 
 
-def _applied(chain: Chain, plan: Rebalance, flags: QuestionFlags, patience: float) -> int:
+def _applied(  # noqa: PLR0913 — a plan, and where
+    chain: Chain, wishes: Wishes, moves: Sequence[Move], flags: QuestionFlags, patience: float, *, exact: bool = False
+) -> int:
     """Carries out the plan; returns the exit code."""
     from wharfinger.cli import live_moves  # noqa: PLC0415 — imports that a plan alone does not need
 
-    done = live_moves.carry_out(chain, plan.wishes, plan.moves, flags.kubeconfig, flags.context, patience)
-    streams.complain(f"{len(done.landings)} of {wording.count(len(plan.moves), 'move')} carried out")
+    done = live_moves.carry_out(chain, wishes, moves, flags.kubeconfig, flags.context, patience, exact=exact)
+    streams.complain(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
         streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
     if done.stopped is not None:
@@ -159,6 +177,46 @@ def _applied(chain: Chain, plan: Rebalance, flags: QuestionFlags, patience: floa
         streams.complain(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
         return 2 if not done.changed else 1
     return 1 if done.closed else 0
+
+
+def _kept(flags: QuestionFlags, path: Path, patience: float, *, others: bool) -> int:
+    """Carries out a plan that was kept in a file; returns the exit code. Nothing is changed if it does not hold any more."""
+    if others or not flags.live:
+        raise UsageError("--plan carries out a plan that was made before: give --live and --apply with it, and no --goal")
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--plan {path}: {error.strerror}") from None
+    kept = read_plan(text, f"--plan {path}")
+    asked = question.read(flags)
+    _no_cordons_left(asked.cluster, apply=True)
+    stale = kept.staleness(asked.chain, asked.cluster.state)
+    if stale is not None:
+        raise UsageError(f"--plan {path} is stale: {stale}; nothing was changed")
+    return _applied(asked.chain, kept.wishes, kept.moves, flags, patience, exact=True) if kept.moves else 0
+
+
+def _undone(flags: QuestionFlags, patience: float, *, others: bool) -> int:
+    """Opens the nodes that a rebalance has left cordoned; returns the exit code."""
+    from wharfinger.cli import live_moves  # noqa: PLC0415 — imports that a plan alone does not need
+
+    if others or not flags.live:
+        raise UsageError("--undo-cordons opens nodes of the running cluster: give --live with it, and no --goal, --plan or --apply")
+    opened, closed = live_moves.undo_cordons(flags.kubeconfig, flags.context, patience)
+    lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
+    streams.out("".join(f"{line}\n" for line in lines))
+    if closed:
+        streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(closed)}")
+    return 1 if closed else 0
+
+
+def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:
+    """Warns of nodes that another rebalance has cordoned; raises UsageError before a plan is carried out."""
+    left = left_cordons(cluster.state.snapshot())
+    if left and apply:
+        raise UsageError(sentence(left))
+    if left:
+        streams.warn([sentence(left)])
 
 
 def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float, *, apply: bool) -> None:

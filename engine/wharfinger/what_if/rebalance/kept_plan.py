@@ -1,0 +1,86 @@
+"""Plans that were kept in a file, as `wharf rebalance --format json` prints them, and what is read of them to carry them out later.
+
+A plan holds for the policies that it was made with. Whether it holds for the cluster is found out before it is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from wharfinger.errors import UsageError
+from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.plan import Move, Wishes, goals_named
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.model.state.cluster_state import ClusterState
+
+
+class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    namespaces: list[str]
+    youngest: float
+    most_priority: int
+    scheduler: str | None
+
+
+class _Goal(msgspec.Struct, frozen=True):
+    goal: str
+
+
+class _Revisions(msgspec.Struct, frozen=True):
+    policies: str
+    chain: str
+
+
+class KeptPlan(msgspec.Struct, frozen=True):
+    """What is read of a plan in a file; other fields are for readers."""
+
+    goals: list[_Goal]
+    unit: dict[str, int]
+    limits: _Limits
+    revisions: _Revisions
+    moves: list[Move]
+
+    @property
+    def wishes(self) -> Wishes:
+        """The goals, the unit and the limits that the plan was made with."""
+        limits = Limits(
+            namespaces=frozenset(self.limits.namespaces),
+            youngest=self.limits.youngest,
+            most_priority=self.limits.most_priority,
+            scheduler=self.limits.scheduler,
+        )
+        return Wishes(goals=goals_named(goal.goal for goal in self.goals), unit=self.unit, limits=limits)
+
+    def staleness(self, chain: Chain, state: ClusterState) -> str | None:
+        """Why the plan is not for these policies, settings and nodes; None if it is. Pods are looked at when it is carried out."""
+        if self.revisions.policies != chain.policy_revision:
+            return f"it was made with policies of revision {self.revisions.policies}, and they are at {chain.policy_revision} now"
+        if self.revisions.chain != chain.revision:
+            return f"it was made with settings of revision {self.revisions.chain}, and they are at {chain.revision} now"
+        snapshot = state.snapshot()
+        gone = sorted({name for move in self.moves for name in (move.source, move.target, *move.cordon) if snapshot.row(name) is None})
+        return f"{', '.join(gone[:3])}: no such node any more" if gone else None
+
+
+def plan_value(wishes: Wishes, moves: Sequence[Move]) -> Mapping[str, Any]:
+    """The fields of a plan that `KeptPlan` reads, besides goals and revisions."""
+    limits = asdict(wishes.limits) | {"namespaces": sorted(wishes.limits.namespaces)}
+    return {"unit": dict(wishes.unit), "limits": limits, "moves": [{**asdict(move), "goal": move.goal.value} for move in moves]}
+
+
+def read_plan(text: bytes, where: str) -> KeptPlan:
+    """The plan in a text, JSON or YAML. UsageError, which names the place, for a text that is none."""
+    try:
+        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 — a safe loader
+    except yaml.YAMLError as error:
+        raise UsageError(f"{where}: neither JSON nor YAML: {' '.join(str(error).split())}") from None
+    try:
+        return msgspec.convert(value, KeptPlan)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: not a plan of wharf rebalance --format json or yaml: {error}") from None

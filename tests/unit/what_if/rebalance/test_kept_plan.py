@@ -1,0 +1,71 @@
+"""Plans in files: read as they were printed, and refused with a reason where they are none or not for this cluster."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.unit.compiler.texts import compiled
+from tests.unit.framework.kube import node, state
+from tests.unit.what_if.test_drain import owned
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
+from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
+
+NODES = [node("a"), node("b")]
+WISHES = Wishes(goals=(Goal.FREE_NODES,), limits=Limits(namespaces=frozenset({"default"}), youngest=60.0, scheduler="wharfinger"))
+
+
+@pytest.fixture
+def made():
+    wishes = Wishes(goals=WISHES.goals)
+    return rebalance(assemble(), state(NODES, [owned("one"), owned("two", on="b")]), wishes)
+
+
+@pytest.fixture
+def value(made):
+    return {
+        "goals": [{"goal": "free-nodes", "before": 0}],
+        "revisions": {"policies": made.chain.policy_revision, "chain": made.chain.revision},
+        **plan_value(WISHES, made.moves),
+        "summary": {},
+    }
+
+
+@pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump])
+def test_a_plan_is_read_as_it_was_made(made, value, written):
+    kept = read_plan(written(value).encode(), "plan")
+    assert (kept.wishes, tuple(kept.moves)) == (WISHES, made.moves)
+    assert kept.moves
+    assert kept.staleness(assemble(), state(NODES)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"{", "neither JSON nor YAML"),
+        (b"", "not a plan"),
+        (b"moves: []", "missing required field `goals`"),
+        (b"\xff\xfe\x00", "neither JSON nor YAML"),
+    ],
+)
+def test_a_text_that_is_no_plan_is_refused(text, words):
+    with pytest.raises(UsageError, match=f"plan.json: .*{words}"):
+        read_plan(text, "plan.json")
+
+
+def test_a_wrong_field_is_named(value):
+    value["moves"][0]["cordon"] = 3
+    with pytest.raises(UsageError, match=r"moves\[0\].cordon"):
+        read_plan(json.dumps(value).encode(), "plan.json")
+
+
+def test_a_plan_for_other_policies_settings_or_nodes_is_stale(value):
+    kept = read_plan(json.dumps(value).encode(), "plan")
+    other = assemble((compiled('policy "p"\nscore s weight 1 = node.free.cpu normalize minmax'),))
+    assert "policies of revision" in kept.staleness(other, state(NODES))
+    assert "settings of revision" in kept.staleness(assemble(config=ChainConfig(disabled={"ImageLocality"})), state(NODES))
+    assert kept.staleness(assemble(), state(NODES[:1])) == "b: no such node any more"
