@@ -83,6 +83,18 @@ def offers(document: Document, offset: int, cluster: KnownCluster | None = None)
     return list(_offers(_place(document, _statement(document, offset), offset, cluster, inside=False)))
 
 
+def written_before(document: Document, offset: int) -> tuple[list[Token], Frame | None, str]:
+    """The tokens of the statement before an offset, the innermost bracket that is open there, and the keyword of the statement."""
+    begin, inside = _statement(document, offset), False
+    string = _string_at(document, offset)
+    if string is not None:
+        hole = document.text.rfind("{", string.start, offset)
+        inside = hole > document.text.rfind("}", string.start, offset)
+        begin, offset = (hole + 1, offset) if inside else (begin, string.start)
+    place = _place(document, begin, offset, None, inside=inside)
+    return place.before, place.frame, place.reading.item
+
+
 # ── the place ──
 
 

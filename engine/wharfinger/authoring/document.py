@@ -78,7 +78,12 @@ class Document:
         self.text = " " + text[1:] if text.startswith(BYTE_ORDER_MARK) else text
         self.name = name
         self.version = version
-        self._texts = Opened({name: self.text}, texts if texts is not None else Nowhere())
+        self._stored = texts if texts is not None else Nowhere()
+        self._texts = Opened({name: self.text}, self._stored)
+
+    def with_text(self, text: str, version: int | None = None) -> Document:
+        """The document with another text."""
+        return Document(self.name, text, self.version if version is None else version, self._stored)
 
     @cached_property
     def source(self) -> Source:

@@ -16,6 +16,7 @@ from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind, readable
+from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.cluster import Cluster
@@ -100,7 +101,7 @@ class KnownCluster:
         sets = Counter(int(number) for number in self.snapshot.taint_set)
         for number, nodes in sets.items():
             for taint in self.snapshot.taints(number):
-                found[f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"] += nodes
+                found[taint_text(taint)] += nodes
         return found
 
     def spread(self, expr: typed.Expr, policy: typed.Policy | None, params: Mapping[str, Any]) -> Spread | None:
@@ -110,6 +111,11 @@ class KnownCluster:
             return None
         found = _values(expr, policy, params, self.snapshot, rows)
         return None if found is None else _spread(found, expr)
+
+
+def taint_text(taint: objects.Taint) -> str:
+    """A taint as kubectl writes it."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _counted(mappings: Iterable[Mapping[str, str]]) -> Counts:

@@ -86,6 +86,7 @@ TYPES: Mapping[str, str] = {
     "memory": "An amount of bytes: `16Gi`.",
     "duration": "A length of time: `30s`, `5min`.",
     "time": "A moment.",
+    "version": "A version, ordered as Semantic Versioning says.",
     "set": "A set of values: `set<string>`.",
     "labels": "Labels of an object.",
     "pods": "A selection of pods.",

@@ -167,7 +167,7 @@ def test_every_fixed_word_has_a_text():
 def test_no_prefix_of_a_text_makes_an_answer_fail(path):
     """Every answer at every so many letters of a file that is typed in."""
     text = path.read_text("utf-8")
-    step = max(1, len(text) // 60)
+    step = max(1, len(text) // 25)
     for end in range(0, len(text), step):
         document = Document("x.policy", text[:end])
         offers(document, end)

@@ -1,0 +1,179 @@
+"""Changes that an author may want at a place: what a help says, what happens where a value is missing, a name for an expression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.findings import Finding, findings
+from wharfinger.authoring.structure import statements
+from wharfinger.language.report.codes import Code
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.types import Kind, Shape
+from wharfinger.language.syntax import ast
+
+_IN_HELP = re.compile(r"`([^`]+)`")
+_CHAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_MISSING = {Code.P401.name: ("pass", "reject"), Code.P402.name: ("neutral", "skip"), Code.P404.name: ("keep", "evict")}
+_NEW_NAME = "extracted"
+MOST_SHOWN = 40  # letters in a title
+MOST_TRIED = 4  # texts of one help
+DECLARING = frozenset({"POLICY", "FOR", "IMPORT", "PARAM", "LET", "METRIC"})
+NAMES_EXPRESSIONS = frozenset({"FILTER", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
+BEGINNINGS = frozenset({"filter", "score", "prefer", "avoid", "let", "param", "require", "reject"})
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Characters `start` to `end` are replaced by `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A change with its title; `fixes` is the finding that it removes, None for a change of a text that is right."""
+
+    title: str
+    edits: tuple[Edit, ...]
+    fixes: Finding | None = None
+
+
+def applied(text: str, edits: tuple[Edit, ...]) -> str:
+    """A text with edits applied; they do not overlap."""
+    for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def actions(document: Document, start: int, end: int) -> list[Action]:
+    """The changes that are possible at characters `start` to `end`, fixes first."""
+    here = [finding for finding in findings(document) if finding.start <= end and start <= finding.end]
+    fixes = [action for finding in here for action in _fixes(document, finding)]
+    return [*fixes, *_extractions(document, start, end)]
+
+
+# ── fixes ──
+
+
+def _fixes(document: Document, finding: Finding) -> Iterator[Action]:
+    if finding.suggestion is not None:
+        yield _replacement(finding, finding.start, finding.end, finding.suggestion, document.text)
+    elif finding.help and finding.severity == "error":
+        yield from _as_help_says(document, finding)
+    for word in _MISSING.get(finding.code, ()):
+        place = _end_of_rule(document, finding)
+        if place is not None:
+            yield Action(title=f"Add `on missing {word}`", edits=(Edit(place, place, f" on missing {word}"),), fixes=finding)
+
+
+def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) -> Action:
+    shown = text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"
+    before = whole[start:end]
+    short = "\n" not in before and len(before) <= MOST_SHOWN
+    title = f"Remove `{before}`" if not text else f"Replace `{before}` by `{shown}`" if short else f"Write `{shown}`"
+    return Action(title=title, edits=(Edit(start, end, text),), fixes=finding)
+
+
+def _as_help_says(document: Document, finding: Finding) -> Iterator[Action]:
+    """What a help writes out, in place of what is wrong or of the chain of fields or statement around it; only if the finding goes away."""
+    alone = _alone(document, finding)
+    before = _errors(alone)
+    if (finding.code, finding.start) not in before:
+        return
+    for meant in dict.fromkeys(_IN_HELP.findall(finding.help or "")[:MOST_TRIED]):
+        for start, end in _places(document, finding, meant):
+            after = _errors(alone.with_text(applied(alone.text, (Edit(start, end, meant),))))
+            new = {code for code, _ in after} - {code for code, _ in before}
+            if (finding.code, finding.start) not in after and len(after) <= len(before) and not any(map(_of_syntax_or_types, new)):
+                yield _replacement(finding, start, end, meant, document.text)
+                break
+
+
+def _of_syntax_or_types(code: str) -> bool:
+    return code.startswith(("P0", "P1", "P2"))
+
+
+def _places(document: Document, finding: Finding, meant: str) -> Iterator[tuple[int, int]]:
+    """What the text in a help may be meant to replace."""
+    yield finding.start, finding.end
+    for chain in _CHAIN.finditer(document.text, max(0, finding.start - 200), finding.end + 200):
+        if chain.start() <= finding.start and finding.end <= chain.end() and chain.span() != (finding.start, finding.end):
+            yield chain.span()
+    statement = next((each for each in statements(document) if each.start <= finding.start and finding.end <= each.end), None)
+    if statement is not None and statement.keyword is not None and meant.partition(" ")[0] in BEGINNINGS:
+        yield statement.keyword.start, statement.end
+
+
+def _alone(document: Document, finding: Finding) -> Document:
+    """The document with spaces for all rules and tests but the one with the finding, so that a change is quickly tried."""
+    text = document.text
+    for statement in statements(document):
+        declares = statement.keyword is not None and statement.keyword.token in DECLARING
+        if not declares and not (statement.start <= finding.start <= statement.end):
+            text = text[: statement.start] + " " * (statement.end - statement.start) + text[statement.end :]
+    return document.with_text(text)
+
+
+def _errors(document: Document) -> list[tuple[str, int]]:
+    return [(each.code, each.start) for each in findings(document) if each.severity == "error"]
+
+
+def _end_of_rule(document: Document, finding: Finding) -> int | None:
+    """Where the clause, score or rule about victims ends that a finding is in."""
+    file = document.checked.file
+    rules: list[ast.Node] = []
+    for item in file.policy.items if file is not None and file.policy is not None else ():
+        rules += item.clauses if isinstance(item, ast.Filter) else item.rules if isinstance(item, ast.Preemption) else ()
+        rules += [item] if isinstance(item, ast.Score) else []
+    found = [rule.span.end for rule in rules if rule.span.start <= finding.start and finding.end <= rule.span.end]
+    return found[0] if found else None
+
+
+# ── a name for an expression ──
+
+
+def _extractions(document: Document, start: int, end: int) -> Iterator[Action]:
+    """A let for the expression that is selected exactly, spaces aside."""
+    chosen = document.text[start:end]
+    start, end = start + len(chosen) - len(chosen.lstrip()), end - (len(chosen) - len(chosen.rstrip()))
+    expr = document.expressions.get((start, end)) if start < end else None
+    if expr is None or expr.type.kind in {Kind.POD, Kind.NODE, Kind.UNKNOWN} or expr.type.shape is Shape.ITEM or _reads_item(expr):
+        return
+    statement = next((each for each in statements(document) if each.start <= start and end <= each.end), None)
+    if statement is None or statement.keyword is None or statement.keyword.token not in NAMES_EXPRESSIONS:
+        return
+    name = _free_name(document)
+    before = _above_comments(document.text, statement.start)
+    edits = (Edit(before, before, f"let {name} = {chosen.strip()}\n\n"), Edit(start, end, name))
+    yield Action(title=f"Name it with `let {name}`", edits=edits)
+
+
+def _reads_item(expr: typed.Expr) -> bool:
+    """True if an expression, outside of selections in it, speaks of a placed pod."""
+    if isinstance(expr, (typed.Select, typed.Aggregate)):
+        return False
+    return expr.type.shape is Shape.ITEM or any(map(_reads_item, typed.parts(expr)))
+
+
+def _free_name(document: Document) -> str:
+    taken = {word.name for word in document.words}
+    number = 1
+    while (name := _NEW_NAME if number == 1 else f"{_NEW_NAME}_{number}") in taken:
+        number += 1
+    return name
+
+
+def _above_comments(text: str, start: int) -> int:
+    """Where the comment lines directly above a statement begin."""
+    at = start
+    while at > 0:
+        line = text.rfind("\n", 0, at - 1) + 1
+        if not text[line : at - 1].lstrip().startswith("#"):
+            break
+        at = line
+    return at

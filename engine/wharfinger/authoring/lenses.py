@@ -1,0 +1,107 @@
+"""What stands above tests and filters: whether a test passes, and how many nodes of a cluster a filter lets through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.words import Role
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import WharfingerError
+from wharfinger.language.report import wording
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.policies import policy_tests
+from wharfinger.policies.policy_tests import Result
+
+RUN = "run this test"
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """What stands above the word at characters `start` to `end`; `test` is the title of the test to run, `rule` the filter to count for."""
+
+    start: int
+    end: int
+    test: str | None = None
+    rule: str | None = None
+
+
+def lenses(document: Document, cluster: KnownCluster | None = None) -> list[Lens]:
+    """The places of tests, and with a cluster of filters."""
+    found = [Lens(word.start, word.end, test=word.name) for word in document.words if word.role is Role.TEST]
+    if cluster is not None:
+        found += [Lens(word.start, word.end, rule=word.name) for word in document.words if word.role is Role.FILTER]
+    return sorted(found, key=lambda lens: lens.start)
+
+
+def test_result(document: Document, start: int) -> Result | None:
+    """What the test whose title begins at an offset gives; None if the policy has errors or there is no such test."""
+    policy = document.checked.policy
+    chosen = [test for test in policy.tests if test.title.span.start == start] if policy is not None else []
+    if policy is None or not chosen:
+        return None
+    report = policy_tests.run([replace(policy, tests=tuple(chosen))])
+    return report.results[0]
+
+
+def result_text(result: Result) -> str:
+    """The outcome of a test in one sentence or several lines."""
+    if result.passed:
+        return f"passed: {result.title}"
+    lines = [f"{failure.sentence}" for failure in result.failures]
+    return f"failed: {result.title}: {'; '.join(lines)}"
+
+
+class Passing:
+    """How many nodes of a cluster each filter of a policy lets through, for a pod that the policy governs."""
+
+    def __init__(self, policy: typed.Policy, cluster: KnownCluster) -> None:
+        self.policy = policy
+        self.cluster = cluster
+        self._counts: Mapping[str, int] | None = None
+        self._pod: PodView | None = None
+
+    def text(self, rule: str) -> str:
+        """How many nodes a filter lets through, or why that is not known."""
+        if self._counts is None:
+            try:
+                self._counts = self._counted(compile_policy(self.policy))
+            except WharfingerError as error:
+                return f"not counted: {error}"
+        if self._pod is None or rule not in self._counts:
+            return f"governs no pod of {self.cluster.name}"
+        of = wording.count(self.cluster.snapshot.n_nodes, "node")
+        whose = f" for {self._pod.key}" if self._reads_pod(rule) else ""
+        return f"passes {self._counts[rule]:,} of {of} of {self.cluster.name}{whose}"
+
+    def _counted(self, compiled: CompiledPolicy) -> Mapping[str, int]:
+        snapshot = self.cluster.snapshot
+        self._pod = next((pod for pod in self.cluster.pods if compiled.governs(pod, snapshot.now)), None)
+        if self._pod is None:
+            return {}
+        bound = compiled.bind(self._pod, snapshot)
+        return {
+            rule.name: int((bound.filter_bits(index, snapshot, slice(None)) == 0).sum()) for index, rule in enumerate(self.policy.filters)
+        }
+
+    def _reads_pod(self, name: str) -> bool:
+        lets = {let.name: let.value for let in self.policy.lets}
+        rules = [rule for rule in self.policy.filters if rule.name == name]
+        exprs = [each for rule in rules for each in (rule.when, *(clause.condition for clause in rule.clauses)) if each is not None]
+        return any(_reads_pod(expr, lets) for expr in exprs)
+
+
+def _reads_pod(expr: typed.Expr, lets: Mapping[str, typed.Expr]) -> bool:
+    """True if a value depends on the pod that is being placed."""
+    for part in typed.walk(expr):
+        if isinstance(part, typed.LetRef) and (part.name not in lets or _reads_pod(lets[part.name], lets)):
+            return True
+        if isinstance(part, typed.AttributeRef) and part.attribute.subject is not Subject.NODE:
+            return True
+        if isinstance(part, (typed.SubjectRef, typed.Select, typed.Aggregate)) or (isinstance(part, typed.Call) and part.function.context):
+            return True
+    return False

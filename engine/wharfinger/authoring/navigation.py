@@ -1,0 +1,208 @@
+"""Names: where they are declared, where they are used, and what a change of one changes.
+
+A name belongs to a home, the file that declares it. The tests in the file beside a policy use the names of the policy, and who imports a
+library uses its names with the import's name before them. Nodes and pods of a test are known in that test only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.structure import Symbol, outline
+from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, DECLARED_RULES, DECLARED_VALUES, SUBJECT_WORDS, Role, Word
+from wharfinger.errors import UsageError
+from wharfinger.language.check import import_key
+from wharfinger.language.files import TEST_SUFFIX, paired_file
+from wharfinger.language.parse import grammar
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OBJECT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A declared name: `kind` is "value", "rule" or "object", `home` the file that declares it, `scope` the test of an object."""
+
+    kind: str
+    name: str
+    home: str
+    scope: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A place in a file where a name stands: characters `start` to `end` of `file`."""
+
+    file: str
+    start: int
+    end: int
+    declares: bool
+    quoted: bool = False
+
+
+def named_at(document: Document, offset: int) -> tuple[Named, Word] | None:
+    """The declared name at an offset with the word there; None for anything else."""
+    word = document.word_at(offset)
+    if word is None:
+        return None
+    if word.role in DECLARED_OBJECTS or word.role is Role.OBJECT:
+        return Named("object", word.name, document.name, word.scope), word
+    if word.role in DECLARED_RULES or word.role is Role.RULE:
+        return Named("rule", word.name, _home(document)), word
+    if word.role in DECLARED_VALUES or word.role is Role.VALUE:
+        return Named("value", word.name, document.name if word.role is Role.IMPORT else _home(document)), word
+    if word.role is Role.FIELD:
+        owner = _before_dot(document, word)
+        path = imports(document).get(owner.name) if owner is not None and owner.role is Role.VALUE else None
+        if path is not None:
+            return Named("value", word.name, path), word
+    return None
+
+
+def _home(document: Document) -> str:
+    """The file that declares what a file uses: tests beside a policy use its names."""
+    return (paired_file(document.name) or document.name) if document.name.endswith(TEST_SUFFIX) else document.name
+
+
+def _before_dot(document: Document, field: Word) -> Word | None:
+    at = next((index for index, word in enumerate(document.words) if word.start == field.start), 0)
+    return document.words[at - 2] if at > 1 else None
+
+
+def imports(document: Document) -> dict[str, str]:
+    """The files that a document imports, by the names they have in it."""
+    words = document.words
+    return {
+        word.name: import_key(document.name, words[at - 2].name)
+        for at, word in enumerate(words)
+        if word.role is Role.IMPORT and at > 1 and words[at - 2].role is Role.STRING
+    }
+
+
+def occurrences(named: Named, documents: Iterable[Document]) -> list[Occurrence]:
+    """All places where a name stands, in these documents, declarations first."""
+    found = {found for document in documents for found in _in_document(named, document)}
+    return sorted(found, key=lambda each: (not each.declares, each.file, each.start))
+
+
+def _in_document(named: Named, document: Document) -> Iterator[Occurrence]:
+    if named.kind == "object":
+        if document.name == named.home:
+            yield from (_occurrence(document, word) for word in _objects(document) if word.name == named.name and word.scope == named.scope)
+        return
+    roles = DECLARED_RULES | {Role.RULE} if named.kind == "rule" else DECLARED_VALUES | {Role.VALUE}
+    if named.home in {document.name, _home(document)}:
+        yield from (_occurrence(document, word) for word in document.words if word.role in roles and word.name == named.name)
+    if named.kind == "value" and named.home != document.name:
+        known = {name for name, path in imports(document).items() if path == named.home}
+        words = document.words
+        for at, word in enumerate(words):
+            if (
+                word.role is Role.FIELD
+                and word.name == named.name
+                and at > 1
+                and words[at - 2].role is Role.VALUE
+                and words[at - 2].name in known
+            ):
+                yield _occurrence(document, word)
+
+
+def _objects(document: Document) -> Iterator[Word]:
+    return (word for word in document.words if word.role in DECLARED_OBJECTS or word.role is Role.OBJECT)
+
+
+def _occurrence(document: Document, word: Word) -> Occurrence:
+    return Occurrence(document.name, word.start, word.end, word.role in DECLARATIONS, word.token == "STRING")  # noqa: S105  # a terminal
+
+
+def definition(document: Document, offset: int, others: Iterable[Document] = ()) -> list[Occurrence]:
+    """Where the name at an offset is declared; for the path of an import, the beginning of that file."""
+    word = document.word_at(offset)
+    if word is not None and word.role is Role.STRING and word.item == "IMPORT":
+        return [Occurrence(import_key(document.name, word.name), 0, 0, declares=True)]
+    found = named_at(document, offset)
+    if found is None:
+        return []
+    named, _ = found
+    everywhere = occurrences(named, [document, *others])
+    declared = [each for each in everywhere if each.declares]
+    return declared or [Occurrence(named.home, span.start, span.end, declares=True) for span in _declared_elsewhere(document, named)]
+
+
+def _declared_elsewhere(document: Document, named: Named) -> Iterator[Symbol]:
+    """The declaration in a library that no document holds, as the check has read it."""
+    file = document.checked.texts.get(named.home)
+    if file is not None and named.home != document.name:
+        library = Document(named.home, file.span.source.text)
+        yield from (
+            Symbol(each.name, each.kind, each.name_start, each.name_end, each.name_start, each.name_end)
+            for each in outline(library)
+            if each.name == named.name
+        )
+
+
+def references(document: Document, offset: int, others: Iterable[Document] = ()) -> list[Occurrence]:
+    """All places where the name at an offset stands, declarations first."""
+    found = named_at(document, offset)
+    return occurrences(found[0], [document, *others]) if found is not None else []
+
+
+def renamable(document: Document, offset: int) -> tuple[int, int] | None:
+    """The characters of the name at an offset, without quotes, if it can be renamed; None if nothing declares it."""
+    found = named_at(document, offset)
+    if found is None or (not any(each.declares for each in occurrences(found[0], [document])) and found[0].home == document.name):
+        return None
+    word = found[1]
+    quoted = word.token == "STRING"  # noqa: S105  # a terminal
+    return (word.start + 1, word.end - 1) if quoted else (word.start, word.end)
+
+
+def renamed(document: Document, offset: int, name: str, others: Iterable[Document] = ()) -> list[tuple[Occurrence, str]]:
+    """What has to stand at each place when the name at an offset becomes another.
+
+    Raises UsageError where nothing can be renamed, or where the new name is none, is reserved or is taken.
+    """
+    found = named_at(document, offset)
+    everywhere = occurrences(found[0], [document, *others]) if found is not None else []
+    if found is None or not any(each.declares for each in everywhere):
+        raise UsageError("only params, lets, metrics, imports, rules, and nodes and pods of tests can be renamed, where they are declared")
+    named = found[0]
+    _fitting(named, name, [document, *others])
+    plain = _NAME.fullmatch(name) is not None and name not in grammar.terminals().reserved
+    quoted = f'"{name}"'
+    return [(each, name if plain and not each.quoted else quoted) for each in everywhere]
+
+
+def _fitting(named: Named, name: str, documents: Iterable[Document]) -> None:
+    """Raises UsageError unless the name can be one of that kind."""
+    if named.kind == "object":
+        if not _OBJECT_NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of a node or pod: letters, digits, `-`, `.` and `_`")
+    elif not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name: letters, digits and `_`, and no digit first")
+    elif name in grammar.terminals().reserved:
+        raise UsageError(f"`{name}` is a word of the language; choose another name")
+    elif name in SUBJECT_WORDS and named.kind == "value":
+        raise UsageError(f"`{name}` always means something else; choose another name")
+    other = Named(named.kind, name, named.home, named.scope)
+    if name != named.name and any(each.declares for each in occurrences(other, documents)):
+        raise UsageError(f"there is already a {named.kind} `{name}`")
+
+
+def matching_symbols(query: str, documents: Iterable[Document]) -> list[tuple[Document, Symbol]]:
+    """The named parts of documents whose names contain the letters of a query in order."""
+    wanted = query.lower()
+    return [
+        (document, symbol)
+        for document in documents
+        for symbol in outline(document)
+        if _contains_in_order(symbol.name.lower(), wanted) and symbol.name_start != symbol.start
+    ]
+
+
+def _contains_in_order(text: str, letters: str) -> bool:
+    rest = iter(text)
+    return all(letter in rest for letter in letters)

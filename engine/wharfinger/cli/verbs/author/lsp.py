@@ -1,0 +1,41 @@
+"""`wharf lsp`: the language server for editors, over standard input and output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from wharfinger.cli import live_cluster, options, streams
+from wharfinger.errors import UsageError
+from wharfinger.language.report import wording
+
+
+def command(
+    snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
+    live: Annotated[bool, typer.Option("--live", help="Read the cluster that the kubeconfig names, once.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+) -> int:
+    """Answer editors: findings, completion, hover, renaming and more, over standard input and output. Editors start it.
+
+    With --snapshot or --live, it also knows the labels and resources of a cluster, and how many nodes a filter lets through.
+    """
+    try:
+        from wharfinger.authoring import language_server  # noqa: PLC0415 — needs an extra, and half a second
+        from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — likewise
+    except ModuleNotFoundError as error:
+        if error.name not in {"pygls", "lsprotocol"}:
+            raise
+        raise UsageError("wharf lsp needs pygls: pip install 'wharfinger[lsp]'") from error
+    if sys.stdin.isatty():
+        raise UsageError("wharf lsp is started by an editor, which writes to its standard input; docs/authoring.md says how")
+    cluster = None
+    if snapshot or live or kubeconfig or context:
+        found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=True)
+        cluster = KnownCluster(", ".join(map(os.path.basename, snapshot)) if snapshot else "the live cluster", found)
+        streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
+    language_server.server(cluster).start_io()
+    return 0

@@ -1,0 +1,132 @@
+"""Signatures, inlay hints, code actions, lenses, and tests made from decisions."""
+
+import pytest
+
+from wharfinger.authoring import actions, inlay_hints, lenses, signatures
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.findings import findings
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.test_from_decision import decision_test
+from wharfinger.errors import UsageError
+from wharfinger.language.files import shipped_policies
+from wharfinger.simulate.cluster import load_cluster
+
+
+@pytest.fixture(scope="module")
+def openb():
+    return KnownCluster("openb:default", load_cluster(["openb:default"]))
+
+
+def at(text):
+    offset = text.index("|")
+    return Document("x.policy", text.replace("|", "", 1)), offset
+
+
+@pytest.mark.parametrize(
+    ("text", "active"),
+    [
+        ("let x = clamp(|)", "x: any number"),
+        ("let x = clamp(node.pod_count, min(1, 2), |)", "high: any number"),
+        ("let x = clamp((1 + |), 2)", "x: any number"),
+        ("let x = count(pods, |", "on: node"),
+        ("metric m: percent = prometheus('q', max_age: |)", "max_age: duration"),
+        ('filter f { require true else "{ratio(1, |)}" }', "whole: any number"),
+    ],
+)
+def test_signature_names_the_argument_being_written(text, active):
+    found = signatures.signatures(*at(text))[-1]
+    assert found.parameters[found.active] == active
+    assert all(each in found.text for each in found.parameters)
+
+
+@pytest.mark.parametrize("text", ["let x = |", "let x = ratio(1, 2) |", "filter f { | }"])
+def test_no_signature_outside_of_a_call(text):
+    assert not signatures.signatures(*at(text))
+
+
+def test_inlay_hints_say_types_and_ranges():
+    text = 'policy "x"\nparam keep: percent = 10% range 0%..50%\nlet free = node.free.cpu\nlet twice = 2 * keep\nscore s = 100 * keep\n'
+    found = {text[: each.offset].rsplit(maxsplit=1)[-1]: each.text for each in inlay_hints.inlay_hints(Document("x.policy", text))}
+    assert found == {"free": ": cpu", "twice": ": number, 0 to 1", "s": ": 0 to 50"}
+    assert not inlay_hints.inlay_hints(Document("x.policy", text), 0, 20)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "titles"),
+    [
+        ("score s = node.pod_cuont", ["Replace `pod_cuont` by `pod_count`"]),
+        ("score s = clamp(node.free.memory / 1, 0, 100)", []),
+        ('filter f { require node.labels["a"] == "b" }', ['by `node.labels["a"] ?? ""`', "`on missing pass`", "`on missing reject`"]),
+        ("filter f { require node.free.memory > 3 }", ["by `3Gi`", "by `3Mi`"]),
+        ("filter f { require node.free.cpu = 3cpu }", ["Replace `=` by `==`"]),
+        ("score s = node.pod_count", ["clamp(node.pod_count, 0, 100)"]),
+        ("score s = node.pod_count > 3", ["by `prefer s = node.pod_count > 3`"]),
+        ('score s = number(node.labels["a"]) ?? 1\n  on missing neutral', []),
+        ('score s = clamp(number(node.labels["a"]), 0, 100)', ["`on missing neutral`", "`on missing skip`"]),
+        ('preemption { never_evict when it.labels["a"] == "b" }', ["`on missing keep`", "`on missing evict`"]),
+        ("filter f { requir node.unschedulable }", ["by `require`"]),
+    ],
+)
+def test_each_fix_removes_its_finding(wrong, titles):
+    document = Document("x.policy", f'policy "x"\n{wrong}\n')
+    found = actions.actions(document, 0, len(document.text))
+    for title in titles:
+        assert any(title in each.title for each in found), [each.title for each in found]
+    for each in found:
+        after = findings(document.with_text(actions.applied(document.text, each.edits)))
+        assert (each.fixes.code, each.fixes.start) not in [(left.code, left.start) for left in after]
+
+
+def test_a_selected_expression_gets_a_name():
+    text = '# Says why.\nfilter f {\n  require node.free.cpu >= 2 * 1cpu else "full"\n}\n'
+    start = text.index("node.free.cpu")
+    document = Document("x.policy", f'policy "x"\n\n{text}')
+    shift = len('policy "x"\n\n')
+    action = actions.actions(document, shift + start, shift + start + len("node.free.cpu"))[-1]
+    after = actions.applied(document.text, action.edits)
+    assert after == f'policy "x"\n\nlet extracted = node.free.cpu\n\n{text.replace("node.free.cpu", "extracted")}'
+    assert not findings(document.with_text(after))
+    assert not actions.actions(document, shift + start, shift + start + 3)
+
+
+def test_what_reads_the_placed_pod_gets_no_name():
+    text = 'policy "x"\nscore s = clamp(count(pods where it.namespace == "a", on: node), 0, 100)\n'
+    start = text.index('it.namespace == "a"')
+    assert not actions.actions(Document("x.policy", text), start, start + len('it.namespace == "a"'))
+
+
+def test_lenses_say_how_many_nodes_pass(openb):
+    text = 'policy "x"\nfilter gpu { require has(node.free["nvidia.com/gpu"]) else "none" }\n'
+    text += 'filter room { require node.free.cpu >= pod.requests.cpu else "full" }\n'
+    text += 'test "t" {\n  node a\n  pod p\n  place p\n  expect p on a\n}\n'
+    document = Document("x.policy", text)
+    found = lenses.lenses(document, openb)
+    assert [(each.rule, each.test) for each in found] == [("gpu", None), ("room", None), (None, "t")]
+    passing = lenses.Passing(document.checked.policy, openb)
+    assert passing.text("gpu") == "passes 1,213 of 1,523 nodes of openb:default"
+    assert passing.text("room").endswith("of 1,523 nodes of openb:default for openb/openb-pod-0000")
+    result = lenses.test_result(document, found[-1].start)
+    assert lenses.result_text(result).startswith("failed: t: ")
+
+
+def test_lenses_say_that_nobody_is_governed(openb):
+    document = Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nfilter f { require node.pod_count < 3 }\n')
+    assert lenses.Passing(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
+
+
+@pytest.mark.parametrize("name", ["gpu-bin-pack", "keep-headroom", "team-pools", "bin-pack"])
+def test_a_test_made_from_a_decision_passes(name, openb):
+    path = shipped_policies() / f"{name}.policy"
+    document = Document(str(path), path.read_text("utf-8"))
+    text = decision_test(document, openb)
+    longer = document.with_text(f"{document.text}\n{text}")
+    assert not findings(longer)
+    title = longer.text.rindex('"openb/openb-pod-0000 of openb:default"')
+    assert lenses.test_result(longer, title).passed
+
+
+def test_no_test_is_made_where_nobody_is_governed(openb):
+    with pytest.raises(UsageError, match="no pod that waits"):
+        decision_test(Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nscore s = 1\n'), openb)
+    with pytest.raises(UsageError, match="errors"):
+        decision_test(Document("x.policy", 'policy "x"\nscore s = \n'), openb)

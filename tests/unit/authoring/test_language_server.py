@@ -1,0 +1,144 @@
+"""The language server as an editor sees it: a client that starts `wharf lsp` and asks."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from lsprotocol import types as lsp
+from pygls.lsp.client import LanguageClient
+
+TEXT = 'policy "x"\n\nlet wide = "😀" == pod.name\n\nfilter f {\n  require wide or node.free.cpu > 1cpu else "full"\n}\n\n'
+TEXT += 'test "t" {\n  node a\n  pod p\n  place p\n  expect p on a\n}\n'
+
+
+async def asked(folder, questions, *arguments):
+    """What `questions` returns, given a client of a server that has opened TEXT, and its document."""
+    client = LanguageClient("test", "1")
+    said = []
+
+    @client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def published(params):
+        said.append(params)
+
+    @client.feature(lsp.WINDOW_SHOW_MESSAGE)
+    def shown(params):
+        said.append(params)
+
+    @client.feature(lsp.WORKSPACE_APPLY_EDIT)
+    def changed(params):
+        said.append(params)
+        return lsp.ApplyWorkspaceEditResult(applied=True)
+
+    await client.start_io(sys.executable, "-m", "wharfinger", "lsp", *arguments)
+    try:
+        await client.initialize_async(lsp.InitializeParams(capabilities=lsp.ClientCapabilities(), root_uri=folder.as_uri()))
+        client.initialized(lsp.InitializedParams())
+        uri = (folder / "x.policy").as_uri()
+        client.text_document_did_open(lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(uri, "policy", 1, TEXT)))
+        return await questions(client, lsp.TextDocumentIdentifier(uri), said)
+    finally:
+        await client.shutdown_async(None)
+        client.exit(None)
+        await client.stop()
+
+
+def position(text, wanted):
+    offset = text.index(wanted)
+    line = text.count("\n", 0, offset)
+    return lsp.Position(line, len(text[text.rfind("\n", 0, offset) + 1 : offset].encode("utf-16-le")) // 2)
+
+
+async def every_question(client, document, said):
+    here = position(TEXT, "pod.name")
+    end = position(TEXT, "\n\nfilter")
+    whole = lsp.Range(lsp.Position(0, 0), lsp.Position(20, 0))
+    context = lsp.CodeActionContext(diagnostics=[])
+    found = {
+        "hover": await client.text_document_hover_async(lsp.HoverParams(document, lsp.Position(here.line, here.character + 5))),
+        "completion": await client.text_document_completion_async(lsp.CompletionParams(document, end)),
+        "signature": await client.text_document_signature_help_async(lsp.SignatureHelpParams(document, here)),
+        "definition": await client.text_document_definition_async(lsp.DefinitionParams(document, position(TEXT, "wide or"))),
+        "references": await client.text_document_references_async(
+            lsp.ReferenceParams(lsp.ReferenceContext(include_declaration=False), document, position(TEXT, "wide ="))
+        ),
+        "highlight": await client.text_document_document_highlight_async(lsp.DocumentHighlightParams(document, position(TEXT, "wide ="))),
+        "prepare": await client.text_document_prepare_rename_async(lsp.PrepareRenameParams(document, position(TEXT, "wide ="))),
+        "rename": await client.text_document_rename_async(lsp.RenameParams(document, position(TEXT, "wide ="), "broad")),
+        "refused": await client.text_document_rename_async(lsp.RenameParams(document, position(TEXT, "wide ="), "filter")),
+        "symbols": await client.text_document_document_symbol_async(lsp.DocumentSymbolParams(document)),
+        "workspace": await client.workspace_symbol_async(lsp.WorkspaceSymbolParams("")),
+        "folding": await client.text_document_folding_range_async(lsp.FoldingRangeParams(document)),
+        "selection": await client.text_document_selection_range_async(lsp.SelectionRangeParams(document, [here])),
+        "tokens": await client.text_document_semantic_tokens_full_async(lsp.SemanticTokensParams(document)),
+        "some tokens": await client.text_document_semantic_tokens_range_async(
+            lsp.SemanticTokensRangeParams(document, lsp.Range(here, end))
+        ),
+        "hints": await client.text_document_inlay_hint_async(lsp.InlayHintParams(document, whole)),
+        "formatting": await client.text_document_formatting_async(
+            lsp.DocumentFormattingParams(document, lsp.FormattingOptions(tab_size=2, insert_spaces=True))
+        ),
+        "actions": await client.text_document_code_action_async(lsp.CodeActionParams(document, whole, context)),
+        "lenses": await client.text_document_code_lens_async(lsp.CodeLensParams(document)),
+    }
+    found["lens"] = [(await client.code_lens_resolve_async(lens)).command.title for lens in found["lenses"]]
+    run = found["lenses"][-1].data
+    found["run"] = await client.workspace_execute_command_async(lsp.ExecuteCommandParams("wharfinger.runTest", [run["uri"], run["start"]]))
+    await client.workspace_execute_command_async(lsp.ExecuteCommandParams("wharfinger.makeTest", [document.uri]))
+    changed = lsp.VersionedTextDocumentIdentifier(2, document.uri)
+    whole_text = lsp.TextDocumentContentChangeWholeDocument(TEXT.replace("node.free.cpu", "node.free.cup"))
+    client.text_document_did_change(lsp.DidChangeTextDocumentParams(changed, [whole_text]))
+    while not any(getattr(each, "version", 0) == 2 for each in said):  # noqa: ASYNC110 — what is waited for comes from another process
+        await asyncio.sleep(0.02)
+    broken = lsp.Range(position(TEXT, "node.free.cpu"), position(TEXT, " > 1cpu"))
+    found["fixes"] = await client.text_document_code_action_async(lsp.CodeActionParams(document, broken, context))
+    found["said"] = said
+    return found
+
+
+def test_every_question_of_an_editor_is_answered(tmp_path):
+    (tmp_path / "x.policy").write_text(TEXT, "utf-8")
+    (tmp_path / "other.policy").write_text('policy "other"\nscore s = 1\n', "utf-8")
+    found = asyncio.run(asked(tmp_path, every_question, "--snapshot", "openb:default"))
+    assert "The pod's name." in found["hover"].contents.value
+    assert found["hover"].range.start == position(TEXT, "pod.name")
+    assert "name" in {item.label for item in found["completion"].items}
+    assert found["signature"] is None
+    assert [each.range.start for each in found["definition"]] == [position(TEXT, "wide =")]
+    assert [each.range.start for each in found["references"]] == [position(TEXT, "wide or")]
+    assert len(found["highlight"]) == 2
+    assert found["prepare"].start == position(TEXT, "wide =")
+    assert [len(edits) for edits in found["rename"].changes.values()] == [2]
+    assert found["refused"] is None
+    assert [each.name for each in found["symbols"]] == ["x", "wide", "f", "t"]
+    assert {each.name for each in found["workspace"]} == {"x", "wide", "f", "t", "other", "s"}
+    assert [(each.start_line, each.end_line) for each in found["folding"]] == [(4, 5), (8, 12)]
+    assert found["selection"][0].parent is not None
+    assert len(found["tokens"].data) > len(found["some tokens"].data) > 0
+    assert [hint.label for hint in found["hints"]] == [": bool"]
+    assert found["formatting"] == []
+    assert [each.title for each in found["actions"]] == ["Make a test from a decision of openb:default"]
+    assert found["lens"] == ["passes 1,523 of 1,523 nodes of openb:default for openb/openb-pod-0000", "run this test"]
+    assert found["run"] == "passed: t"
+    assert "Replace `cup` by `cpu`" in [each.title for each in found["fixes"]]
+    diagnostics = [each for each in found["said"] if isinstance(each, lsp.PublishDiagnosticsParams)]
+    assert [each.code for each in diagnostics[-1].diagnostics] == ["P302"]
+    messages = [each.message for each in found["said"] if isinstance(each, lsp.ShowMessageParams)]
+    assert messages == ["`filter` is a word of the language; choose another name", "passed: t"]
+    assert [each.label for each in found["said"] if isinstance(each, lsp.ApplyWorkspaceEditParams)] == ["a test from a decision"]
+
+
+def test_without_the_extra_the_verb_names_it():
+    code = "import sys; sys.modules['pygls'] = None; sys.argv = ['wharf', 'lsp']; from wharfinger.__main__ import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 2
+    assert "pip install 'wharfinger[lsp]'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--snapshot", "/no/such"), ("--snapshot", "x", "--live")])
+def test_a_wrong_cluster_is_a_usage_error(arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "wharfinger", "lsp", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,155 @@
+"""Definitions, references, renaming, the outline, folds and selections."""
+
+from itertools import pairwise
+
+import pytest
+
+from wharfinger.authoring import navigation, structure
+from wharfinger.authoring.actions import Edit, applied
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.findings import findings
+from wharfinger.errors import UsageError
+
+TEXT = """# Keeps
+# room.
+policy "x"
+import "shared.policy" as shared
+
+param keep: percent = 10%
+let free = ratio(node.free.cpu, node.allocatable.cpu) ?? 0%
+
+@owner("me")
+filter room {
+  require free >= keep else "only {free} of {keep}"
+  require free >= shared.least
+}
+
+test "one" {
+  param keep = 20%
+  node a
+  node "b-1" like a
+  pod web
+  place web
+  expect web on a, "b-1"
+  expect a rejected by room
+}
+
+test "two" {
+  node a
+  pod web
+  place web
+  expect web on a
+}
+"""
+LIBRARY = "# What all share.\nlet least = 5%\n"
+
+
+class Stored:
+    """The library beside the policy."""
+
+    def exists(self, name):
+        return name == "shared.policy"
+
+    def read(self, name, diagnostics):
+        return Document(name, LIBRARY).source
+
+
+def document(text=TEXT):
+    return Document("x.policy", text, texts=Stored())
+
+
+LIBRARY_DOCUMENT = Document("shared.policy", LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("at", "count"),
+    [("keep:", 4), ("free =", 4), ("room {", 2), ("a\n  node", 4), ("web\n  place", 3), ("b-1", 2), ("shared\n", 2)],
+)
+def test_references_and_definition(at, count):
+    offset = TEXT.index(at)
+    found = navigation.references(document(), offset)
+    assert len(found) == count
+    assert [each.declares for each in found] == [True] + [False] * (count - 1)
+    for each in found:
+        assert navigation.definition(document(), each.start)[0] == found[0]
+
+
+def test_a_name_of_a_library_is_declared_there():
+    found = navigation.definition(document(), TEXT.index("least"))
+    assert [(each.file, LIBRARY[each.start : each.end]) for each in found] == [("shared.policy", "least")]
+    everywhere = navigation.references(LIBRARY_DOCUMENT, LIBRARY.index("least"), [document()])
+    assert [each.file for each in everywhere] == ["shared.policy", "x.policy"]
+    assert navigation.definition(document(), TEXT.index('"shared.policy"') + 2)[0].file == "shared.policy"
+
+
+@pytest.mark.parametrize(
+    ("at", "name"), [("keep:", "reserve"), ("free =", "left"), ("room {", "space"), ("web\n  place", "w-2"), ("shared\n", "lib")]
+)
+def test_a_renamed_text_says_the_same(at, name):
+    edits = navigation.renamed(document(), TEXT.index(at), name)
+    text = applied(TEXT, tuple(Edit(place.start, place.end, new) for place, new in edits))
+    assert text != TEXT
+    assert [each.code for each in findings(document(text))] == [each.code for each in findings(document())]
+    again = navigation.renamed(document(text), text.index(name), TEXT[TEXT.index(at) :].split(maxsplit=1)[0].strip(":"))
+    back = applied(text, tuple(Edit(place.start, place.end, new) for place, new in again))
+    assert back.replace('"web"', "web") == TEXT
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "said"),
+    [
+        ("keep:", "free", "already"),
+        ("keep:", "2x", "no name"),
+        ("keep:", "filter", "word of the language"),
+        ("keep:", "node", "always means"),
+        ("ratio", "x", "only params"),
+        ("a\n  node", "b-1", "already"),
+        ("a\n  node", "b 1", "no name"),
+    ],
+)
+def test_what_cannot_be_renamed_says_why(at, name, said):
+    with pytest.raises(UsageError, match=said):
+        navigation.renamed(document(), TEXT.index(at), name)
+
+
+def test_names_are_found_in_a_text_that_does_not_parse():
+    text = TEXT.replace("require free >= keep", "require (free >= keep")
+    assert len(navigation.references(document(text), text.index("free ="))) == 4
+
+
+def test_outline():
+    found = structure.outline(document())
+    names = [
+        ("policy", "x"),
+        ("import", "shared"),
+        ("param", "keep"),
+        ("let", "free"),
+        ("filter", "room"),
+        ("test", "one"),
+        ("test", "two"),
+    ]
+    assert [(each.kind, each.name) for each in found] == names
+    assert [each.name for each in found[-2].children] == ["a", "b-1", "web"]
+    assert TEXT[found[4].start :].startswith("@owner")
+    ends = [each.end for each in found]
+    assert all(end <= each.start for end, each in zip(ends, found[1:], strict=False))
+
+
+def test_folds():
+    folded = [(TEXT[each.start], TEXT.count("\n", each.start, each.end), each.kind) for each in structure.folds(document())]
+    assert folded == [("#", 1, "comment"), ("{", 3, "region"), ("{", 8, "region"), ("{", 5, "region")]
+
+
+def test_selections_grow():
+    offset = TEXT.index("free >= keep") + 1
+    found = structure.selections(document(), offset)
+    texts = [TEXT[start:end] for start, end in found]
+    assert texts[:3] == ["free", "free >= keep", 'require free >= keep else "only {free} of {keep}"']
+    assert texts[-1] == TEXT
+    assert all(outer[0] <= inner[0] and inner[1] <= outer[1] for inner, outer in pairwise(found))
+
+
+def test_workspace_symbols_match_letters_in_order():
+    found = navigation.matching_symbols("rm", [document(), LIBRARY_DOCUMENT])
+    assert [symbol.name for _, symbol in found] == ["room"]
+    assert len(navigation.matching_symbols("", [document(), LIBRARY_DOCUMENT])) == 8
