@@ -116,7 +116,7 @@ def test_every_question_of_an_editor_is_answered(tmp_path):
     assert found["selection"][0].parent is not None
     assert len(found["tokens"].data) > len(found["some tokens"].data) > 0
     assert [hint.label for hint in found["hints"]] == [": bool"]
-    assert found["formatting"] == []
+    assert not found["formatting"]
     assert [each.title for each in found["actions"]] == ["Make a test from a decision of openb:default"]
     assert found["lens"] == ["passes 1,523 of 1,523 nodes of openb:default for openb/openb-pod-0000", "run this test"]
     assert found["run"] == "passed: t"
