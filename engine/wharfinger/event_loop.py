@@ -191,15 +191,21 @@ def free_one_by_one(former: list[object]) -> None:
         former.pop()
 
 
+_usual_intervals: list[float] = []
+"""The switch interval before the first of the threads that compute now; an entry for each of them."""
+
+
 @contextmanager
 def _short_switch_interval() -> Iterator[None]:
-    """A context in which threads switch after `PATIENCE` seconds."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(PATIENCE, before))
+    """A context in which threads switch after `PATIENCE` seconds; contexts may overlap, and end in any order."""
+    _usual_intervals.append(_usual_intervals[0] if _usual_intervals else sys.getswitchinterval())
+    sys.setswitchinterval(min(PATIENCE, _usual_intervals[0]))
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        usual = _usual_intervals.pop()
+        if not _usual_intervals:
+            sys.setswitchinterval(usual)
 
 
 YOUNG = 10_000

@@ -286,6 +286,20 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
         _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` says what each part costs")
 
 
+def excess(cost: Cost, budget: Budget) -> str | None:
+    """What of a cost is above a budget, in words; None if nothing is."""
+    amounts = {
+        "numbers for each node": (cost.operations, budget.operations),
+        "numbers kept for each node": (cost.kept, budget.kept),
+        "selections of pods": (len(cost.selections), budget.selections),
+        "operations for each placed pod": (cost.asked, budget.asked),
+        "operations for each template of placed pods": (cost.counted, budget.counted),
+        "operations again for each template of placed pods": (cost.recounted, budget.recounted),
+        "operations for each pod that may be evicted": (cost.evicting, budget.evicting),
+    }
+    return next((f"{much:,} {what}, of which {most:,} are allowed" for what, (much, most) in amounts.items() if much > most), None)
+
+
 _ASKED_HELP = (
     "counts are kept where `it` is compared for equality with `pod.name` or `pod.uid`, or in any way with what all pods of a template "
     "share (`pod.labels`, `pod.priority`)"

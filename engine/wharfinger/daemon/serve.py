@@ -17,6 +17,7 @@ import aiohttp
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.live_board import live_page, reading
+from wharfinger.daemon.live_playground import workbench_of
 from wharfinger.daemon.observation import Observation, decisions_shown, evaluations_of, observation_of, read_from, rules_of
 from wharfinger.daemon.pages import Health, cache_report, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
@@ -38,6 +39,7 @@ from wharfinger.telemetry.timing import LoopSteps
 from wharfinger.web import decisions, evaluation, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
+from wharfinger.web.playground import routes as playground
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages as ui
 
@@ -154,6 +156,8 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
     answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *evaluation.routes(answers), *ui.routes(page)]
+    if settings.playground:
+        pages += playground.routes(workbench_of(health, clock), to_anybody=settings.remote_ui)
     app = application(health.checks, observation.metrics.registry, debug, pages)
     server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))
     observation.log.info("serving", url=server.url)

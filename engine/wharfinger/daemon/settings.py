@@ -258,7 +258,13 @@ class Settings(Part):
     )
     remote_ui: bool = Field(
         default=False,
-        description="Whether the live page, `/policies`, `/decisions`, `/explain` and `/evaluate` answer requests from other machines",
+        description="Whether the live page, the playground, `/policies`, `/decisions`, `/explain` and `/evaluate` answer requests from "
+        "other machines",
+    )
+    playground: bool = Field(
+        default=False,
+        description="Whether `/ui/playground` is there, a page to try policies on the cluster without putting them into force "
+        "([security.md](security.md#the-playground))",
     )
     dry_run: Annotated[bool, Flag("--dry-run")] = Field(default=False, description="Decide and report, but write nothing to the API server")
 

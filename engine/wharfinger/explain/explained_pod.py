@@ -70,12 +70,19 @@ def explained(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes
 
     `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that is not there.
     """
-    bound_to = pod.node_name
     waiting = unbound(pod)
     if state.is_placed(pod.uid):
         state.remove_pod(pod)
     snapshot = state.snapshot(now)
-    decision = decide(chain, snapshot, waiting)
+    return explained_decision(pod, decide(chain, snapshot, waiting), snapshot, nodes)
+
+
+def explained_decision(pod: PodView, decision: Decision, snapshot: Snapshot, nodes: Sequence[str] = ()) -> ExplainedPod:
+    """The explanation of a decision that was just made about a pod as if it waited; `pod` is as it is, perhaps bound.
+
+    Raises UnknownObject for a node that is not there.
+    """
+    chain, bound_to = decision.chain, pod.node_name
     explanation = explain_decision(decision, snapshot, PolicyCommentary(chain), nodes)
     remarks = (*_held(chain, pod), *_remarks(bound_to, decision))
     return ExplainedPod(

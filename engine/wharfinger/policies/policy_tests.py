@@ -355,13 +355,17 @@ _CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], F
 }
 
 
-def run(policies: Sequence[typed.Policy], once: Once | None = None) -> Report:
+Observe = Callable[[ast.Test, Scenario, Attempt], None]
+"""Called after each `place` of a test."""
+
+
+def run(policies: Sequence[typed.Policy], once: Once | None = None, observe: Observe | None = None) -> Report:
     """The results of every test of every policy, and what they covered; `once` shares compiled policies with other callers."""
     results: list[Result] = []
     coverages = [Coverage(policy) for policy in policies]
     for policy, coverage in zip(policies, coverages, strict=True):
         compiled = once or Once()
-        results += [_run(policy, test, coverage, compiled) for test in policy.tests]
+        results += [_run(policy, test, coverage, compiled, observe) for test in policy.tests]
     return Report(
         results=tuple(results),
         coverage=tuple(point for coverage in coverages for point in coverage.points()),
@@ -386,15 +390,15 @@ class Once:
         return self._known[key]
 
 
-def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: Once) -> Result:
+def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: Once, observe: Observe | None) -> Result:
     try:
-        failures = _failures(Scenario(policy, test, compiled), test, coverage)
+        failures = _failures(Scenario(policy, test, compiled), test, coverage, observe)
     except WharfingerError as error:
         failures = [Failure(at=test.span, sentence=f"the test cannot run: {error}")]
     return Result(policy=policy.name, title=test.title.value, at=test.span, failures=tuple(failures))
 
 
-def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage) -> list[Failure]:
+def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage, observe: Observe | None) -> list[Failure]:
     failures: list[Failure] = []
     placed = expected = False
     for step in test.steps:
@@ -402,6 +406,8 @@ def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage) -> list[Fa
         if isinstance(step, test_steps.Place) and scenario.last is not None:
             placed = True
             coverage.record(scenario.last)
+            if observe is not None:
+                observe(test, scenario, scenario.last)
             if not scenario.last.governed:
                 failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(scenario)}"))
         elif isinstance(step, test_steps.Expect):

@@ -1,4 +1,4 @@
-"""Reads a cluster from files of manifests, or from the OpenB trace."""
+"""Reads a cluster from files of manifests, from the OpenB trace, or from the examples of the package."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from wharfinger.model.objects import quantity, requests
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.simulate import openb
+from wharfinger.simulate import examples, openb
 
 TRACE = "openb:"
+EXAMPLE = "example:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,9 @@ class Cluster:
 def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> Cluster:
     """The cluster that files, folders and `-` describe.
 
-    `openb:default` and `openb:gpuspec33` are the trace in the package; `*.csv` files are read in the trace's own format. Raises UsageError
-    for a file that cannot be read, InvalidObject for an object that cannot be (unless `skip_invalid`).
+    `openb:default` and `openb:gpuspec33` are the trace in the package, `example:small` and `example:large` made-up clusters; `*.csv` files
+    are read in the trace's own format. Raises UsageError for a file that cannot be read, InvalidObject for an object that cannot be (unless
+    `skip_invalid`).
     """
     return cluster_of(read_paths(paths, skip_invalid=skip_invalid))
 
@@ -97,16 +99,18 @@ def cluster_of(found: files.Objects) -> Cluster:
 def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False, written: bool = False) -> files.Objects:
     """Everything the paths hold, in one value; errors and `written` as of `files.read_objects`."""
     names = [str(path) for path in paths]
-    plain = [name for name in names if not _is_trace(name)]
-    traced = [_objects(name, manifests) for name in names if _is_trace(name) for manifests in [_manifests(name)]]
+    plain = [name for name in names if not _is_made(name)]
+    traced = [_objects(name, manifests) for name in names if _is_made(name) for manifests in [_manifests(name)]]
     return _joined([files.read_objects(plain, skip_invalid=skip_invalid, written=written), *traced]) if plain else _joined(traced)
 
 
-def _is_trace(name: str) -> bool:
-    return name.startswith(TRACE) or name.endswith(".csv")
+def _is_made(name: str) -> bool:
+    return name.startswith((TRACE, EXAMPLE)) or name.endswith(".csv")
 
 
 def _manifests(name: str) -> list[dict[str, Any]]:
+    if name.startswith(EXAMPLE):
+        return examples.manifests(_example(name))
     if name.startswith(TRACE):
         return [*openb.node_manifests(), *openb.pod_manifests(_variant(name))]
     try:
@@ -115,6 +119,13 @@ def _manifests(name: str) -> list[dict[str, Any]]:
         raise UsageError(f"{name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidObject(f"{name}: not UTF-8 at byte {error.start}") from error
+
+
+def _example(name: str) -> str:
+    found = name.removeprefix(EXAMPLE)
+    if found not in examples.SIZES:
+        raise UsageError(f"{name}: no such example; there are {', '.join(EXAMPLE + known for known in examples.SIZES)}")
+    return found
 
 
 def _variant(name: str) -> openb.Variant:

@@ -288,14 +288,19 @@ def routes(page: LivePage) -> list[Route]:
     found: dict[str, Answer] = {
         "/ui": page_files.page(files, "index.html"),
         "/ui/": slash,
-        "/ui/static/{name}": page_files.static(files),
         "/ui/events": partial(_events, page.feed),
         "/ui/nodes/{name:path}": partial(_node, page.board),
         "/ui/pods": partial(_pods, page.board),
     }
     guarded = partial(page_files.guarded, to_anybody=page.to_anybody)
     written = Route("/ui/objects", guarded(_objects), methods=["POST"])
-    return [written, *(Route(path, guarded(answer)) for path, answer in found.items())]
+    return [static_route(to_anybody=page.to_anybody), written, *(Route(path, guarded(answer)) for path, answer in found.items())]
+
+
+def static_route(*, to_anybody: bool) -> Route:
+    """The route of the files of the page, which the playground uses too."""
+    answer = page_files.static(page_files.files_of(__package__))
+    return Route("/ui/static/{name}", page_files.guarded(answer, to_anybody=to_anybody))
 
 
 async def _events(feed: Feed, request: Request) -> Response:

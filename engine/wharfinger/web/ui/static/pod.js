@@ -13,7 +13,7 @@ export function pod({ told, past, trouble, showNode, colour }) {
     ...funnel(found), ...scores(found.top, "Scores of the best nodes", showNode), ...before];
 }
 
-function headline({ boundTo, explanation: found }) {
+export function headline({ boundTo, explanation: found }) {
   const feasible = `${count(found.feasible)} of ${nodes(found.n_nodes)} feasible`;
   if (boundTo) return verdict("good", `On ${boundTo}`, `If it were decided now: ${found.node ?? "nowhere"}, ${feasible}.`);
   if (found.node === null) return verdict("bad", lacks(found), found.message);
@@ -29,7 +29,7 @@ function lacks({ steps, n_nodes: all }) {
   return reasons.length ? `Fits on none of ${nodes(all)}: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `Fits on none of ${nodes(all)}`;
 }
 
-function notes({ remarks, explanation: { policies, notes: said } }) {
+export function notes({ remarks, explanation: { policies, notes: said } }) {
   const lines = [...remarks, ...said, policies.length ? `governed by ${policies.join(", ")}` : "no policy governs it"];
   return make("ul", { class: "sentences quiet" }, lines.map((line) => make("li", {}, line)));
 }

@@ -1,0 +1,1 @@
+"""The playground: a page to write policies on. Start with `routes`, then `workbench`."""

@@ -1,0 +1,169 @@
+"""The clusters that a policy can be tried on: examples of the package, OpenB, files of this machine, and what was uploaded.
+
+`Clusters` is a port: `wharf playground` has the clusters of this module, a running scheduler has its own one
+(`daemon/live_playground.py`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import InvalidObject, UnknownObject
+from wharfinger.framework.chain import Chain, assemble, with_policies
+from wharfinger.language.report.wording import count
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import files
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.simulate.cluster import EXAMPLE, TRACE, Cluster, cluster_of, load_cluster
+from wharfinger.simulate.examples import SIZES
+
+MOST_LOADED = 3
+"""Clusters that are kept in memory; the one that was not used for longest is read again when it is wanted."""
+MOST_UPLOADS = 4
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A cluster to choose, by its key."""
+
+    key: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A cluster as it is now. `state` may be changed for a question, and has to be put back.
+
+    `waiting` are pods without a node. `chain` gives the chain that decides about a pod when a policy is added; None stands for no policy.
+    `known` is what completion and hover may tell of the cluster, None for nothing. `find` finds a pod that is not among `waiting`, by key.
+    """
+
+    state: ClusterState
+    waiting: Sequence[PodView]
+    now: float | None
+    chain: Callable[[CompiledPolicy | None, PodView], Chain]
+    known: KnownCluster | None = None
+    find: Callable[[str], PodView | None] = lambda _key: None
+
+    def pod(self, key: str) -> PodView:
+        """The pod of that `namespace/name`; raises UnknownObject if there is none."""
+        found = next((pod for pod in self.waiting if pod.key == key), None)
+        found = found or self.find(key) or next((pod for pod, _ in self.state.placements() if pod.key == key), None)
+        if found is None:
+            raise UnknownObject(f"this cluster has no pod {key}")
+        return found
+
+
+class Run(Protocol):
+    """Runs long work beside the event loop."""
+
+    async def __call__(self, function: Callable[[], T], /) -> T:
+        """What the function returns."""
+
+
+class Clusters(Protocol):
+    """Where clusters come from. One question at a time is asked."""
+
+    uploads: bool
+    """True if clusters can be added."""
+
+    def choices(self) -> Sequence[Choice]:
+        """The clusters in the order in which they are offered."""
+
+    async def opened(self, key: str, run: Run) -> Opened:
+        """The cluster of a key; long work is done by `run`. Raises UnknownObject if there is none, another WharfingerError for later."""
+
+    async def add(self, name: str, content: bytes, run: Run) -> Choice:
+        """The choice that stands for an uploaded file from now on. Raises InvalidObject for one that cannot be read."""
+
+
+class Examples:
+    """The small clusters of the package, read when they are first wanted."""
+
+    uploads = False
+
+    def __init__(self) -> None:
+        self._loaded: OrderedDict[str, Opened] = OrderedDict()
+        self._sources: dict[str, tuple[str, Callable[[], Cluster]]] = {
+            f"{EXAMPLE}{name}": (f"Example, {name}: {count(size, 'node')}", partial(load_cluster, [f"{EXAMPLE}{name}"]))
+            for name, size in SIZES.items()
+        }
+
+    def choices(self) -> Sequence[Choice]:
+        """The clusters in the order in which they are offered."""
+        return [Choice(key, title) for key, (title, _) in self._sources.items()]
+
+    async def opened(self, key: str, run: Run) -> Opened:
+        """The cluster of a key; raises UnknownObject if there is none."""
+        if key not in self._sources:
+            raise UnknownObject(f"there is no cluster {key}; there are {', '.join(self._sources)}")
+        if key not in self._loaded:
+            load = self._sources[key][1]
+            self._loaded[key] = await run(lambda: _opened(key, load()))
+        self._loaded.move_to_end(key)
+        while len(self._loaded) > MOST_LOADED:
+            self._loaded.popitem(last=False)
+        return self._loaded[key]
+
+    async def add(self, name: str, content: bytes, run: Run) -> Choice:  # noqa: ARG002 — a port
+        """Raises UnknownObject: nothing is uploaded to these."""
+        raise UnknownObject("clusters cannot be uploaded here; run `wharf playground` on your own machine")
+
+
+class OwnClusters(Examples):
+    """All clusters that somebody can try a policy on at their own machine; `given` are further ones by title, which come first."""
+
+    uploads = True
+
+    def __init__(self, given: Mapping[str, Cluster] = MappingProxyType({})) -> None:
+        super().__init__()
+        trace = f"{TRACE}default"
+        openb = {trace: ("OpenB, a production GPU cluster: 1,523 nodes", partial(load_cluster, [trace]))}
+        own = {f"given:{title}": (title, partial(_same, cluster)) for title, cluster in given.items()}
+        self._sources = {**own, **self._sources, **openb}
+        self._uploads: list[str] = []
+        self._n_uploaded = 0
+
+    async def add(self, name: str, content: bytes, run: Run) -> Choice:
+        """The choice of an uploaded file. It is kept in memory only, as long as it is among the last `MOST_UPLOADS`."""
+        cluster, found = await run(lambda: _uploaded(name, content))
+        self._n_uploaded += 1
+        key = f"upload:{self._n_uploaded}"
+        self._uploads.append(key)
+        title = f"{name}: {count(cluster.state.snapshot().n_nodes, 'node')}"
+        self._sources[key] = (title, partial(_same, cluster))
+        self._loaded[key] = found
+        while len(self._uploads) > MOST_UPLOADS:
+            former = self._uploads.pop(0)
+            del self._sources[former]
+            self._loaded.pop(former, None)
+        return Choice(key, title)
+
+
+def _same(cluster: Cluster) -> Cluster:
+    return cluster
+
+
+def _uploaded(name: str, content: bytes) -> tuple[Cluster, Opened]:
+    cluster = cluster_of(files.read_bytes(content, name, skip_invalid=True))
+    if not cluster.state.snapshot().n_nodes:
+        raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes what is wanted")
+    return cluster, _opened(name, cluster)
+
+
+def _opened(name: str, cluster: Cluster) -> Opened:
+    plain = assemble()
+
+    def chain(policy: CompiledPolicy | None, _pod: PodView) -> Chain:
+        return plain if policy is None else with_policies(plain, [policy])
+
+    return Opened(state=cluster.state, waiting=cluster.pending, now=None, chain=chain, known=KnownCluster(name, cluster))

@@ -1,0 +1,119 @@
+"""The playground: a page to write a policy on, with its tests and its effect on a cluster.
+
+/ui/playground                    the page
+/ui/playground/static/<file>      its files; those of the live page are in /ui/static
+/ui/playground/start              what there is to choose from
+/ui/playground/clusters/<key>     a cluster as a map, and its pods
+/ui/playground/check              POST: findings, highlighting and tests of a text
+/ui/playground/complete           POST: what may be written at a place; `hover`: what is said of a word; `format`: the text in its layout
+/ui/playground/decide             POST: what is decided about a pod with the policy
+/ui/playground/clusters           POST: a file with a cluster, where uploads are taken: on the machine of the author only
+
+Bodies are `application/json`, files `application/octet-stream`: a page of another site cannot send these unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+from wharfinger.language.report import render
+from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.web import page_files
+from wharfinger.web.playground.workbench import About, Placing, Workbench, read
+from wharfinger.web.requests import Answer, body_of, has_type
+
+MOST_QUESTION = 2**20
+"""Bytes of a question: a policy and a manifest, with every character escaped."""
+MOST_UPLOAD = 256 * 2**20
+"""Bytes of an uploaded file."""
+PATH = "/ui/playground"
+
+Q = TypeVar("Q")
+
+
+def routes(workbench: Workbench, *, to_anybody: bool = False) -> list[Route]:
+    """The routes; they answer this machine only, unless `to_anybody`."""
+    files = page_files.files_of(__package__)
+    guarded = partial(page_files.guarded, to_anybody=to_anybody)
+
+    async def start(_request: Request) -> Response:
+        return _json(workbench.start())
+
+    async def cluster(request: Request) -> Response:
+        return await _said(workbench.cluster(request.path_params["key"]))
+
+    async def slash(_request: Request) -> Response:
+        return RedirectResponse("../playground", 308)
+
+    read_only: dict[str, Answer] = {
+        "": page_files.page(files, "playground.html"),
+        "/": slash,
+        "/static/{name}": page_files.static(files),
+        "/start": start,
+        "/clusters/{key:path}": cluster,
+    }
+    asked: dict[str, Answer] = {
+        "/check": _question(About, workbench.check),
+        "/complete": _question(About, workbench.complete),
+        "/hover": _question(About, workbench.hover),
+        "/format": _question(About, workbench.format),
+        "/decide": _question(Placing, workbench.decide),
+    }
+    if workbench.clusters.uploads:
+        asked["/clusters"] = partial(_upload, workbench)
+    return [
+        *(Route(f"{PATH}{path}", guarded(answer), methods=["POST"]) for path, answer in asked.items()),
+        *(Route(f"{PATH}{path}", guarded(answer)) for path, answer in read_only.items()),
+    ]
+
+
+def _question(kind: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> Answer:
+    async def asked(request: Request) -> Response:
+        if not has_type(request, "application/json"):
+            return PlainTextResponse("the body has to be application/json\n", 415)
+        body = await body_of(request, MOST_QUESTION)
+        if body is None:
+            return PlainTextResponse(f"the body is longer than {MOST_QUESTION:,} bytes\n", 413)
+        try:
+            question = read(body, kind)
+        except UsageError as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        return await _said(answer(question))
+
+    return asked
+
+
+async def _upload(workbench: Workbench, request: Request) -> Response:
+    if not has_type(request, "application/octet-stream"):
+        return PlainTextResponse("the body has to be application/octet-stream\n", 415)
+    body = await body_of(request, MOST_UPLOAD)
+    if body is None:
+        return PlainTextResponse(f"the file is longer than {MOST_UPLOAD:,} bytes\n", 413)
+    name = request.query_params.get("name", "")[:100] or "the file"
+    return await _said(workbench.upload(name, body), asdict)
+
+
+async def _said(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda found: found) -> Response:
+    try:
+        return _json(plain(await answer))
+    except PolicyError as error:
+        return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
+    except UnknownObject as error:
+        return PlainTextResponse(f"{error}\n", 404)
+    except (UsageError, InvalidObject) as error:
+        return PlainTextResponse(f"{error}\n", 400)
+    except WharfingerError as error:
+        return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "2"})
+
+
+def _json(found: Any) -> Response:
+    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})

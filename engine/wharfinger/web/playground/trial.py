@@ -1,0 +1,204 @@
+"""What a policy does: to the nodes of its tests, and to the nodes of a cluster for one pod. The answers are plain values for a page.
+
+Nothing is adopted: a policy is compiled, asked and forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from wharfinger.authoring.positions import Positions
+from wharfinger.compiler import cost
+from wharfinger.compiler.cost import Budget
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import InvalidObject, UsageError
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.difference import causes
+from wharfinger.explain.explained_pod import explained_decision, unbound
+from wharfinger.explain.explanation import explain_decision
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.language.semantics import typed
+from wharfinger.language.syntax import ast
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import files, workloads
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.policies import policy_tests
+from wharfinger.policies.policy_tests import Covered, Failure, covered_fraction
+from wharfinger.policies.scenario import Attempt, Scenario
+from wharfinger.web.playground.clusters import Opened
+from wharfinger.web.ui import board, tiles
+from wharfinger.web.ui.board import Coloring
+from wharfinger.what_if.supposed_changes import SupposedChanges
+
+MOST_NODES_SHOWN = 12
+"""Nodes of a test whose values are shown."""
+MOST_PODS_OFFERED = 300
+MOST_MANIFESTS = 100
+"""Pods that a written workload may have; the first is looked at."""
+
+
+def compiled(policy: typed.Policy, budget: Budget) -> CompiledPolicy:
+    """The policy ready to decide. Raises UsageError if it costs more than the budget, PolicyError if it costs too much anywhere."""
+    above = cost.excess(cost.of_policy(policy), budget)
+    if above is not None:
+        raise UsageError(f"the policy is too expensive to be tried here: {above}; `wharf playground` on your own machine can try it")
+    return cost.affordable(policy_tests.Once()(policy, {}))
+
+
+def tested(policy: typed.Policy, positions: Positions) -> Mapping[str, Any]:
+    """The results of the tests of a policy with the values that led to them."""
+    placed: dict[int, list[Mapping[str, Any]]] = {}
+
+    def observe(test: ast.Test, scenario: Scenario, attempt: Attempt) -> None:
+        placed.setdefault(test.span.start, []).append(_attempt(scenario, attempt))
+
+    report = policy_tests.run([policy], observe=observe)
+    return {
+        "tests": [
+            {
+                "title": result.title,
+                "from": positions.to_units(result.at.start),
+                "line": result.at.line,
+                "passed": result.passed,
+                "failures": [_failure(failure, positions) for failure in result.failures],
+                "placed": placed.get(result.at.start, []),
+            }
+            for result in report.results
+        ],
+        "coverage": covered_fraction(report.coverage),
+        "uncovered": [_uncovered(point, positions) for point in report.coverage if point.unseen],
+    }
+
+
+def _failure(failure: Failure, positions: Positions) -> Mapping[str, Any]:
+    return {
+        "from": positions.to_units(failure.at.start),
+        "to": positions.to_units(failure.at.end),
+        "line": failure.at.line,
+        "message": failure.sentence,
+        "details": list(failure.details),
+    }
+
+
+def _uncovered(point: Covered, positions: Positions) -> Mapping[str, Any]:
+    never = " or ".join(truth.value for truth in point.unseen)
+    return {"from": positions.to_units(point.at.start), "line": point.at.line, "text": f"{point.rule} was never {never}"}
+
+
+def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
+    """What was decided about a pod of a test, and each node's verdicts and scores, the best node first."""
+    decision, snapshot = attempt.decision, attempt.snapshot
+    shown = explain_decision(decision, snapshot, PolicyCommentary(decision.chain), snapshot.names[:MOST_NODES_SHOWN])
+    reports = sorted(shown.asked, key=lambda report: (report.node != decision.node, not report.totals, [-total for total in report.totals]))
+    return {
+        "pod": decision.pod.name,
+        "node": decision.node,
+        "message": decision.message,
+        "evicted": list(attempt.evicted),
+        "policy": scenario.policy.name,
+        "nodes": [{**asdict(report), "passes": not report.rejected_by} for report in reports],
+        "omitted": max(0, snapshot.n_nodes - MOST_NODES_SHOWN),
+    }
+
+
+def described(opened: Opened) -> Mapping[str, Any]:
+    """A cluster: its tiles, their states, its use as colours, and the pods that can be asked about."""
+    snapshot = opened.state.snapshot(opened.now)
+    placed = [pod.key for pod, _ in zip((pod for pod, _ in opened.state.placements()), range(MOST_PODS_OFFERED), strict=False)]
+    return {
+        **_tiles(snapshot),
+        **_coloring(_usage(snapshot)),
+        "waiting": [{"pod": pod.key, "about": _about(pod)} for pod in opened.waiting[:MOST_PODS_OFFERED]],
+        "nWaiting": len(opened.waiting),
+        "placed": placed,
+    }
+
+
+def _about(pod: PodView) -> str:
+    """What a pod asks for, in a few words."""
+    requests = dict(pod.requests)
+    cores = requests.get("cpu", 0) / 1000
+    others = [name.rpartition("/")[2] for name, amount in requests.items() if amount and name not in {"cpu", "memory", "pods"}]
+    return ", ".join([f"{cores:g} cpu", f"{requests.get('memory', 0) / 2**30:.3g}Gi", *others])
+
+
+def _usage(snapshot: Snapshot) -> Coloring:
+    index = snapshot.resource_index("cpu")
+    none = np.zeros(snapshot.n_nodes, np.int64)
+    used = (none, none) if index is None else (snapshot.requested[index], snapshot.allocatable[index])
+    return tiles.share("cpu requested", *used)
+
+
+def _tiles(snapshot: Snapshot) -> Mapping[str, Any]:
+    found = tiles.tiles_of(snapshot)
+    flags = tiles.flags_of(snapshot).tolist()
+    digest = hashlib.sha256(repr((found.names, found.zones, flags)).encode()).hexdigest()[:16]
+    return {
+        "tiles": {"names": list(found.names), "zones": list(found.zones), "zoneNames": list(found.zone_names)},
+        "flags": flags,
+        "layout": digest,
+    }
+
+
+def _coloring(coloring: Coloring) -> Mapping[str, Any]:
+    scale = {name: getattr(coloring, name) for name in ("title", "unit", "low", "high", "note")}
+    return {"colors": {**scale, "steps": board.STEPS, "values": board.steps(coloring).tolist()}}
+
+
+def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion]:
+    """The first pod of a manifest and what comes with it; raises InvalidObject where there is none."""
+    given = files.read_bytes(manifest.encode(), "the pod", written=True)
+    found = opened.state.snapshot(opened.now).objects
+    known = files.Objects(by_kind={kind: found.all(kind) for kind in (objects.PriorityClass, objects.RuntimeClass)})
+    expansion = workloads.expand(given, known, most=MOST_MANIFESTS)
+    if not expansion.pods:
+        raise InvalidObject("the pod: there is no pod or workload in it")
+    return PodView(expansion.pods[0]), expansion
+
+
+def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
+    opened: Opened, policy: CompiledPolicy | None, key: str, manifest: str, nodes: Sequence[str], layout: str
+) -> Mapping[str, Any]:
+    """What is decided about a pod with a policy and without it: the map in the colours of its scores, and why.
+
+    The pod is the one of `key`, or the one of `manifest` where that is not empty; it is decided about as if it waited. `layout` is the one
+    whose tiles the caller has. Raises UnknownObject for a pod or node that is not there, InvalidObject for a manifest that is none.
+    """
+    with SupposedChanges(opened.state) as supposed:
+        if manifest:
+            pod, expansion = written(manifest, opened)
+            for made in expansion.made:
+                supposed.put(made)
+        else:
+            pod = opened.pod(key)
+            placed = opened.state.snapshot(opened.now).placed(pod.uid)
+            if placed is not None:
+                supposed.leave(placed[1])
+        snapshot = opened.state.snapshot(opened.now)
+        waiting = unbound(pod)
+        plain = decide(opened.chain(None, waiting), snapshot, waiting)
+        decision = plain if policy is None else decide(opened.chain(policy, waiting), snapshot, waiting)
+        found = _tiles(snapshot)
+        return {
+            **(found if found["layout"] != layout else {"layout": layout}),
+            **_coloring(tiles.points(f"points for {pod.key}", decision.evaluation, snapshot)),
+            **explained_decision(pod, decision, snapshot, nodes).plain(),
+            "difference": None if policy is None else _difference(plain, decision, snapshot),
+            "node": _node(snapshot, nodes),
+        }
+
+
+def _difference(plain: Decision, decision: Decision, snapshot: Snapshot) -> Mapping[str, Any]:
+    found = causes(plain, decision, snapshot, (PolicyCommentary(plain.chain), PolicyCommentary(decision.chain)))
+    return {"without": plain.node, "causes": [cause.sentence("without it") for cause in found]}
+
+
+def _node(snapshot: Snapshot, nodes: Sequence[str]) -> Mapping[str, Any] | None:
+    return tiles.plain_node(snapshot.node(snapshot.known_row(nodes[0]))) if nodes else None

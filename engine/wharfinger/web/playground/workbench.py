@@ -1,0 +1,224 @@
+"""Answers what the playground asks, one question at a time, in a thread.
+
+A scheduler has better things to do than to try policies for visitors. So texts are limited in length, checks in steps and decisions in
+their cost; one question at a time is worked on, in a thread that the scheduler does not rest for; after an answer comes a pause in
+proportion to the time that it took; and only a few questions may wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.formatting import formatted
+from wharfinger.authoring.positions import Positions
+from wharfinger.compiler.cost import OF_CLUSTER, Budget
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.event_loop import BuildThread
+from wharfinger.language.files import shipped_policies
+from wharfinger.web.playground import text_answers, trial
+from wharfinger.web.playground.clusters import Choice, Clusters, Opened
+
+if TYPE_CHECKING:
+    from wharfinger.framework.ports import Clock
+
+MOST_TEXT = 65_536
+"""Characters of a policy, and of a manifest."""
+NAME = "playground.policy"
+MOST_KEPT = 2
+"""Texts whose check is kept: the one that is being typed, and the one before."""
+
+Text = Annotated[str, Meta(max_length=MOST_TEXT)]
+Name = Annotated[str, Meta(max_length=600)]
+T = TypeVar("T")
+
+
+class PlaygroundBusy(WharfingerError):
+    """Too many questions wait, or one has waited for too long."""
+
+
+class About(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A question about a text. `at` is a place in it in UTF-16 code units; `cluster` is the one whose names and values are told."""
+
+    text: Text
+    at: Annotated[int, Meta(ge=0)] = 0
+    cluster: Name = ""
+
+
+class Placing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A question about a pod: `pod` by its key, or a `manifest`. `node` is one to be explained; `layout` the tiles that are known."""
+
+    text: Text
+    cluster: Name
+    pod: Name = ""
+    manifest: Text = ""
+    node: Name = ""
+    layout: Name = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a workbench does.
+
+    `rest`: after an answer, the pause is so many times as long. `patience` are seconds that a question waits for its turn, and `waiting`
+    how many may. A policy may cost `budget` to be decided about.
+    """
+
+    rest: float = 0.0
+    patience: float = 60.0
+    waiting: int = 16
+    budget: Budget = OF_CLUSTER
+
+
+class Workbench:
+    """Answers questions about texts and clusters. Nothing that is asked is kept beyond the next questions, or adopted."""
+
+    def __init__(self, clusters: Clusters, clock: Clock, limits: Limits | None = None) -> None:
+        self.clusters = clusters
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._thread = BuildThread(clock)
+        self._turn = asyncio.Lock()
+        self._n_waiting = 0
+        self._rests_until = 0.0
+        self._documents: dict[str, Document] = {}
+        self._compiled: dict[str, CompiledPolicy | WharfingerError | None] = {}
+
+    def start(self) -> Mapping[str, Any]:
+        """What there is to choose from."""
+        return {
+            "clusters": [asdict(choice) for choice in self.clusters.choices()],
+            "policies": [{"name": path.stem, "text": path.read_text("utf-8")} for path in sorted(shipped_policies().glob("*.policy"))],
+            "uploads": self.clusters.uploads,
+        }
+
+    async def check(self, asked: About) -> Mapping[str, Any]:
+        """The findings, the highlighting and the results of the tests of a text."""
+        async with self._taking_turns():
+            return await self._run(partial(self._checked, asked.text))
+
+    async def complete(self, asked: About) -> Mapping[str, Any]:
+        """What may be written at a place."""
+        async with self._taking_turns():
+            known = (await self._opened(asked.cluster)).known if asked.cluster else None
+            return await self._run(lambda: text_answers.completed(self._document(asked.text), asked.at, known))
+
+    async def hover(self, asked: About) -> Mapping[str, Any] | None:
+        """What is said of the word at a place; None for nothing."""
+        async with self._taking_turns():
+            known = (await self._opened(asked.cluster)).known if asked.cluster else None
+            return await self._run(lambda: text_answers.hovered(self._document(asked.text), asked.at, known))
+
+    async def format(self, asked: About) -> Mapping[str, Any]:
+        """The text in its canonical layout, None where it does not parse."""
+        async with self._taking_turns():
+            return await self._run(lambda: {"text": formatted(self._document(asked.text))})
+
+    async def cluster(self, key: str) -> Mapping[str, Any]:
+        """A cluster as a map, and the pods to ask about. UnknownObject if there is none."""
+        async with self._taking_turns():
+            opened = await self._opened(key)
+            return await self._run(lambda: trial.described(opened))
+
+    async def decide(self, asked: Placing) -> Mapping[str, Any]:
+        """What is decided about a pod. UnknownObject for what is not there, InvalidObject for a manifest, UsageError for a policy."""
+        async with self._taking_turns():
+            opened = await self._opened(asked.cluster)
+            return await self._run(partial(self._decided, asked, opened))
+
+    async def upload(self, name: str, content: bytes) -> Choice:
+        """The choice that stands for a file from now on; raises InvalidObject for one that is no cluster."""
+        async with self._taking_turns():
+            return await self.clusters.add(name, content, self._run)
+
+    def _document(self, text: str) -> Document:
+        found = self._documents.pop(text, None) or Document(NAME, text)
+        self._documents[text] = found
+        while len(self._documents) > MOST_KEPT:
+            former = next(iter(self._documents))
+            del self._documents[former]
+            self._compiled.pop(former, None)
+        return found
+
+    def _policy(self, text: str) -> CompiledPolicy | None:
+        """The policy of a text, None where it has errors or no policy; raises WharfingerError for one that may not be tried."""
+        policy = text_answers.usable(self._document(text))
+        if text not in self._compiled:
+            try:
+                self._compiled[text] = None if policy is None else trial.compiled(policy, self._limits.budget)
+            except WharfingerError as error:
+                self._compiled[text] = error
+        found = self._compiled[text]
+        if isinstance(found, WharfingerError):
+            raise found
+        return found
+
+    def _checked(self, text: str) -> Mapping[str, Any]:
+        document = self._document(text)
+        policy = text_answers.usable(document)
+        tests = {"tests": None} if policy is None else trial.tested(policy, Positions(document.text))
+        return {**text_answers.checked(document), "policy": None if policy is None else policy.name, **tests}
+
+    def _decided(self, asked: Placing, opened: Opened) -> Mapping[str, Any]:
+        policy = self._policy(asked.text)
+        found = trial.decided(opened, policy, asked.pod, asked.manifest, [asked.node] if asked.node else [], asked.layout)
+        return {**found, "policy": None if policy is None else policy.name}
+
+    async def _opened(self, key: str) -> Opened:
+        return await self.clusters.opened(key, self._run)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        """What the function returns. A caller that is cancelled meanwhile waits for the thread, so that there is never a second one."""
+        work = asyncio.ensure_future(self._thread.run_without_rest(function))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait({work})
+            raise
+
+    @asynccontextmanager
+    async def _taking_turns(self) -> AsyncIterator[None]:
+        if self._n_waiting >= self._limits.waiting:
+            raise PlaygroundBusy(f"{self._n_waiting} questions wait already, and no more can; ask again later")
+        self._n_waiting += 1
+        try:
+            async with asyncio.timeout(self._limits.patience):
+                await self._take_turn()
+        except TimeoutError:
+            raise PlaygroundBusy(f"no answer within {self._limits.patience:g} s; too much is asked, ask again later") from None
+        finally:
+            self._n_waiting -= 1
+        began = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            ended = self._clock.monotonic()
+            self._rests_until = ended + self._limits.rest * (ended - began)
+            self._turn.release()
+
+    async def _take_turn(self) -> None:
+        await self._turn.acquire()
+        try:
+            rest = self._rests_until - self._clock.monotonic()
+            if rest > 0:
+                await self._clock.sleep(rest)
+        except BaseException:
+            self._turn.release()
+            raise
+
+
+def read(body: bytes, kind: type[T]) -> T:
+    """The question in a body; UsageError where it is none."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"the body is not a question: {error}") from None
