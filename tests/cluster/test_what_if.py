@@ -25,6 +25,7 @@ AT_ONCE = 50
 TURNS = itertools.count()
 ANSWERS = {
     *(f"drain: {fate}" for fate in ("placed", "waits", "gone", "forbidden", "refused", "stays")),
+    *("rebalance: moves", "rebalance: stays"),
     *("capacity: fits", "capacity: does not fit", "diff: changes", "diff: same"),
 }
 

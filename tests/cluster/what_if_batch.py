@@ -14,6 +14,7 @@ from typing import Any
 
 import wharfinger
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
 from tests.cluster.what_if_scenarios import NOBODY, Scenario
@@ -52,6 +53,7 @@ class Batch:
         compiled = {name: wharfinger.load_policies(path) for name, path in policies.items()}
         cluster = wharfinger.load_snapshot(snapshot)
         for one in self._scenarios:
+            one.rebalancing = [str(WHARF), "rebalance", "--live", f"--kubeconfig={self._cluster.kubeconfig}", f"--policy={policies[NAME]}"]
             one.foretell(cluster, compiled)
 
     def do(self) -> None:

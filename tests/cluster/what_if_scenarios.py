@@ -1,6 +1,7 @@
 """Small random clusters with a question about each: what was foretold is done on a real control plane, and compared pod by pod.
 
-A drain is done through the Eviction API, step by step; pods are created again as their controllers would. For a capacity, one pod more is
+A drain is done through the Eviction API, step by step; pods are created again as their controllers would. A rebalance is done by
+`wharf rebalance --apply`, one at a time, because two would see each other's cordons. For a capacity, one pod more is
 created than was foretold to fit. For a difference between policies, the same pods are created under the ones and then under the others.
 
 Many scenarios are on one control plane at the same time. Each has a namespace and nodes of its own, so none has an effect on another.
@@ -10,6 +11,9 @@ from __future__ import annotations
 
 import http.client
 import random
+import subprocess
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +24,14 @@ from tests.cluster import mixed_pods, objects
 from tests.cluster.api import Api, Refused
 from tests.cluster.live import NAME
 from tests.cluster.waiting import eventually
+from wharfinger.framework.chain import assemble
+from wharfinger.model.state.cluster_state import checkpoint_of, restored
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain, DrainedPod, Fate
+from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.plan import Goal, Rebalance, Wishes, rebalance
 
 POLICY = """
 policy "what-if"
@@ -94,6 +102,8 @@ class Scenario:
     budgets: list[Plain] = field(default_factory=list)
     uids: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    rebalancing: list[str] = field(default_factory=list)
+    """The command that rebalances the cluster, without a goal."""
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects; `owners` has the uids of the owners in the namespace by kind."""
@@ -343,7 +353,86 @@ class DiffScenario(Scenario):
         return Counter({"diff: changes": len(self.foretold.changes), "diff: same": self.foretold.pods - len(self.foretold.changes)})
 
 
-KINDS = (DrainScenario, CapacityScenario, DiffScenario, DrainScenario)
+ONE_AT_A_TIME = threading.Lock()
+GOALS = (Goal.FREE_NODES, Goal.VIOLATIONS, Goal.POINTS)
+
+
+@dataclass(slots=True)
+class RebalanceScenario(Scenario):
+    """Pods are moved by `wharf rebalance --apply`, which plans anew."""
+
+    goal: Goal = Goal.FREE_NODES
+    foretold: Rebalance | None = None
+    told: str = ""
+
+    @property
+    def waits_for(self) -> str:
+        """The scheduler of the pods without a node: they are in the queue before the first move."""
+        return NAME
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects, the budgets and the goal."""
+        Scenario.draw(self, draw, owners)
+        for app in APPS:
+            if draw.random() < 0.3:
+                self.budgets.append(_budget(f"{app}-budget", self.namespace, {"matchLabels": {"app": app}}, draw.randint(0, 3)))
+        self.goal = GOALS[self.seed // len(KINDS) % len(GOALS)]
+
+    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
+        """Plan the moves, on a copy of the cluster."""
+        state = restored(checkpoint_of(cluster.state), cluster.state.snapshot().now)
+        wishes = Wishes(goals=(self.goal,), limits=Limits(namespaces=frozenset({self.namespace})))
+        self.foretold = rebalance(assemble(policies[NAME]), state, wishes, self._pending(cluster))
+
+    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+        """Run the command, and create a replacement for each pod that it evicts."""
+        while not ONE_AT_A_TIME.acquire(blocking=False):
+            yield ()
+        try:
+            flags = (f"--goal={self.goal.value}", f"--namespace={self.namespace}", "--min-age=0s", "--apply")
+            running = subprocess.Popen([*self.rebalancing, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            try:
+                while (gone := self._gone(api, running)) is not None:
+                    yield [_without_node(self.pods[name]) for name in gone]
+                self.told, _ = running.communicate(timeout=60)
+            finally:
+                running.kill()
+            if running.returncode:
+                self.problems.append(f"exit code {running.returncode}: {self.told}")
+        finally:
+            ONE_AT_A_TIME.release()
+
+    def _gone(self, api: Api, running: subprocess.Popen[str]) -> list[str] | None:
+        """The pods that are not there any more, as soon as there are some; None when the command has ended."""
+        while running.poll() is None:
+            gone = sorted(self.pods.keys() - self._pods(api).keys())
+            if gone:
+                return gone
+            time.sleep(0.05)
+        return None
+
+    def compare(self, pods: Mapping[str, Plain]) -> None:
+        """See that the pods of the plan are where it says, under a new uid, and all others that had a node where they were."""
+        assert self.foretold is not None
+        planned = {move.pod.partition("/")[2]: move for move in self.foretold.moves}
+        for name, pod in self.pods.items():
+            found = pods.get(name)
+            node = None if found is None else found["spec"].get("nodeName")
+            is_new = found is not None and found["metadata"]["uid"] != self.uids[name]
+            move = planned.get(name)
+            wanted = pod["spec"].get("nodeName") if move is None else move.target
+            if (wanted is not None and node != wanted) or is_new != (move is not None):
+                self.problems.append(f"{name}: foretold {wanted}, moved: {move is not None}; found on {node}, moved: {is_new}; {self.told}")
+
+    @property
+    def answers(self) -> Counter[str]:
+        """How many pods move, and how many stay."""
+        assert self.foretold is not None
+        moves = len(self.foretold.moves)
+        return Counter({"rebalance: moves": moves, "rebalance: stays": len(self.pods) - moves})
+
+
+KINDS = (DrainScenario, CapacityScenario, DiffScenario, RebalanceScenario)
 
 
 def scenario(seed: int, namespace: str, owners: Mapping[str, str]) -> Scenario:
