@@ -76,8 +76,9 @@ class Failures:
 class SchedulerPage:
     """Schedules and serves while the context lasts. `folder` has policies, which are followed."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, cluster: InMemoryCluster | None = None) -> None:
         self._folder = folder
+        self.cluster = InMemoryCluster() if cluster is None else cluster
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="scheduler", daemon=True)
         self.failures = Failures()
@@ -88,7 +89,7 @@ class SchedulerPage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(20)
         assert not self._thread.is_alive(), "the page does not end"
 
@@ -103,7 +104,7 @@ class SchedulerPage:
         async def ask() -> T:
             return question(self)
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(ask(), self.loop).result(60)
 
     def put(self, manifests: Iterable[Mapping[str, Any]], kind: type[Any]) -> None:
         """None; the cluster has these objects."""
@@ -119,12 +120,11 @@ class SchedulerPage:
         self.ask(lambda page: page.cluster.remove(kind, key))
 
     async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         clock, known = SystemClock(), Known()
         self.recent = RecentDecisions(clock.now, clock.monotonic)
         reloads, self.history = ReloadHistory(clock.now), SchedulingHistory(self.recent, clock)
         subscribers = subscribed(self.recent.handlers, reloads.handlers, {Failed: self.failures.hear})
-        self.cluster = InMemoryCluster()
         store = await self._store(clock, subscribers.emit)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, emit=subscribers.emit)
         self.scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest, suspension_changed=store.suspension_changed)

@@ -173,7 +173,7 @@ def _drained(
     chain: Chain, supposed: SupposedChanges, drain: Sequence[str], pods: Sequence[PodView]
 ) -> Generator[None, None, tuple[_Nodes, Miss | None, Drained]]:
     """(the node of each pod, the first miss, what becomes of the pods of the drained nodes). UsageError after `MOST_STEPS`."""
-    found: Drain = yield from _bounded(drain_steps(chain, supposed, drain, waiting=pods))
+    found: Drain = yield from _bounded(drain_steps(Decider(chain), supposed, drain, waiting=pods))
     asked = {each.pod: each for each in found.pods if not each.source}
     nodes = [(pod.key, asked[pod.key].node) for pod in dry_run.queue_order(chain, pods)]
     waits = next((pod for pod in dry_run.queue_order(chain, pods) if asked[pod.key].node is None), None)

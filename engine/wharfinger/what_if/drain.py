@@ -142,7 +142,7 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
     that is on one of the nodes. Raises UnknownObject for a node that is not there.
     """
     supposed = SupposedChanges(state)
-    attempt = _Drain(chain, supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
+    attempt = _Drain(Decider(chain), supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
     names = attempt.known(nodes)
     before = utilisation(state.snapshot())
     at_once(attempt.run(names, waiting))
@@ -152,7 +152,7 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
 
 
 def drain_steps(  # noqa: PLR0913 — the keywords are independent choices
-    chain: Chain,
+    decider: Decider,
     supposed: SupposedChanges,
     nodes: Sequence[str],
     *,
@@ -161,7 +161,7 @@ def drain_steps(  # noqa: PLR0913 — the keywords are independent choices
     waiting: Iterable[PodView] = (),
 ) -> Generator[None, None, Drain]:
     """A generator of steps, about one decision each, that returns the same as `drain` without `remove`; `supposed` can undo it."""
-    attempt = _Drain(chain, supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data))
+    attempt = _Drain(decider, supposed, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data))
     names = attempt.known(nodes)
     before = utilisation(supposed.state.snapshot())
     yield from attempt.run(names, waiting)
@@ -218,14 +218,14 @@ class _Drain:
     """The state of a drain: who has left, who waits for a node, and what budgets allow."""
 
     def __init__(
-        self, chain: Chain, supposed: SupposedChanges, refused: Callable[[PodView], str], advance: Callable[[], None] = lambda: None
+        self, decider: Decider, supposed: SupposedChanges, refused: Callable[[PodView], str], advance: Callable[[], None] = lambda: None
     ) -> None:
-        self._chain = chain
+        self._chain = decider.chain
         self._supposed = supposed
         self._state = supposed.state
         self._refused = refused
         self._advance = advance
-        self._decider = Decider(chain)
+        self._decider = decider
         self._evictions = Evictions(self._state.objects)
         self._moving: dict[str, _Moving] = {}
         self._waiting: list[_Moving] = []

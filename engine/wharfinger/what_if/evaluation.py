@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 
-from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result, queue_order
@@ -30,12 +29,12 @@ def added(supposed: SupposedChanges, nodes: Iterable[NodesLike]) -> Generator[No
     return tuple(new)
 
 
-def evaluated(chain: Chain, supposed: SupposedChanges, pods: Sequence[PodView]) -> Generator[None, None, tuple[PodResult, ...]]:
+def evaluated(decider: Decider, supposed: SupposedChanges, pods: Sequence[PodView]) -> Generator[None, None, tuple[PodResult, ...]]:
     """A generator of steps, one decision each, that returns the answers in the order of the queue.
 
     Pods with scheduling gates are not placed.
     """
-    decider = Decider(chain)
+    chain = decider.chain
     found: list[PodResult] = []
     for pod in queue_order(chain, pods):
         gate = chain.gate(pod)

@@ -2,7 +2,7 @@
 
 Each is answered on a copy of the scheduler's state that is brought up to date first, in slices of the event loop, one at a time. After an
 answer there is a pause, so that requests without end take a limited share of the time. A request that waits longer than `PATIENCE` ends
-with an error. The copy is freed when nobody has asked for `IDLE` seconds.
+with an error. The copy follows the state every `FOLLOW` seconds, and is freed when nobody has asked for `IDLE` seconds.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
-from wharfinger.event_loop import in_slices
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -44,9 +45,12 @@ MOST_DRAINED = 100
 MOST_BYTES = 2 * 2**20
 PATIENCE = 20.0
 IDLE = 300.0
+FOLLOW = 1.0
 REST = 3.0
 """After an answer, the pause before the next one is so many times as long as the answer took, at most `LONGEST_REST`."""
 LONGEST_REST = 2.0
+MOST_KEPT = 5_000_000
+"""Results of a rule for a node that are kept from one question to the next."""
 
 
 class EvaluationBusy(WharfingerError):
@@ -160,9 +164,13 @@ class LiveEvaluations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turn = asyncio.Lock()
+        self._thread = BuildThread(clock)
         self._copy = FollowedCopy()
+        self._kept: tuple[ClusterState, Decider] | None = None
         self._rests_until = 0.0
         self._idle: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
+        self._following: asyncio.Task[None] | None = None
 
     async def of(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         """The answer to a request as of now.
@@ -182,16 +190,17 @@ class LiveEvaluations:
                     ended = self._clock.monotonic()
                     self._rests_until = ended + min(REST * (ended - began), LONGEST_REST)
                     self._drop_later()
+                    self._follow_later(scheduler)
         except TimeoutError:
             raise EvaluationBusy(f"no answer within {PATIENCE:g} s; too much is asked for, ask again later") from None
 
     async def _answer(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         snapshot = scheduler.state.snapshot()
         known = files.Objects(by_kind={kind: snapshot.objects.all(kind) for kind in (objects.PriorityClass, objects.RuntimeClass)})
-        expansion, remarks = await asyncio.to_thread(_expanded, request.objects, known)
+        expansion, remarks = await self._thread.run_without_rest(_expanded, request.objects, known)
         name, chain = _profile(scheduler, request, expansion.pods)
         now = scheduler.state.snapshot(float(int(self._clock.now())))
-        with closing(_answered(self._copy, chain, now, expansion, request)) as steps:
+        with closing(self._answered(chain, now, expansion, request)) as steps:
             new, found = await in_slices(steps, self._clock)
         fates = Counter(each.fate for each in found.pods)
         return EvaluationAnswer(
@@ -210,7 +219,61 @@ class LiveEvaluations:
     def _drop_later(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE, self._copy.drop)
+        self._idle = asyncio.get_running_loop().call_later(IDLE, self._drop)
+
+    def _drop(self) -> None:
+        for pending in (self._later, self._following):
+            if pending is not None:
+                pending.cancel()
+        self._kept = self._later = None
+        self._copy.drop()
+
+    def _follow_later(self, scheduler: Scheduler) -> None:
+        """Bring the copy up to date every `FOLLOW` seconds, so that the first question after a while need not wait for that."""
+
+        def begin() -> None:
+            self._following = asyncio.ensure_future(self._follow(scheduler))
+
+        if self._later is not None:
+            self._later.cancel()
+        self._later = asyncio.get_running_loop().call_later(FOLLOW, begin)
+
+    async def _follow(self, scheduler: Scheduler) -> None:
+        async with self._turn:
+            with closing(self._copy.follow(scheduler.state.snapshot(float(int(self._clock.now()))))) as steps:
+                await in_slices(steps, self._clock)
+        self._follow_later(scheduler)
+
+    def _answered(
+        self, chain: Chain, snapshot: Snapshot, expansion: workloads.Expansion, request: EvaluationRequest
+    ) -> Generator[None, None, tuple[tuple[tuple[str, str], ...], _Found]]:
+        """A generator of steps that returns the names of new nodes with those of their models, and the answer."""
+        state = yield from self._copy.follow(snapshot)
+        decider = self._decider(chain, state)
+        with SupposedChanges(state) as supposed:
+            for made in expansion.made:
+                supposed.put(made)
+            pods = tuple(map(PodView, expansion.pods))
+            _not_placed(pods, state)
+            new = yield from added(supposed, _wanted(request, state, len(pods)))
+            if not request.drain:
+                results = yield from evaluated(decider, supposed, pods)
+                return new, _Found(pods=[_placed_or_not(result) for result in results])
+            drained = yield from drain_steps(
+                decider,
+                supposed,
+                request.drain,
+                force=request.force,
+                delete_empty_dir_data=request.delete_empty_dir_data,
+                waiting=pods,
+            )
+        return new, _of_drain(drained)
+
+    def _decider(self, chain: Chain, state: ClusterState) -> Decider:
+        """The decider of the last question if it is for the same chain and the same copy: rules are not prepared anew then."""
+        if self._kept is None or self._kept[0] is not state or self._kept[1].chain is not chain:
+            self._kept = state, Decider(chain, most_cells=MOST_KEPT)
+        return self._kept[1]
 
 
 def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[workloads.Expansion, list[str]]:
@@ -230,25 +293,6 @@ def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objec
     asked = request.scheduler_name or (pods[0].spec.scheduler_name if pods else "")
     name = asked if asked in chains else next(iter(chains))
     return name, chains[name]
-
-
-def _answered(
-    copy: FollowedCopy, chain: Chain, snapshot: Snapshot, expansion: workloads.Expansion, request: EvaluationRequest
-) -> Generator[None, None, tuple[tuple[tuple[str, str], ...], _Found]]:
-    state = yield from copy.follow(snapshot)
-    with SupposedChanges(state) as supposed:
-        for made in expansion.made:
-            supposed.put(made)
-        pods = tuple(map(PodView, expansion.pods))
-        _not_placed(pods, state)
-        new = yield from added(supposed, _wanted(request, state, len(pods)))
-        if not request.drain:
-            results = yield from evaluated(chain, supposed, pods)
-            return new, _Found(pods=[_placed_or_not(result) for result in results])
-        drained = yield from drain_steps(
-            chain, supposed, request.drain, force=request.force, delete_empty_dir_data=request.delete_empty_dir_data, waiting=pods
-        )
-    return new, _of_drain(drained)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

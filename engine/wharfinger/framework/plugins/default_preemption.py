@@ -114,11 +114,15 @@ class Search:
         self._own = _own_row(pod, snapshot)
         self._asked_at = rejection.evictable.asked_at
         lower = has_lower(pod.priority, snapshot)
-        for row in changed.tolist():
-            self._drop(row)
-            if resolvable[row]:
-                found = self._look(row, pod, snapshot, rejection) if lower[row] else (NO_VICTIMS,)
-                self._keep(row, found)
+        if self._refused or self._candidates:
+            for row in changed.tolist():
+                self._drop(row)
+        possible = changed[resolvable[changed]]
+        victimless = possible[~lower[possible]].tolist()
+        self._refused.update(dict.fromkeys(victimless, (NO_VICTIMS,)))
+        self._reasons[NO_VICTIMS.text] += len(victimless)
+        for row in possible[lower[possible]].tolist():
+            self._keep(row, self._look(row, pod, snapshot, rejection))
 
     def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
         """The rows that changed since the last update; None for all rows."""
