@@ -77,21 +77,31 @@ Params = Annotated[
 
 
 class Condition(Part):
-    """One statement about an object and whether it holds; as `metav1.Condition`."""
+    """State of one aspect of the object, in the form of `metav1.Condition`."""
 
-    type: Annotated[str, Field(max_length=63, description="What is stated: `Compiled`, `Active`, `Ready`, …")]
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
-    reason: Annotated[str, Field(max_length=253, description="Why, as one word for programs.")]
-    message: Annotated[str, Field(max_length=4096, description="Why, as a sentence for people.")] = ""
-    observed_generation: Generation | None = Field(default=None, description="The generation of the object that this is about.")
-    last_transition_time: datetime | None = Field(default=None, description="When `status` last became another one.")
+    type: Annotated[str, Field(max_length=63, description="Type of the condition, for example `Ready`, `Compiled` or `Active`.")]
+    status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition: `True`, `False` or `Unknown`.")
+    reason: Annotated[
+        str, Field(max_length=253, description="Reason for the last change of the status, as one word in CamelCase for programs.")
+    ]
+    message: Annotated[
+        str, Field(max_length=4096, description="Details about the last change of the status, as a sentence for people.")
+    ] = ""
+    observed_generation: Generation | None = Field(
+        default=None,
+        description=(
+            "`metadata.generation` of the object when this condition was set. If it is smaller than the current "
+            "generation, the condition is out of date."
+        ),
+    )
+    last_transition_time: datetime | None = Field(default=None, description="Time of the last change of `status`.")
 
 
 class Reasons(Part):
     """A pod or node and what speaks against it."""
 
     reasons: Annotated[tuple[Sentence, ...], Field(max_length=16)] = Field(
-        default=(), description="What speaks against it, a sentence each."
+        default=(), description="Reasons against the node, one sentence each."
     )
 
 

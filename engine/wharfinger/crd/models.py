@@ -43,59 +43,82 @@ class PolicyMode(StrEnum):
 
 
 class SchedulingPolicySpec(Part):
-    """What the policy is."""
+    """Desired state of the policy: its text, and how it is used."""
 
-    source: PolicyText = Field(description="The text of the policy. It may hold tests; it must not import files.")
+    source: PolicyText = Field(
+        description=(
+            "Text of the policy in the policy language. It can contain tests, which must pass before the policy "
+            "becomes active. It cannot import files."
+        )
+    )
     mode: PolicyMode = Field(
         default=PolicyMode.ENFORCE,
-        description="`Enforce` lets it decide, `Shadow` counts where it would have decided otherwise, `Off` keeps it out.",
+        description=(
+            "Effect of the policy. `Enforce`: it decides. `Shadow`: the scheduler counts where it would have "
+            "decided otherwise, and changes nothing. `Off`: it is checked and not used."
+        ),
     )
     params: Params = Field(
-        default_factory=dict, description='Values of its params as in a policy\'s text ("10%", "2Gi"), within their ranges.'
+        default_factory=dict,
+        description=(
+            "Values for the params that the text declares, written as in the text, for example `keep_free: "
+            '"10%"`. Each must be in the range of its param; other params keep their defaults.'
+        ),
     )
     namespace: NamespaceName | None = Field(
         default=None,
-        description="The namespace whose policy it is: it governs and sees the pods of that one only. By default it is the cluster's.",
+        description=(
+            "Namespace that owns the policy. The policy then governs and reads only pods of this namespace. "
+            "Without it, the policy belongs to the cluster."
+        ),
     )
 
 
 class PolicyDiagnostic(Part):
-    """One finding about the text."""
+    """One finding of the check of the text."""
 
-    line: Count = Field(description="The line, counted from 1.")
-    column: Count = Field(description="The column, counted from 1.")
-    code: Word = Field(description="The stable code of the finding; docs/errors has a page for each.")
-    severity: Word = Field(default="error", description="`error` or `warning`.")
-    message: Sentence = Field(description="What is wrong.")
-    help: Sentence | None = Field(default=None, description="How to mend it.")
+    line: Count = Field(description="Line in `spec.source`; the first one is 1.")
+    column: Count = Field(description="Column in the line; the first one is 1.")
+    code: Word = Field(description="Stable code of the finding, for example P302. docs/errors has a page for each code.")
+    severity: Word = Field(default="error", description="`error` or `warning`. A policy with an error does not become active.")
+    message: Sentence = Field(description="Description of the problem.")
+    help: Sentence | None = Field(default=None, description="Proposed change of the text.")
 
 
 class LastKnownGood(Part):
-    """The version that decides, so that a scheduler that starts while `spec` is broken can go on with it."""
+    """Active version of the policy, kept so that a scheduler that starts while `spec` is broken can continue with it."""
 
-    source: Annotated[str, Field(min_length=1, max_length=MOST_REMEMBERED)] = Field(description="The text of the policy.")
-    params: Params = Field(default_factory=dict, description="The values of its params.")
-    generation: Generation = Field(description="The generation of the object that it was.")
-    since: datetime = Field(description="Since when it decides.")
+    source: Annotated[str, Field(min_length=1, max_length=MOST_REMEMBERED)] = Field(description="Text of this version.")
+    params: Params = Field(default_factory=dict, description="Values of its params.")
+    generation: Generation = Field(description="`metadata.generation` of the object that had this text.")
+    since: datetime = Field(description="Time at which this version became active.")
 
 
 class SchedulingPolicyStatus(Part):
-    """What has become of the policy."""
+    """Observed state of the policy, written by the scheduler."""
 
-    observed_generation: Generation | None = Field(default=None, description="The generation that all of this is about.")
-    policy: PolicyName | None = Field(default=None, description="The name that the text gives to the policy.")
-    authority: Word | None = Field(default=None, description="Whose policy it is: `cluster`, or `namespace` and its name.")
-    revision: Word | None = Field(default=None, description="The revision (SHA-256) of the policy that is active, if one is.")
+    observed_generation: Generation | None = Field(default=None, description="`metadata.generation` to which this status belongs.")
+    policy: PolicyName | None = Field(default=None, description="Name of the policy, as written in its text.")
+    authority: Word | None = Field(default=None, description="Owner of the policy: `cluster`, or `namespace` and its name.")
+    revision: Word | None = Field(default=None, description="Revision (SHA-256) of the active version. Empty if no version is active.")
     last_known_good: LastKnownGood | None = Field(
-        default=None, description="The version that decides, if its text has no more than 65,536 characters."
+        default=None,
+        description=(
+            "Version that is active. The scheduler uses it after a restart if `spec.source` cannot be used then. "
+            "Texts of more than 65,536 characters are not kept here."
+        ),
     )
-    conditions: Conditions = Field(default=(), description="`Ready`, `Compiled`, `Tested`, `Active` and `MetricsAvailable`.")
+    conditions: Conditions = Field(
+        default=(), description="Conditions of the policy: `Ready`, `Compiled`, `Tested`, `Active` and `MetricsAvailable`."
+    )
     diagnostics: Annotated[tuple[PolicyDiagnostic, ...], Field(max_length=MOST_DIAGNOSTICS)] = Field(
-        default=(), description="What is wrong with the text, the first findings."
+        default=(), description="First findings of the check of `spec.source`."
     )
-    matched: Count | None = Field(default=None, description="How many pods it governs.")
-    eligible: Count | None = Field(default=None, description="How many nodes its rules let a typical pod of those go to.")
-    nodes: Count | None = Field(default=None, description="How many nodes there are.")
+    matched: Count | None = Field(default=None, description="Number of pods that the policy governs.")
+    eligible: Count | None = Field(
+        default=None, description="Number of nodes that pass the filters of the policy, for a typical one of these pods."
+    )
+    nodes: Count | None = Field(default=None, description="Number of nodes in the cluster.")
 
 
 MOST_DRIFTED = 50
@@ -109,29 +132,34 @@ Quantities = Annotated[dict[str, Quantity], Field(max_length=32)]
 
 
 class EnvVar(Part):
-    """A variable of the container's environment."""
+    """Environment variable of the container."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")] = Field(description="Its name.")
-    value: Annotated[str, Field(max_length=4096)] = Field(default="", description="Its value.")
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")] = Field(
+        description="Name of the variable."
+    )
+    value: Annotated[str, Field(max_length=4096)] = Field(default="", description="Value of the variable.")
 
 
 class AppResources(Part):
-    """What the container asks for and may use at most."""
+    """Resource requests and limits."""
 
-    requests: Quantities = Field(default_factory=dict, description="What scheduling counts: `cpu: 500m`, `memory: 1Gi`, …")
-    limits: Quantities = Field(default_factory=dict, description="What the container may use at most.")
+    requests: Quantities = Field(
+        default_factory=dict, description="Resources that the scheduler reserves for each pod, for example `cpu: 500m` and `memory: 1Gi`."
+    )
+    limits: Quantities = Field(default_factory=dict, description="Resources that each container can use at most.")
 
 
 class AppPolicy(Part):
-    """Which policy decides where the app runs."""
+    """Policy that decides where the pods of the app run: either `name` or `inline`."""
 
     name: PolicyName | None = Field(
-        default=None, description="A policy that the scheduler has, by its name; it must govern the app's pods."
+        default=None, description="Name of a policy that the scheduler has. It must govern the pods of the app."
     )
     inline: PolicyText | None = Field(
-        default=None, description="The text of a policy for this app alone: it is held to the app's own pods. Tests in it are left out."
+        default=None,
+        description=("Text of a policy for this app. It governs only pods of the app, whatever it says. Tests in it are not run."),
     )
-    params: Params = Field(default_factory=dict, description="Values of the params of the inline policy.")
+    params: Params = Field(default_factory=dict, description="Values for the params of the inline policy.")
 
 
 class DriftPolicy(StrEnum):
@@ -142,19 +170,22 @@ class DriftPolicy(StrEnum):
 
 
 class PolicyAppSpec(Part):
-    """What is to run."""
+    """Desired state of the app."""
 
-    image: Annotated[str, Field(min_length=1, max_length=512)] = Field(description="The image of its container.")
-    replicas: Annotated[int, Field(ge=0, le=10_000, json_schema_extra={"format": "int32"})] = Field(default=1, description="How many pods.")
+    image: Annotated[str, Field(min_length=1, max_length=512)] = Field(description="Container image.")
+    replicas: Annotated[int, Field(ge=0, le=10_000, json_schema_extra={"format": "int32"})] = Field(
+        default=1, description="Desired number of pods."
+    )
     port: Annotated[int, Field(ge=1, le=65_535, json_schema_extra={"format": "int32"})] | None = Field(
-        default=None, description="The port that it serves; a Service of the app's name leads there."
+        default=None,
+        description=("Port on which the container listens. If it is set, a Service with the name of the app is created for it."),
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=64, json_schema_extra=map_list("name"))] = Field(
-        default=(), description="The environment of its container."
+        default=(), description="Environment variables of the container."
     )
-    resources: AppResources = Field(default_factory=AppResources, description="What its container asks for and may use.")
+    resources: AppResources = Field(default_factory=AppResources, description="Resource requests and limits of the container.")
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] = Field(
-        default="wharfinger", description="The scheduler that places its pods."
+        default="wharfinger", description="Scheduler that places the pods."
     )
     policy: (
         Annotated[
@@ -167,14 +198,16 @@ class PolicyAppSpec(Part):
             ),
         ]
         | None
-    ) = Field(default=None, description="The policy that decides where it runs; without one, whichever policies govern its pods.")
+    ) = Field(default=None, description="Policy that decides where the pods run. Without it, all policies apply that govern the pods.")
     drift_policy: DriftPolicy = Field(
         default=DriftPolicy.REPORT,
-        description="`Report` lists pods that no longer satisfy the policy; `Evict` also evicts them, one at a time, as their disruption "
-        "budgets allow.",
+        description=(
+            "Treatment of running pods whose node no longer passes the policy. `Report`: they are listed in the "
+            "status. `Evict`: they are also evicted, one at a time, within their PodDisruptionBudgets."
+        ),
     )
     eviction_interval_seconds: Annotated[int, Field(ge=1, le=86_400, json_schema_extra={"format": "int32"})] = Field(
-        default=60, description="Seconds between two evictions at least."
+        default=60, description="Minimum time between two evictions, in seconds."
     )
 
 
@@ -201,27 +234,36 @@ class AppPhase(StrEnum):
 
 
 class DriftedPod(Reasons):
-    """A pod that its policy would not let go to its node now."""
+    """Running pod whose node no longer passes the policy."""
 
-    pod: Word = Field(description="The pod.")
-    node: Word = Field(description="The node it runs on.")
+    pod: Word = Field(description="Name of the pod.")
+    node: Word = Field(description="Name of the node on which it runs.")
 
 
 class PolicyAppStatus(Part):
-    """What has become of the app."""
+    """Observed state of the app, written by the scheduler."""
 
-    observed_generation: Generation | None = Field(default=None, description="The generation that all of this is about.")
-    phase: Literal["Pending", "Progressing", "Running", "Degraded", "Failed"] | None = Field(default=None, description="Where it stands.")
-    message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Why it stands there.")
-    replicas: Count | None = Field(default=None, description="How many pods there are.")
-    ready_replicas: Count | None = Field(default=None, description="How many of them are ready.")
-    updated_replicas: Count | None = Field(default=None, description="How many of them are as the spec says.")
-    selector: Word | None = Field(default=None, description="What selects its pods, for the scale subresource.")
-    policy: PolicyName | None = Field(default=None, description="The policy that is meant to decide.")
-    drifted: Count | None = Field(default=None, description="How many pods no longer satisfy the policy.")
-    drift: Annotated[tuple[DriftedPod, ...], Field(max_length=MOST_DRIFTED)] = Field(default=(), description="The first of those pods.")
-    last_eviction: datetime | None = Field(default=None, description="When a drifted pod was last evicted.")
-    conditions: Conditions = Field(default=(), description="`Ready`, `Applied`, `Governed` and `Drifted`.")
+    observed_generation: Generation | None = Field(default=None, description="`metadata.generation` to which this status belongs.")
+    phase: Literal["Pending", "Progressing", "Running", "Degraded", "Failed"] | None = Field(
+        default=None,
+        description=(
+            "Summary of the state. `Pending`: nothing runs yet. `Progressing`: pods are being created or "
+            "replaced. `Running`: all pods are ready. `Degraded`: fewer pods than desired are ready. `Failed`: "
+            "the app cannot run; see `message`."
+        ),
+    )
+    message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Reason for the phase, as a sentence.")
+    replicas: Count | None = Field(default=None, description="Number of pods.")
+    ready_replicas: Count | None = Field(default=None, description="Number of pods that are ready.")
+    updated_replicas: Count | None = Field(default=None, description="Number of pods that match the current spec.")
+    selector: Word | None = Field(default=None, description="Label selector of the pods, for the scale subresource.")
+    policy: PolicyName | None = Field(default=None, description="Name of the policy that decides where the pods run.")
+    drifted: Count | None = Field(default=None, description="Number of running pods whose node no longer passes the policy.")
+    drift: Annotated[tuple[DriftedPod, ...], Field(max_length=MOST_DRIFTED)] = Field(
+        default=(), description="First of these pods, with the reasons."
+    )
+    last_eviction: datetime | None = Field(default=None, description="Time of the last eviction of such a pod.")
+    conditions: Conditions = Field(default=(), description="Conditions of the app: `Ready`, `Applied`, `Governed` and `Drifted`.")
 
 
 MOST_PLACEMENTS = 200
@@ -237,34 +279,46 @@ Template = Annotated[
 
 
 class WorkloadRef(Part):
-    """A workload of the same namespace whose pods are meant."""
+    """Workload in the namespace of the preview."""
 
-    kind: Literal["Deployment", "StatefulSet", "ReplicaSet", "Job", "PolicyApp"] = Field(description="Its kind.")
-    name: ObjectName = Field(description="Its name.")
+    kind: Literal["Deployment", "StatefulSet", "ReplicaSet", "Job", "PolicyApp"] = Field(description="Kind of the workload.")
+    name: ObjectName = Field(description="Name of the workload, in the namespace of the preview.")
 
 
 class PreviewPolicy(Part):
-    """One policy of the set to try."""
+    """One policy to decide by: either `name` or `source`."""
 
-    name: PolicyName | None = Field(default=None, description="A policy that the scheduler has, by its name.")
-    source: PolicyText | None = Field(default=None, description="The text of a policy that nobody has yet.")
-    params: Params = Field(default_factory=dict, description="Values of its params; only with `source`.")
+    name: PolicyName | None = Field(default=None, description="Name of a policy that the scheduler has.")
+    source: PolicyText | None = Field(default=None, description="Text of a policy that the scheduler does not have.")
+    params: Params = Field(default_factory=dict, description="Values for the params of `source`.")
 
 
 class PreviewNodes(Part):
-    """Nodes to suppose."""
+    """Nodes that do not exist, like one that does."""
 
-    like: ObjectName = Field(description="The node that they are like.")
-    count: Annotated[int, Field(ge=1, le=MOST_NEW_NODES, json_schema_extra={"format": "int32"})] = Field(default=1, description="How many.")
+    like: ObjectName = Field(
+        description=(
+            "Name of an existing node. The supposed nodes have its labels, taints and resources, and the pods of DaemonSets and "
+            "static pods of such a node."
+        )
+    )
+    count: Annotated[int, Field(ge=1, le=MOST_NEW_NODES, json_schema_extra={"format": "int32"})] = Field(
+        default=1, description="Number of supposed nodes."
+    )
 
 
 class PlacementPreviewSpec(Part):
-    """The question."""
+    """The question: which pods to place, and on which supposed cluster."""
 
-    template: Template | None = Field(default=None, description="The pods in question: a pod template, with metadata and spec.")
-    workload_ref: WorkloadRef | None = Field(default=None, description="A workload whose pods are in question.")
+    template: Template | None = Field(
+        default=None,
+        description=("Template of the pods to place, with metadata and spec, as in a Deployment. Either this or `workloadRef` is needed."),
+    )
+    workload_ref: WorkloadRef | None = Field(
+        default=None, description="Existing workload whose pods are to be placed. Either this or `template` is needed."
+    )
     replicas: Annotated[int, Field(ge=1, le=MOST_PODS, json_schema_extra={"format": "int32"})] | None = Field(
-        default=None, description="How many pods; by default as many as the workload asks for, or one."
+        default=None, description="Number of pods to place. Default: the replicas of the workload, or 1 for a template."
     )
     policies: (
         Annotated[
@@ -282,59 +336,81 @@ class PlacementPreviewSpec(Part):
             Field(max_length=16),
         ]
         | None
-    ) = Field(default=None, description="The policy set to try instead of the scheduler's; an empty list for none.")
-    nodes: Annotated[tuple[PreviewNodes, ...], Field(max_length=8)] = Field(default=(), description="Nodes that are supposed to be there.")
-    drain: Annotated[tuple[ObjectName, ...], Field(max_length=16)] = Field(
-        default=(), description="Nodes that are supposed to be drained in this order, as `wharf drain` does."
+    ) = Field(
+        default=None,
+        description=(
+            "Policies that decide, in place of the policies of the scheduler. With an empty list, only the rules of Kubernetes apply."
+        ),
     )
-    capacity: bool | None = Field(default=None, description="True to count how many further pods fit.")
+    nodes: Annotated[tuple[PreviewNodes, ...], Field(max_length=8)] = Field(
+        default=(), description="Nodes that do not exist, to be added for the answer."
+    )
+    drain: Annotated[tuple[ObjectName, ...], Field(max_length=16)] = Field(
+        default=(),
+        description=("Names of nodes that are drained before the pods are placed, in this order and by the rules of `wharf drain`."),
+    )
+    capacity: bool | None = Field(default=None, description="If true, the answer also counts how many further pods fit.")
     ttl_seconds: Annotated[int, Field(ge=10, le=LONGEST_LIFE, json_schema_extra={"format": "int32"})] = Field(
-        default=3600, description="Seconds after its creation at which the preview is deleted."
+        default=3600, description="Time after creation at which the preview is deleted, in seconds."
     )
 
 
 class PlacementCount(Part):
-    """How many of the pods a node would get."""
+    """Number of pods that a node would get."""
 
-    node: Word = Field(description="The node.")
-    count: Count = Field(description="How many of the pods.")
+    node: Word = Field(description="Name of the node.")
+    count: Count = Field(description="Number of these pods on the node.")
 
 
 class RuleCount(Part):
-    """What one filter or policy rule does to the pods that find no node."""
+    """Result of one rule for a pod without a node."""
 
-    rule: Word = Field(description="The plugin, or `policy/rule`.")
-    rejected: Count = Field(description="How many nodes it rejects by itself.")
-    reasons: Annotated[tuple[Sentence, ...], Field(max_length=8)] = Field(default=(), description="What it says, with how many nodes.")
+    rule: Word = Field(description="Name of the plugin of Kubernetes, or `policy/rule`.")
+    rejected: Count = Field(description="Number of nodes that this rule rejects, whatever other rules say.")
+    reasons: Annotated[tuple[Sentence, ...], Field(max_length=8)] = Field(
+        default=(), description="Messages of the rule, each with the number of nodes."
+    )
 
 
 class NearestMiss(Reasons):
-    """The node that fewest reasons speak against."""
+    """Node with the fewest reasons against it."""
 
-    node: Word = Field(description="The node.")
+    node: Word = Field(description="Name of the node.")
 
 
 class PlacementPreviewStatus(Part):
-    """The answer, as of now."""
+    """The answer for the current state of the cluster, renewed until the preview expires."""
 
-    observed_generation: Generation | None = Field(default=None, description="The generation of the question that this answers.")
-    pods: Count | None = Field(default=None, description="How many pods were asked for.")
-    placed: Count | None = Field(default=None, description="How many of them find a node.")
+    observed_generation: Generation | None = Field(default=None, description="`metadata.generation` to which this answer belongs.")
+    pods: Count | None = Field(default=None, description="Number of pods to place.")
+    placed: Count | None = Field(default=None, description="Number of these pods that get a node.")
     placements: Annotated[tuple[PlacementCount, ...], Field(max_length=MOST_PLACEMENTS)] = Field(
-        default=(), description="Where they go: most pods first, then by name."
+        default=(), description="Nodes with the number of pods that they get, in descending order of this number, then by name."
     )
-    more_nodes: Count | None = Field(default=None, description="How many nodes beyond those listed get pods.")
-    message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Why the first pod without a node has none.")
+    more_nodes: Count | None = Field(default=None, description="Number of nodes that get pods and are not listed in `placements`.")
+    message: Annotated[str, Field(max_length=4096)] | None = Field(
+        default=None, description="Reason why the first pod without a node has none."
+    )
     rules: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = Field(
-        default=(), description="What each rule does to the first pod without a node; rules that reject nothing are left out."
+        default=(), description="Result of each rule for the first pod without a node. Rules that reject no node are left out."
     )
-    nearest_miss: NearestMiss | None = Field(default=None, description="The node that comes nearest for the first pod without one.")
-    further: Count | None = Field(default=None, description="How many further pods fit, with `capacity`; the count ends at 1000.")
-    further_message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Why no further pod fits.")
-    drained: Count | None = Field(default=None, description="How many pods have to leave the drained nodes and are made again.")
-    drained_placed: Count | None = Field(default=None, description="How many of these find a node.")
-    drained_forbidden: Count | None = Field(default=None, description="How many pods a PodDisruptionBudget keeps on drained nodes.")
-    drained_refused: Count | None = Field(default=None, description="How many pods make `kubectl drain` refuse: it needs a flag for them.")
-    policy_revision: Word | None = Field(default=None, description="The revision of the policy set that answered.")
-    expires_at: datetime | None = Field(default=None, description="When the preview is deleted.")
-    conditions: Conditions = Field(default=(), description="`Ready`, and `Answered`: whether the question could be answered.")
+    nearest_miss: NearestMiss | None = Field(
+        default=None, description="Node with the fewest reasons against it, for the first pod without a node."
+    )
+    further: Count | None = Field(
+        default=None, description="Number of further pods that fit, if `spec.capacity` is true. The count ends at 1000."
+    )
+    further_message: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="Reason why no further pod fits.")
+    drained: Count | None = Field(
+        default=None, description="Number of pods that leave the drained nodes and are created again by their controllers."
+    )
+    drained_placed: Count | None = Field(default=None, description="Number of these pods that get another node.")
+    drained_forbidden: Count | None = Field(
+        default=None, description="Number of pods that stay on drained nodes because a PodDisruptionBudget forbids their eviction."
+    )
+    drained_refused: Count | None = Field(default=None, description="Number of pods for which `kubectl drain` stops and asks for a flag.")
+    policy_revision: Word | None = Field(default=None, description="Revision of the set of policies that gave the answer.")
+    expires_at: datetime | None = Field(default=None, description="Time at which the preview is deleted.")
+    conditions: Conditions = Field(
+        default=(), description="Conditions of the preview: `Ready`, and `Answered` if the question could be answered."
+    )
