@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER_ARGS := -n 2 --dist worksteal
 
-.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster docs site dist wheel lock clean
+.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster docs site dist sbom wheel lock clean
 
 help:
 	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operations.md, dashboard, alerts, known fields, colours of editors)"
 	@echo "make site    build the documentation as a site, into dist/site"
 	@echo "make dist    build what users are handed into dist/: the wheel, the chart, the krew plugin with its manifest"
+	@echo "make sbom    write the parts list (CycloneDX) of the wheel and the image, and their licences, into dist/"
 	@echo "make wheel   build the wheel into dist/"
 	@echo "make lock    resolve requirements.txt anew"
 
@@ -71,6 +72,9 @@ site: $(READY)
 
 dist: $(READY)
 	$(BIN)/python deploy/dist.py dist
+
+sbom: $(READY)
+	$(BIN)/python deploy/sbom.py dist
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation

@@ -57,7 +57,11 @@ def _followed(folder: Path) -> list[Path]:
 
 
 def _archive(place: Path, files: Mapping[Path, str], moment: int) -> Path:
-    with place.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=moment) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+    with (
+        place.open("wb") as raw,
+        gzip.GzipFile("", "wb", fileobj=raw, mtime=moment) as zipped,
+        tarfile.open(fileobj=zipped, mode="w") as tar,
+    ):
         for path, name in files.items():
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime = path.stat().st_size, moment
