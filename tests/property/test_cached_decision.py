@@ -289,6 +289,15 @@ POLICIES = [
     filter asked { require untolerated_taints(pod, node) < 2 and node_affinity_matches(pod) else "taints" }
     score calm weight 4 = -count(days, on: node) normalize minmax
     """,
+    """
+    policy "points"
+    for pods where pod.namespace != "none"
+    let liked = node_affinity_points() + 2 * pod_affinity_points()
+    score liked weight 3 = liked / 3
+    score spread weight 2 when node.pod_count < 3 = topology_spread_points() normalize minmax
+    score marked tier 2 = taint_points() - node.pod_count normalize max
+    filter few { require node.pod_count < 4 and not node.unschedulable else "no" }
+    """,
 ]
 
 

@@ -11,8 +11,9 @@ counts in kernels; a metric arrives as its key (`typed.MetricKey`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ def quotient(types: tuple[Type, ...]) -> Type:
 
 
 Rows = slice | NDArray[np.intp]
+NO_POINTS: Mapping[str, NDArray[np.float64]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +90,14 @@ class AtMoment:
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """One candidate node; `memo` keeps what is the same for all candidates, so that it is computed once. `placed` as in `AtRows`."""
+    """One candidate node; `memo` keeps what is the same for all candidates, to be computed once. `placed`, `points` as in `AtRows`."""
 
     snapshot: Snapshot
     pod: PodView
     row: int
     placed: bool = False
     memo: dict[Hashable, Any] = field(default_factory=dict)
+    points: Mapping[str, NDArray[np.float64]] = field(default_factory=lambda: NO_POINTS)
 
     @property
     def now(self) -> float:
@@ -104,12 +107,16 @@ class AtNode:
 
 @dataclass(frozen=True, slots=True)
 class AtRows:
-    """A set of candidate rows: `slice(None)` for all, or an index array. `placed`: the pod is on a node; selections leave it out there."""
+    """A set of candidate rows: `slice(None)` for all, or an index array. `placed`: the pod is on a node; selections leave it out there.
+
+    `points` are those of Kubernetes' scores by plugin, each `(n_nodes,)` for all rows; empty where no score is computed.
+    """
 
     snapshot: Snapshot
     pod: PodView
     rows: Rows
     placed: bool = False
+    points: Mapping[str, NDArray[np.float64]] = field(default_factory=lambda: NO_POINTS)
 
     @property
     def now(self) -> float:

@@ -226,11 +226,13 @@ WEIGHED = 6  # to add its value without rounding
 TEXT = 300  # a function of strings, evaluated for each node
 MEMBER = 50  # membership in a set of strings, likewise
 CALL = 10
+PLUGIN = 50  # the points of one of Kubernetes' scores
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
 _REGEX = "call matches_regex"
 _WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0, ops.SEARCH: 10}
 _TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, texts.Kernel))
+_PLUGINS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if function.plugin is not None)
 _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
 
@@ -239,6 +241,8 @@ def weight(node: Node) -> int:
     name = node.op.name
     if node.op is ops.LOOKUP:  # in a table that evaluates each string of the column once
         return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, ops.TABLE, "table satisfies"} else TEXT
+    if name in _PLUGINS:
+        return PLUGIN
     if name.startswith("call "):
         return TEXT if name in _TEXTS else CALL
     if name.startswith("curve"):

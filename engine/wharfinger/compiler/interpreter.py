@@ -16,8 +16,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wharfinger.builtins import texts
-from wharfinger.builtins.signature import AtMoment, AtNode
+from wharfinger.builtins.signature import NO_POINTS, AtMoment, AtNode
 from wharfinger.compiler import messages, metrics, reads
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
@@ -29,6 +32,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 Pods = list[tuple[int, PodView]]
+Points = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +259,12 @@ SKIP: Final = Outcome.SKIP
 class Interpreter:
     """Evaluates the expressions of a policy for one pod on one snapshot."""
 
-    def __init__(self, policy: typed.Policy, params: Mapping[str, Any], pod: PodView, snapshot: Snapshot) -> None:
+    def __init__(
+        self, policy: typed.Policy, params: Mapping[str, Any], pod: PodView, snapshot: Snapshot, points: Points = NO_POINTS
+    ) -> None:
+        """`points` are those of Kubernetes' scores by plugin, each `(n_nodes,)`; without them such points are 0."""
         self.policy = policy
+        self._points = points
         self.params = params
         self.pod = pod
         self.snapshot = snapshot
@@ -401,7 +409,7 @@ class Interpreter:
         """The context of a builtin that reads the cluster."""
         if place.item is not None:
             return AtMoment(self.snapshot.now)
-        return AtNode(self.snapshot, self.pod, place.row, memo=self._memo)
+        return AtNode(self.snapshot, self.pod, place.row, memo=self._memo, points=self._points)
 
 
 def _has_one_value(expr: typed.Expr) -> bool:

@@ -42,6 +42,12 @@ def metrics_read(expr: typed.Expr, lets: Lets) -> frozenset[str]:
     return frozenset(inner.name for inner in walk(expr, lets) if isinstance(inner, typed.MetricRef))
 
 
+def plugins_read(expr: typed.Expr, lets: Lets) -> frozenset[str]:
+    """The names of Kubernetes' scores whose points an expression reads."""
+    calls = (inner.function.plugin for inner in walk(expr, lets) if isinstance(inner, typed.Call))
+    return frozenset(plugin for plugin in calls if plugin is not None)
+
+
 def reads_identity(expr: typed.Expr, lets: Lets) -> bool:
     """True if the value may differ between pods of one template: it reads the name, uid or times of the pod to be placed."""
     pods = (inner.attribute for inner in walk(expr, lets) if isinstance(inner, typed.AttributeRef))

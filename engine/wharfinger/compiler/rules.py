@@ -75,7 +75,10 @@ class CompiledFilter(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledScore(Rule):
-    """A score; `min_spread` is in the unit of the raw value, `missing_points` in points."""
+    """A score; `min_spread` is in the unit of the raw value, `missing_points` in points.
+
+    `plugins` are the scores of Kubernetes whose points it reads.
+    """
 
     tier: int
     weight: float
@@ -84,6 +87,7 @@ class CompiledScore(Rule):
     on_missing: MissingAction | None
     missing_points: float
     value: typed.Expr
+    plugins: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +253,9 @@ class Resolved:
             on_missing=rule.on_missing,
             missing_points=0.0 if rule.missing_points is None else min(max(self._constant(f"{group} points"), 0.0), 100.0),
             value=rule.value,
+            plugins=frozenset(
+                plugin for expr in (rule.when, rule.value) if expr is not None for plugin in reads.plugins_read(expr, self._lets)
+            ),
         )
 
     def _tie_key(self, group: str, key: typed.TieKey) -> CompiledTieKey:

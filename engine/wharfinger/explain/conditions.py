@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.builtins.signature import NO_POINTS
+from wharfinger.compiler.interpreter import Interpreter, Points
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.language.files import shown_place
@@ -172,9 +173,9 @@ class PolicyCommentary:
         return self._interpreters[policy.name]
 
 
-def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
-    """The interpreter of a compiled policy for one pod."""
-    return Interpreter(policy.policy, policy.params, pod, snapshot)
+def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot, points: Points = NO_POINTS) -> Interpreter:
+    """The interpreter of a compiled policy for one pod; `points` are those of Kubernetes' scores by plugin."""
+    return Interpreter(policy.policy, policy.params, pod, snapshot, points)
 
 
 def passes(clause: typed.Clause, answer: bool | None) -> bool:

@@ -142,9 +142,11 @@ class Chain:
     def _assemble(self, governing: Sequence[PolicyRules]) -> Lineup:
         settled = lineup.settle([rules.policy for rules in governing])
         scores = [term for link in self.links for term in _base_terms(link, settled)]
+        read = sorted(frozenset[str]().union(*(rules.plugins for rules in governing)))
+        sources = {name: _source(name, self.plugin(name), settled) for name in read}
         return Lineup(
             filters=(*self.filters, *(plugin for rules in governing for plugin in rules.filters)),
-            scores=in_summing_order([*scores, *(term for rules in governing for term in rules.scores)]),
+            scores=in_summing_order([*scores, *(term for rules in governing for term in rules.scores_reading(sources))]),
             policies=tuple(rules.policy.name for rules in governing),
             quanta=lineup.quanta([rules.policy for rules in governing]),
             tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
@@ -218,12 +220,21 @@ def _base_terms(link: Link, settled: lineup.Settled) -> list[ScoreTerm]:
     weight = settled.weights.get(link.name, float(link.weight))
     if not weight:
         return []
-    plugin = link.plugin
-    if link.name in settled.arguments:  # for the score only: filters keep the arguments of the chain
+    return [_term(link.plugin, weight, settled)]
+
+
+def _source(name: str, plugin: extension.Plugin | None, settled: lineup.Settled) -> ScoreTerm:
+    """The score whose points rules read: as configured, whatever its weight; with its default arguments where it is switched off."""
+    return _term(plugin_faults.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, settled)
+
+
+def _term(plugin: extension.Plugin, weight: float, settled: lineup.Settled) -> ScoreTerm:
+    """The score of a plugin for pods with these overrides."""
+    if plugin.name in settled.arguments:  # for the score only: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]})))
-    assert isinstance(plugin, ScorePlugin)  # noqa: S101 — weight is None for the others
-    return [ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.of(plugin.name, plugin.normalization))]
+        plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[plugin.name]})))
+    assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
+    return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.of(plugin.name, plugin.normalization))
 
 
 def _row(link: Link) -> tuple[str, str, str, str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +18,9 @@ from numpy.typing import NDArray
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
-from wharfinger.framework.evaluation.changes import ALL, Changes
+from wharfinger.framework.evaluation.changes import ALL, Changes, union
 from wharfinger.framework.evaluation.lineup import ScoreTerm
+from wharfinger.framework.evaluation.plugin_points import PluginPoints
 from wharfinger.framework.evaluation.points import ENCODED, PolicyScale
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
@@ -82,9 +85,11 @@ class QuickPolicyFilter(PreparedPolicyFilter):
 class PreparedPolicyScore(_PreparedRule, PreparedScore):
     """A score rule for one template. Raw scores are float64; NaN where the value is missing, +inf where the rule does not apply."""
 
-    def __init__(self, bound: BoundPolicy, rule: CompiledScore, index: int, snapshot: Snapshot) -> None:
+    def __init__(self, bound: BoundPolicy, rule: CompiledScore, index: int, snapshot: Snapshot, points: PluginPoints | None = None) -> None:
+        """`points` are those of Kubernetes' scores, if the rule reads some."""
         super().__init__(bound, rule, index, snapshot)
         self.domains = rule.plan.domains
+        self._points = points
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
         """The raw scores."""
@@ -93,9 +98,16 @@ class PreparedPolicyScore(_PreparedRule, PreparedScore):
             return raw
         return ENCODED[state] + raw
 
-    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Rows | None:  # noqa: ARG002 — a rule is scored node by node
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Rows | None:
         """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
-        return self._affected(snapshot, changes)
+        affected = self._affected(snapshot, changes)
+        if self._points is None:
+            return affected
+        touched = self._points.follow(snapshot, changes, feasible, flipped)
+        self._bound.see(self._points.columns)
+        if affected is None:
+            return touched
+        return ALL if isinstance(affected, slice) or isinstance(touched, slice) else union(affected, touched)
 
 
 class QuickPolicyScore(PreparedPolicyScore):
@@ -147,10 +159,24 @@ class PolicyScore(ScorePlugin):
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.score_volatility = rule.volatility
+        self.plugins = rule.plugins
+        self._sources: Mapping[str, ScoreTerm] = {}
 
-    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — a rule is scored node by node
+    def reading(self, sources: Mapping[str, ScoreTerm]) -> PolicyScore:
+        """The rule with Kubernetes' scores whose points it and other rules of a pod read, by name."""
+        found = copy.copy(self)
+        found._sources = sources  # noqa: SLF001 — its own copy
+        return found
+
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:
         """The rule, bound to the pod."""
-        return self._kind(_bound(self._policy, attempt), self._rule, self._index, attempt.snapshot)
+        bound = _bound(self._policy, attempt)
+        if not self.plugins:
+            return self._kind(bound, self._rule, self._index, attempt.snapshot)
+        points = attempt.shared.once(PluginPoints, lambda: PluginPoints(self._sources))
+        points.evaluate(attempt, feasible)
+        bound.see(points.columns)
+        return PreparedPolicyScore(bound, self._rule, self._index, attempt.snapshot, points)
 
 
 class TieBreak:
@@ -187,6 +213,18 @@ class PolicyRules:
             if rule.weight
         )
         self.tie_breaks = tuple(TieBreak(policy, index) for index in range(len(policy.tie_break)))
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """The names of Kubernetes' scores whose points some rule reads."""
+        return frozenset(plugin for term in self.scores if isinstance(term.plugin, PolicyScore) for plugin in term.plugin.plugins)
+
+    def scores_reading(self, sources: Mapping[str, ScoreTerm]) -> list[ScoreTerm]:
+        """The scores, those that read points of Kubernetes' scores with these."""
+        return [
+            replace(term, plugin=term.plugin.reading(sources)) if isinstance(term.plugin, PolicyScore) and term.plugin.plugins else term
+            for term in self.scores
+        ]
 
     def without(self, rule: str) -> PolicyRules:
         """The rules of the policy but for the filter of that name (`policy/rule`)."""

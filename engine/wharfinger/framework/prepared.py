@@ -48,6 +48,11 @@ class Shared:
             found = self._made[owner] = make()
         return cast("T", found)
 
+    def made(self, owner: type[T]) -> T | None:
+        """The object of an owner that is its class; None if none has been made."""
+        found: object = self._made.get(cast("Hashable", owner))
+        return cast("T | None", found)
+
 
 class Attempt(NamedTuple):  # a tuple, because it is created for every decision and must cost very little
     """An attempt to schedule a pod: the pod, the cluster, and what the extension points share for the pod's template."""

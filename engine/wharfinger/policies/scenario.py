@@ -229,7 +229,7 @@ class Scenario:
             decision=decision,
             evicted=tuple(victim.name for victim in victims),
             snapshot=snapshot,
-            interpreter=conditions.interpreter_of(self.policy, pod, snapshot),
+            interpreter=conditions.interpreter_of(self.policy, pod, snapshot, decision.plugin_points),
             preempting=preempting,
             governed=self.policy.governs(pod, snapshot.now),
         )

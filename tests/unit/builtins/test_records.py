@@ -25,7 +25,7 @@ EXAMPLE = """
 policy "example"
 metric load: percent = prometheus('q', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 0%)
 let example = {example}
-filter uses {{ require has(example) else "no" }}
+prefer uses = has(example)
 """
 
 

@@ -8,14 +8,14 @@ all the time. These columns belong to one policy and one cluster and are shared 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.signature import AtRows, Rows
+from wharfinger.builtins.signature import NO_POINTS, AtRows, Rows
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.row_code import OneRow
 from wharfinger.compiler.normalize import SKIPPED, VALUE
@@ -79,7 +79,7 @@ class BoundPolicy:
     It also answers for other pods of the template, if the policy does not read their identity and none of them is placed yet.
     """
 
-    __slots__ = ("_frame", "_one_row", "_placed", "_pod", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
+    __slots__ = ("_frame", "_one_row", "_placed", "_pod", "_points", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> None:
         self._policy = policy
@@ -94,6 +94,7 @@ class BoundPolicy:
             for register, _ in policy.program.lasting:
                 self._start[register] = fresh[register]
         self._frame: AtRows | None = None
+        self._points = NO_POINTS
         self._registers: schedule.Registers = self._start
         self._one_row: OneRow | None = None
         self._reasons: dict[int, tuple[str, ...]] = {}
@@ -105,6 +106,11 @@ class BoundPolicy:
             assert self._policy.row_code is not None  # noqa: S101 — callers have checked `is_quick`
             self._one_row = OneRow(self._policy.row_code, self._pod, self._start, self.static_column, placed=self._placed)
         return self._one_row
+
+    def see(self, points: Mapping[str, NDArray[np.float64]]) -> None:
+        """Take these points of Kubernetes' scores for all scores from now on, by plugin, `(n_nodes,)` each."""
+        if points is not self._points:
+            self._points, self._frame = points, None
 
     def reasons(self, index: int) -> tuple[str, ...]:
         """The reasons of filter number `index`, one sentence per bit; what differs between nodes is `…`."""
@@ -232,7 +238,7 @@ class BoundPolicy:
         if frame is None or frame.snapshot is not snapshot or (frame.rows is not rows and not _all_rows(frame.rows, rows)):
             if snapshot.strings is not self._strings:
                 raise ValueError("a bound policy was asked about another cluster")
-            frame = self._frame = AtRows(snapshot, self._pod, rows, self._placed)
+            frame = self._frame = AtRows(snapshot, self._pod, rows, self._placed, self._points)
             self._registers = schedule.framed(self._start, frame)
         return frame
 

@@ -17,6 +17,7 @@ from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework.evaluation.changes import ALL
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
+from wharfinger.framework.evaluation.plugin_points import Columns, PluginPoints
 from wharfinger.framework.evaluation.scoring import ScoreSlot
 from wharfinger.language.report.wording import count
 
@@ -110,6 +111,12 @@ class Decision:
     def totals(self) -> tuple[float, ...]:
         """The chosen node's total in each tier; empty when unschedulable."""
         return () if self.row is None else self._totals(self.row)
+
+    @property
+    def plugin_points(self) -> Columns:
+        """The points of Kubernetes' scores that rules of policies read, by plugin, each `(n_nodes,)`; empty if none does."""
+        found = self._current().shared.made(PluginPoints)
+        return {} if found is None else found.columns
 
     @property
     def runner_up(self) -> Ranked | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -67,6 +67,29 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
         yield victim.span, [victim.condition]
     for key in policy.tie_break:
         yield key.value.span, [key.value]
+
+
+def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
+    """True if no other rule than a score reads the points of Kubernetes' scores; otherwise reports each one that does."""
+    lets: set[str] = set()
+    for let in policy.lets:  # each uses earlier ones only
+        if _reads_points(let.value, lets):
+            lets.add(let.name)
+    scores = {score.span for score in policy.scores}
+    reading = [expr for span, exprs in _rules(policy) if span not in scores for expr in exprs if _reads_points(expr, lets)]
+    for expr in reading:
+        message = "points of Kubernetes' scores are known in scores only"
+        help_ = "filters run first; to break ties by points, write a score of a later tier: `score … tier 2 = …`"
+        context.error(Code.P223, message, expr.span, label="reads such points", help=help_)
+    return not reading
+
+
+def _reads_points(expr: typed.Expr, lets: Collection[str]) -> bool:
+    """True if an expression calls a function of such points, or uses one of `lets`, which do."""
+    return any(
+        (isinstance(inner, typed.Call) and inner.function.plugin is not None) or (isinstance(inner, typed.LetRef) and inner.name in lets)
+        for inner in typed.walk(expr)
+    )
 
 
 def _given(expr: typed.Expr | None) -> list[typed.Expr]:
@@ -136,6 +159,8 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | No
     _check_tests(context, declared, file, file.policy)
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
+        return None
+    if not points_in_scores_only(context, policy):
         return None
     lint(context, presence, policy, file.policy)
     return policy

@@ -235,6 +235,11 @@ class Code(Enum):
         "A table has 1 to 1,000 entries. Its keys are texts in quotes, or whole numbers, and what stands in the brackets behind it is of "
         'the same kind: `{ "gold": 3, "silver": 2 }[pod.labels["tier"]] ?? 1`.',
     )
+    P223 = Record(
+        "points outside of a score",
+        "The points of Kubernetes' scores (`taint_points()` and its like) are normalised over the nodes that pass all filters, so they are "
+        "known when scores are computed, and not before. A filter cannot read them.",
+    )
     # ── P3xx names ──
     P301 = Record(
         "unknown name",

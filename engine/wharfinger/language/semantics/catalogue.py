@@ -111,6 +111,8 @@ class Function:
     `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`. `named["*"]` takes arguments of any other name
     (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for
     policies of a namespace. The call of one that is `folded` is a constant if its arguments are: `semver("1.30.2")` is never missing.
+    One that is a `clock` reads the time and nothing of the cluster. `plugin` is the score of Kubernetes whose points a function returns;
+    such a function can be used in scores only.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Function:
     own_shape: bool = False
     of_cluster: bool = False
     clock: bool = False
+    plugin: str | None = None
     folded: bool = False
 
 
