@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import chart_schema, editor_files, manifest_fields, operations_tables, reference_tables, settings_table
+from tests import chart_schema, editor_files, json_schemas, manifest_fields, operations_tables, reference_tables, settings_table
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
@@ -63,6 +63,7 @@ def pages() -> dict[Path, Callable[[], str]]:
         editor_files.TEXTMATE: editor_files.textmate_text,
         editor_files.VIM: editor_files.vim_text,
         editor_files.WORDS: editor_files.words_text,
+        **json_schemas.files(),
         CHART_SCHEMA: chart_schema.text,
         ERRORS / "README.md": index,
         **errors,

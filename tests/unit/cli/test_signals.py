@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests import json_schemas
 from tests.unit.signals.scripted import scripted, vector
 
 POLICY = """
@@ -165,6 +166,7 @@ def test_a_slow_query_is_called_so(wharf, files, told):
 def test_as_json(wharf, files, told):
     run = check(wharf, files, told, "--format", "json")
     load, used = json.loads(run.out)
+    json_schemas.assert_holds("signals", [load, used])
     assert (load["policy"], load["metric"], load["coverage"], load["errors"], load["warnings"]) == ("hot", "load", 1.0, [], [])
     assert (used["least"], used["most"]) == (1000.0, 4000.0)
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests import json_schemas
 from tests.unit.web.asking import FAR, asking
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
@@ -44,6 +45,7 @@ def client():
 
 def test_programs_get_json(client):
     found = client.get("/policies").json()
+    json_schemas.assert_holds("status", found)
     assert [(policy["name"], policy["state"]) for policy in found["policies"]] == [("spread", "kept"), ("new", "shadow"), (None, "refused")]
     assert found["policies"][0]["activeSince"] == "2023-11-14T22:13:20Z"
     assert found["policies"][0]["diagnostics"] == [

@@ -1,0 +1,39 @@
+"""`wharf schema`: the JSON Schemas of the settings, of snapshots, and of what verbs print for programs."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated
+
+import typer
+
+from wharfinger.cli import streams
+from wharfinger.errors import UsageError
+from wharfinger.language.report import wording
+
+VERSION = "v1"
+_FOLDER = resources.files("wharfinger") / "schemas" / VERSION
+
+
+def names() -> list[str]:
+    """The names of the schemas."""
+    return sorted(each.name.removesuffix(".json") for each in _FOLDER.iterdir() if each.name.endswith(".json"))
+
+
+def _offered(incomplete: str) -> list[str]:
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="Which schema; without one, their names are listed.", autocompletion=_offered)] = None,
+) -> int:
+    """Print the JSON Schema of the settings, of snapshots, or of what a verb prints with --format json."""
+    known = names()
+    if name is None:
+        streams.out("".join(f"{each}\n" for each in known))
+        return 0
+    if name not in known:
+        near = wording.closest(name, known)
+        raise UsageError(f"there is no schema {name}; " + (f"did you mean {near}?" if near else f"there are {', '.join(known)}"))
+    streams.out((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return 0

@@ -1,0 +1,774 @@
+"""The JSON Schemas in `engine/wharfinger/schemas/`: of the settings, of snapshots, and of what each verb prints with `--format json`.
+
+The settings and the objects of snapshots have models, and so have most parts of the answers of verbs. What verbs add to these is declared
+here. A new field of an answer is a new line here; a test holds each declaration against real outputs, and no output may have a field that
+is not declared. A field is never removed or given another meaning within a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
+
+import jsonschema
+import msgspec
+
+from wharfinger.cli import running_process
+from wharfinger.daemon.settings import Settings
+from wharfinger.explain.difference import Cause
+from wharfinger.explain.explained_policy import Governed, RejectingFilter
+from wharfinger.explain.explanation import Explanation
+from wharfinger.framework import policy_status
+from wharfinger.model import objects
+from wharfinger.model.reading.snapshot_file import Capture
+from wharfinger.simulate.dry_run import Mode, ReasonCount
+from wharfinger.simulate.replay import Change as ReplayedChange
+from wharfinger.what_if.diff import Spread
+from wharfinger.what_if.drain import Fate
+from wharfinger.what_if.optimal import Answer, Placed
+from wharfinger.what_if.rebalance.plan import Goal, Move
+
+VERSION = "v1"
+FOLDER = Path(__file__).parent.parent / "engine" / "wharfinger" / "schemas" / VERSION
+ADDRESS = f"https://wharfinger.dev/schemas/{VERSION}"
+
+
+def without(model: type, *names: str, **changed: Any) -> Any:
+    """The fields of a dataclass as a plain value that lacks some of them and has others changed."""
+    kept = {name: hint for name, hint in get_type_hints(model).items() if name not in names}
+    return TypedDict(f"Plain{model.__name__}", kept | changed)  # type: ignore[operator]
+
+
+# ── check and test ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Place(TypedDict):
+    """Lines and columns count from 1, offsets (`start`, `end`) from 0; ends are exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    start: int
+    end: int
+
+
+class Label(Place):
+    """A further place, and what is said of it."""
+
+    label: str
+
+
+class Finding(Place):
+    """What is wrong; `suggestion` is text that mends it in place of `start` to `end`."""
+
+    code: str
+    severity: Literal["error", "warning"]
+    title: str
+    message: str
+    label: str
+    others: list[Label]
+    help: str | None
+    suggestion: str | None
+
+
+class Selection(TypedDict):
+    """How the pods of one selection are found."""
+
+    line: int
+    column: int
+    lookup: str
+    operations: int
+
+
+class Cost(TypedDict):
+    """Operations for each node, and for each pod that is placed."""
+
+    perNode: int
+    kept: int
+    perPlacedPod: int
+    perTemplate: int
+    selections: list[Selection]
+    decidedFor: Literal["pod", "template"]
+
+
+class RuleCost(Cost):
+    """The cost of one rule."""
+
+    rule: str
+    line: int
+
+
+class PolicyCost(TypedDict):
+    """The cost of one policy."""
+
+    policy: str
+    rules: list[RuleCost]
+    together: Cost
+    evicting: int
+
+
+class Check(TypedDict):
+    """`wharf check --format json`; `omitted` findings are left out, `cost` is there with `--cost`."""
+
+    diagnostics: list[Finding]
+    errors: int
+    warnings: int
+    omitted: int
+    cost: NotRequired[list[PolicyCost]]
+
+
+class Failure(TypedDict):
+    """An expectation that does not hold."""
+
+    at: str
+    message: str
+    details: list[str]
+
+
+class TestResult(TypedDict):
+    """One test."""
+
+    policy: str
+    title: str
+    at: str
+    passed: bool
+    failures: list[Failure]
+
+
+class CoveredPoint(TypedDict):
+    """The answers of a condition that tests have seen, and those that they have not."""
+
+    policy: str
+    rule: str
+    at: str
+    seen: list[Literal["true", "false", "missing"]]
+    unseen: list[Literal["true", "false", "missing"]]
+
+
+class Coverage(TypedDict):
+    """How much of the rules tests have seen."""
+
+    fraction: float
+    points: list[CoveredPoint]
+
+
+class Test(TypedDict):
+    """`wharf test --format json`; `untested` are policies without tests."""
+
+    passed: int
+    failed: int
+    untested: list[str]
+    tests: list[TestResult]
+    coverage: Coverage
+
+
+# ── what would happen ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ChosenPolicy(TypedDict):
+    """A policy that decides."""
+
+    name: str
+    version: str | None
+    revision: str
+
+
+class Revisions(TypedDict):
+    """Hashes of the policies, and of them with the settings of Kubernetes' plugins."""
+
+    policies: str
+    chain: str
+
+
+class Decided(TypedDict):
+    """By what was decided."""
+
+    policies: list[ChosenPolicy]
+    revisions: Revisions
+
+
+class ResourceUse(TypedDict):
+    """Amounts of a resource on all nodes, in its base unit (CPU: millicores)."""
+
+    requested: float
+    allocatable: float
+    fraction: float
+
+
+class Utilisation(TypedDict):
+    """The use of a cluster."""
+
+    nodes: int
+    nodes_touched: int
+    pods: int
+    resources: dict[str, ResourceUse]
+
+
+class PodResult(TypedDict):
+    """The decision about a pod: `totals` (one for each tier) with a node; `message` and `reasons` without one."""
+
+    pod: str
+    node: str | None
+    feasible: int
+    totals: NotRequired[list[float]]
+    message: NotRequired[str]
+    reasons: NotRequired[dict[str, int]]
+    nominated: NotRequired[str]
+    victims: NotRequired[list[str]]
+    explanation: NotRequired[without(Explanation, "pod", "node", "message", "feasible")]  # type: ignore[valid-type]
+
+
+class DryRunSummary(TypedDict):
+    """Sums; `after` is null where nothing was placed for later pods."""
+
+    pods: int
+    placed: int
+    unschedulable: int
+    evicted: int
+    reasons: list[ReasonCount]
+    before: Utilisation
+    after: Utilisation | None
+
+
+class OptimalPlacement(TypedDict):
+    """What `--optimal` found."""
+
+    answer: Answer
+    plan: list[Placed]
+    moves: int
+    why: str
+    left_out: str
+
+
+class DryRun(Decided):
+    """`wharf dry-run --format json`."""
+
+    mode: Mode
+    pods: list[PodResult]
+    summary: DryRunSummary
+    notes: list[str]
+    ignored: dict[str, int]
+    skipped: list[str]
+    optimal: NotRequired[OptimalPlacement]
+
+
+class DiffSide(TypedDict, total=False):
+    """One side. Over a decision log only its `title`, and the number of `unschedulable` pods."""
+
+    title: str
+    policies: list[ChosenPolicy]
+    revisions: Revisions
+    utilisation: Utilisation
+    spread: list[Spread]
+    placed: int
+    unschedulable: int
+    evicted: int
+    reasons: list[ReasonCount]
+
+
+class DiffPlace(TypedDict):
+    """Where a pod goes; the message says why to no node."""
+
+    node: str | None
+    message: str
+
+
+class SaidCause(without(Cause)):  # type: ignore[misc]
+    """A rule that makes the difference; `said` is the sentence for people."""
+
+    said: str
+
+
+class DiffChange(TypedDict):
+    """A pod that goes elsewhere; `follows` without a cause of its own. Over a log with the time and the profile."""
+
+    pod: str
+    before: DiffPlace
+    after: DiffPlace
+    causes: list[SaidCause]
+    follows: NotRequired[bool]
+    at: NotRequired[str]
+    profile: NotRequired[str]
+
+
+class RulePods(TypedDict):
+    """How many pods a rule sends elsewhere."""
+
+    rule: str
+    pods: int
+
+
+class DiffSummary(TypedDict):
+    """Sums."""
+
+    changes: int
+    elsewhere: int
+    lost: int
+    gained: int
+    follow: int
+    rules: list[RulePods]
+
+
+class Diff(TypedDict):
+    """`wharf diff --format json`."""
+
+    before: DiffSide
+    after: DiffSide
+    changes: list[DiffChange]
+    summary: DiffSummary
+    notes: list[str]
+    pods: int
+    replaced: NotRequired[int]
+    decisions: NotRequired[int]
+    profiles: NotRequired[list[str]]
+
+
+class NodesLike(TypedDict):
+    """Further nodes like one that is there."""
+
+    like: str
+    count: int
+
+
+class Room(TypedDict, total=False):
+    """How many pods a node (or all nodes with one value of a label) has room for."""
+
+    node: str
+    value: str | None
+    placed: int
+    more: int
+
+
+class Stop(TypedDict):
+    """Why the next pod has no node."""
+
+    pod: str
+    message: str
+    reasons: dict[str, int]
+    nominated: NotRequired[str]
+    victims: NotRequired[list[str]]
+
+
+class CapacityChange(TypedDict):
+    """One change: more nodes, less of a resource, or one rule less."""
+
+    change: Literal["nodes", "less", "withoutRule"]
+    like: NotRequired[str]
+    count: NotRequired[int]
+    resource: NotRequired[str]
+    amount: NotRequired[Any]
+    rule: NotRequired[str]
+
+
+class CapacityGain(CapacityChange):
+    """How many more pods fit after a change."""
+
+    more: int
+    atLeast: bool
+
+
+class WorkloadRoom(TypedDict):
+    """How many more pods of a workload fit."""
+
+    workload: str
+    pods: int
+    placed: int
+    more: int
+    atLeast: bool
+    added: CapacityGain | None
+    nodes: list[Room]
+    by: dict[str, list[Room]]
+    stop: Stop | None
+    changes: list[CapacityGain]
+    untried: list[CapacityChange]
+
+
+class Capacity(Decided):
+    """`wharf capacity --format json`."""
+
+    nodes: NodesLike | None
+    workloads: list[WorkloadRoom]
+
+
+DrainedPod = TypedDict(
+    "DrainedPod",
+    {
+        "pod": str,
+        "from": str | None,
+        "controller": str | None,
+        "fate": Fate,
+        "step": int | None,
+        "reason": NotRequired[str],
+        "displaced_by": NotRequired[str],
+        "replacement": NotRequired[PodResult],
+    },
+)
+
+
+class BudgetUse(TypedDict):
+    """What a PodDisruptionBudget allows."""
+
+    budget: str
+    pods: int
+    allowed_now: int
+    forbids_now: bool
+    forbidden: int
+
+
+class DrainSummary(TypedDict):
+    """Pods by what becomes of them."""
+
+    placed: int
+    waits: int
+    gone: int
+    forbidden: int
+    refused: int
+    stays: int
+    before: Utilisation
+    after: Utilisation
+
+
+class Drain(TypedDict):
+    """`wharf drain --format json`."""
+
+    nodes: list[str]
+    removed: bool
+    revisions: Revisions
+    steps: int
+    pods: list[DrainedPod]
+    budgets: list[BudgetUse]
+    has_budgets: bool
+    summary: DrainSummary
+    skipped: list[str]
+
+
+class Reached(TypedDict):
+    """The value of a goal before and after."""
+
+    goal: Goal
+    before: float
+    after: float
+    moves: int
+
+
+class RebalanceSummary(TypedDict):
+    """Sums, and why pods stay."""
+
+    moves: int
+    most_cordoned: int
+    movable: int
+    staying: dict[str, int]
+    not_ended: list[str]
+    placed_first: list[str]
+    before: Utilisation
+    after: Utilisation
+
+
+class Rebalance(TypedDict):
+    """`wharf rebalance --format json`."""
+
+    goals: list[Reached]
+    cost: float
+    revisions: Revisions
+    moves: list[Move]
+    uncordon: list[str]
+    summary: RebalanceSummary
+    skipped: list[str]
+
+
+class Trial(TypedDict):
+    """Numbers, and what they lead to."""
+
+    trial: str
+    objectives: dict[str, float]
+    numbers: dict[str, str]
+
+
+class HeldOut(TypedDict):
+    """The objectives on what was kept from the search."""
+
+    ships: dict[str, float]
+    best: dict[str, float]
+    worse: list[Any]
+
+
+class Tune(TypedDict):
+    """`wharf tune --format json`; `change` is a patch of the policies."""
+
+    searched: list[str]
+    held_out_data: list[str]
+    trials: int
+    unusable: int
+    ships: Trial
+    best: Trial
+    front: list[Trial]
+    held_out: HeldOut | None
+    failing_tests: list[str]
+    change: str
+
+
+# ── look ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class WayOut(TypedDict):
+    """What would have to change at a node."""
+
+    node: str
+    sentences: list[str]
+
+
+class ExplainPod(TypedDict):
+    """`wharf explain pod --format json`; `boundTo` is the node that the pod is on."""
+
+    boundTo: str | None
+    remarks: list[str]
+    explanation: Explanation
+    waysOut: list[WayOut]
+
+
+class Differing(TypedDict):
+    """A pod for which the policy makes a difference."""
+
+    pod: str
+    without: str | None
+    chosen: str | None
+    causes: list[str]
+
+
+class ExplainedCost(TypedDict):
+    """What a policy costs to decide, in operations."""
+
+    operations: int
+    kept: int
+    asked: int
+    counted: int
+    evicting: int
+    per_pod: bool
+
+
+class ExplainPolicy(TypedDict):
+    """`wharf explain policy --format json`."""
+
+    policy: str
+    revision: str
+    authority: str
+    scope: str | None
+    governed: Governed
+    nodes: int
+    lookedAt: int
+    filters: list[RejectingFilter]
+    differing: list[Differing]
+    suspended: list[str]
+    cost: ExplainedCost
+
+
+class ReplayDifference(TypedDict):
+    """A decision that does not come out as recorded."""
+
+    place: str
+    pod: str
+    part: str
+    recorded: Any
+    found: Any
+
+
+class Replay(TypedDict):
+    """`wharf replay --format json`; `changes` are there where other policies decide too."""
+
+    decisions: int
+    pods: int
+    differences: list[ReplayDifference]
+    changes: NotRequired[list[without(ReplayedChange, at=str)]]  # type: ignore[valid-type]
+
+
+class RuleTime(TypedDict):
+    """The time that a rule takes over all nodes; null where it has nothing to say."""
+
+    rule: str
+    point: str
+    microseconds: float | None
+
+
+class Bench(TypedDict):
+    """`wharf bench --format json`."""
+
+    decisions_per_second: float
+    microseconds_per_decision: float
+    placements_per_second: float
+    nodes: int
+    pods: int
+    placed: int
+    templates: int
+    seconds: float
+    rules: list[RuleTime]
+
+
+class Metric(TypedDict):
+    """One metric of a policy: what its source answers, and how it fares."""
+
+    policy: str
+    metric: str
+    type: str
+    query: str
+    seconds: float
+    series: int | None
+    coverage: float | None
+    minCoverage: float
+    newestAgeSeconds: float | None
+    least: float | None
+    most: float | None
+    errors: list[str]
+    warnings: list[str]
+
+
+class PolicySource(running_process.Source):
+    """Where policies come from; `texts` are those that it has."""
+
+    texts: int
+
+
+class StatusFinding(TypedDict):
+    """What is wrong with a text; without a line it is about the whole file."""
+
+    severity: str
+    code: str
+    message: str
+    file: NotRequired[str]
+    line: NotRequired[int]
+    column: NotRequired[int]
+    help: NotRequired[str]
+
+
+class Attempt(TypedDict):
+    """The last text, and what became of it."""
+
+    result: policy_status.Result
+    time: str | None
+    generation: int
+
+
+class StatusMetric(running_process.MetricState):
+    """The present state of a metric."""
+
+    fresh: int | None
+    nodes: int | None
+    youngestSeconds: float | None
+    oldestSeconds: float | None
+    suspendedSince: str | None
+    failure: str | None
+
+
+class PolicyStatus(running_process.PolicyState):
+    """A policy of the running scheduler: `diagnostics` are about the text, `now` and `metrics` about its present state."""
+
+    mode: policy_status.Mode
+    authority: str
+    source: str
+    key: str
+    version: str | None
+    activeSince: str | None
+    lastAttempt: Attempt
+    diagnostics: list[StatusFinding]
+    omittedDiagnostics: int
+    now: list[StatusFinding]
+    metrics: list[StatusMetric]
+
+
+class Status(TypedDict):
+    """`wharf status --json`, and `/policies` of a running scheduler."""
+
+    sources: list[PolicySource]
+    policies: list[PolicyStatus]
+
+
+class Sample(TypedDict):
+    """A measured value and its time, as RFC 3339 or as seconds since 1970; null or no time: that of the snapshot."""
+
+    value: float
+    time: NotRequired[str | float | None]
+
+
+class Snapshot(TypedDict):
+    """The file of `wharf snapshot`: a List as `kubectl get -o json` prints it, with the time of capture and samples of metrics."""
+
+    apiVersion: Literal["v1"]
+    kind: Literal["List"]
+    items: list[Any]
+    capture: NotRequired[Capture]
+    metrics: NotRequired[dict[str, dict[str, float | Sample | None]]]
+
+
+TYPES: Mapping[str, Any] = {
+    "check": Check,
+    "test": Test,
+    "dry-run": DryRun,
+    "diff": Diff,
+    "capacity": Capacity,
+    "drain": Drain,
+    "rebalance": Rebalance,
+    "tune": Tune,
+    "explain-pod": ExplainPod,
+    "explain-policy": ExplainPolicy,
+    "replay": Replay,
+    "bench": Bench,
+    "signals": list[Metric],
+    "status": Status,
+    "snapshot": Snapshot,
+}
+"""The type of each answer."""
+
+
+def files() -> dict[Path, Callable[[], str]]:
+    """What makes the text of each schema."""
+    return {FOLDER / f"{name}.json": lambda name=name: text(name) for name in (*TYPES, "configuration")}  # type: ignore[misc]
+
+
+def text(name: str) -> str:
+    """A schema as text."""
+    return json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema(name: str) -> dict[str, Any]:
+    """A schema."""
+    found = Settings.model_json_schema(by_alias=True) if name == "configuration" else _of_type(TYPES[name])
+    if name == "snapshot":
+        found["$defs"]["Snapshot"]["properties"]["items"]["items"] = _any_object()
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{ADDRESS}/{name}.json"}
+    return head | found
+
+
+def _of_type(type_: Any) -> dict[str, Any]:
+    (found,), definitions = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+    return {**found, "$defs": dict(sorted(definitions.items()))}
+
+
+def _any_object() -> dict[str, Any]:
+    """An object of Kubernetes: which fields decisions read is in the documentation of Kubernetes."""
+    kinds = sorted({kind for _, kind in objects.KINDS})
+    named = {"type": "object", "properties": {"name": {"type": "string", "minLength": 1}}}
+    known = {"apiVersion": {"type": "string"}, "kind": {"type": "string", "examples": kinds}, "metadata": named}
+    return {"type": "object", "properties": known, "required": ["apiVersion", "kind", "metadata"]}
+
+
+# ── in tests ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def assert_holds(name: str, value: Any) -> None:
+    """Fails where a value has another form than its schema says, or a field that the schema does not declare."""
+    found = schema(name)
+    jsonschema.Draft202012Validator.check_schema(found)
+    jsonschema.validate(value, found if name == "snapshot" else _closed(found), cls=jsonschema.Draft202012Validator)
+
+
+def _closed(part: Any) -> Any:
+    """A part of a schema that refuses fields which it does not declare."""
+    if isinstance(part, list):
+        return [_closed(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    inner = {key: _closed(value) for key, value in part.items()}
+    return inner | ({"additionalProperties": False} if "properties" in part and "additionalProperties" not in part else {})
