@@ -28,6 +28,7 @@ from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread
 from wharfinger.what_if.drain import Fate
 from wharfinger.what_if.optimal import Answer, Placed
+from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move
 
 VERSION = "v1"
@@ -469,11 +470,13 @@ class RebalanceSummary(TypedDict):
 
 
 class Rebalance(TypedDict):
-    """`wharf rebalance --format json`."""
+    """`wharf rebalance --format json`; `wharf rebalance --plan` reads it again."""
 
     goals: list[Reached]
     cost: float
     revisions: Revisions
+    unit: dict[str, int]
+    limits: without(Limits, namespaces=list[str])  # type: ignore[valid-type]
     moves: list[Move]
     uncordon: list[str]
     summary: RebalanceSummary
