@@ -21,7 +21,9 @@ from wharfinger.prove.reading import Reread, Trial, formatted
 from wharfinger.prove.verdict import Answer, Verdict
 from wharfinger.prove.world import World
 
-EFFORT = 3_000_000  # of one call of z3; about a second
+PROOF = 600_000
+SEARCH = 600_000
+"""The work that z3 may do for the proof of a statement, and for examples; in its own units, together about a second."""
 MOST_TRIES = 6  # examples of one setting
 MOST_WISHES = 24
 GIBI = 1 << 30
@@ -58,29 +60,51 @@ class Statement:
     violations: Callable[[Sequence[Encoder]], Sequence[Condition]]
     shown: Callable[[Example, Sequence[Encoder]], Sequence[Sequence[str]]]
     confirmed: Callable[[Mapping[int, Trial], Example], str | None]
+    hopeless: Callable[[Mapping[int, Trial], Example], bool] = lambda _trials, _example: False
+    """Tells of an example, whatever is expected of it, that it shows nothing."""
     examples: Callable[[Sequence[Encoder]], Sequence[Condition]] | None = None
     """The violations that examples are looked for of, in order; None for those of the proof."""
     blocked: Callable[[Sequence[Encoder]], str | None] = lambda _encoders: None
     """What keeps the statement from being proved even where no violation is possible, in words."""
 
 
-def solver() -> Any:
-    """A solver with a fixed seed and budget."""
-    found = z3.Solver()
-    found.set("random_seed", 0)
-    found.set("rlimit", EFFORT)
-    return found
+class Effort:
+    """What is left of a budget for z3."""
+
+    def __init__(self, budget: int) -> None:
+        self.left = budget
+
+    def solver(self) -> Any:
+        """A solver with a fixed seed."""
+        found = z3.Solver()
+        found.set("random_seed", 0)
+        return found
+
+    def check(self, asked: Any) -> Any:
+        """The answer of a solver: sat, unsat, or unknown where the budget is used up."""
+        if self.left <= 0:
+            return z3.unknown
+        asked.set("rlimit", self.left)
+        before = _work(asked)
+        answer = asked.check()
+        self.left -= _work(asked) - before
+        return answer
+
+    def impossible(self, world: World, facts: list[Condition]) -> bool:
+        """True if facts cannot hold together in a world as it is known so far."""
+        asked = self.solver()
+        asked.add(*world.facts, *map(as_bool, facts))
+        return bool(self.check(asked) == z3.unsat)
 
 
-def impossible(world: World, facts: list[Condition]) -> bool:
-    """True if facts cannot hold together in a world as it is known so far."""
-    asked = solver()
-    asked.add(*world.facts, *map(as_bool, facts))
-    return bool(asked.check() == z3.unsat)
+def _work(asked: Any) -> int:
+    """The work that z3 has done in this process."""
+    found = asked.statistics()
+    return int(found.get_key_value("rlimit count")) if "rlimit count" in found.keys() else 0  # noqa: SIM118 — no mapping
 
 
-def _encoders(statement: Statement, world: World) -> list[Encoder]:
-    shared = Shared(world, equal=impossible)
+def _encoders(statement: Statement, world: World, effort: Effort) -> list[Encoder]:
+    shared = Shared(world, equal=effort.impossible)
     return [Encoder(shared, side.text.compiled, side.policy) for side in statement.sides]
 
 
@@ -97,16 +121,17 @@ def _unknown(statement: Statement, because: str) -> Answer:
 
 
 def _answer(statement: Statement) -> Answer:
-    world = World(statement.n_nodes)
-    encoders = _encoders(statement, world)
+    world, effort = World(statement.n_nodes), Effort(PROOF)
+    encoders = _encoders(statement, world, effort)
     violations = [as_bool(each) for each in statement.violations(encoders)]
     world.close()
-    if all(impossible(world, [violation]) for violation in violations):
+    if all(effort.impossible(world, [violation]) for violation in violations):
         because = statement.blocked(encoders)
         return _unknown(statement, because) if because else Answer(statement=statement.text, verdict=Verdict.PROVED)
     doubt: Asked | None = None
+    search = Effort(SEARCH)
     for setting in SETTINGS:
-        found, differing = _refuted(statement, setting)
+        found, differing = _refuted(statement, setting, search)
         if found is not None:
             return found
         doubt = differing or doubt
@@ -133,20 +158,20 @@ def _opaque(policy: typed.Policy) -> Iterator[typed.Expr]:
                 yield part
 
 
-def _refuted(statement: Statement, setting: Mapping[str, int]) -> tuple[Answer | None, Asked | None]:
+def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -> tuple[Answer | None, Asked | None]:
     """A confirmed counterexample, or None and what made examples wrong."""
     world = World(statement.n_nodes, example=True, fixed=[dict(setting)] * statement.n_nodes)
-    encoders = _encoders(statement, world)
+    encoders = _encoders(statement, world, effort)
     violations = [as_bool(each) for each in (statement.examples or statement.violations)(encoders)]
     world.close()
     doubt: Asked | None = None
     for violation in violations:
-        asked = solver()
+        asked = effort.solver()
         asked.add(*world.facts, violation)
         for _ in range(MOST_TRIES):
-            if asked.check() != z3.sat:
+            if effort.check(asked) != z3.sat:
                 break
-            example = Example(world, _simplest(asked, world), encoders)
+            example = Example(world, _simplest(asked, world, effort), encoders)
             found, trials = _tried(statement, example, encoders)
             if found is not None:
                 return found, None
@@ -158,7 +183,7 @@ def _refuted(statement: Statement, setting: Mapping[str, int]) -> tuple[Answer |
     return None, doubt
 
 
-def _simplest(asked: Any, world: World) -> Any:
+def _simplest(asked: Any, world: World, effort: Effort) -> Any:
     """A model with as few pods and as few optional values as can easily be had; what is asked stays as it is."""
     model = asked.model()
     asked.push()
@@ -174,7 +199,7 @@ def _simplest(asked: Any, world: World) -> Any:
             continue
         asked.push()
         asked.add(wish)
-        if asked.check() == z3.sat:
+        if effort.check(asked) == z3.sat:
             model = asked.model()
         else:
             asked.pop()
@@ -195,6 +220,8 @@ def _tried(statement: Statement, example: Example, encoders: Sequence[Encoder]) 
                 trials[number] = trial
         if len(trials) < len(statement.sides):
             continue
+        if statement.hopeless(trials, example):
+            break
         name = statement.confirmed(trials, example)
         if name is not None:
             number = next(n for n, side in enumerate(statement.sides) if side.policy.source.name == name and not trials[n].passed)

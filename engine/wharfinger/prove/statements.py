@@ -273,15 +273,21 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
         accepted = [[f"expect {node} {what}"] for node in (first, second) for what in ("accepted", "rejected")]
         return [*accepted, [f"expect {pod} on {first}"], [f"expect {pod} on {second}"]]
 
+    def alike(trials: Mapping[int, Trial], example: Example) -> bool:
+        return trials[0].attempt.decision.node == trials[1].attempt.decision.node and all(
+            bool(trials[0].rejected_by(name)) == bool(trials[1].rejected_by(name)) for name in example.nodes
+        )
+
     def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
         passing = [number for number, trial in trials.items() if trial.passed]
-        differ = trials[0].attempt.decision.node != trials[1].attempt.decision.node or any(
-            bool(trials[0].rejected_by(name)) != bool(trials[1].rejected_by(name)) for name in example.nodes
-        )
-        return trials[1 - passing[0]].policy.source.name if differ and len(passing) == 1 else None
+        return trials[1 - passing[0]].policy.source.name if len(passing) == 1 and not alike(trials, example) else None
 
     text = f"{sides[0].policy.source.name} and {sides[1].policy.source.name} decide alike"
-    return answer(Statement(text=text, sides=sides, n_nodes=2, violations=violations, examples=examples, shown=shown, confirmed=confirmed))
+    return answer(
+        Statement(
+            text=text, sides=sides, n_nodes=2, violations=violations, examples=examples, shown=shown, confirmed=confirmed, hopeless=alike
+        )
+    )
 
 
 def _differences(a: Encoder, b: Encoder) -> list[Condition]:
