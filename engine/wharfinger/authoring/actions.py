@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.findings import Finding, findings
-from wharfinger.authoring.structure import statements
 from wharfinger.language.report.codes import Code
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind, Shape
@@ -20,7 +19,6 @@ _MISSING = {Code.P401.name: ("pass", "reject"), Code.P402.name: ("neutral", "ski
 _NEW_NAME = "extracted"
 MOST_SHOWN = 40  # letters in a title
 MOST_TRIED = 4  # texts of one help
-DECLARING = frozenset({"POLICY", "FOR", "IMPORT", "PARAM", "LET", "METRIC"})
 NAMES_EXPRESSIONS = frozenset({"FILTER", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
 BEGINNINGS = frozenset({"filter", "score", "prefer", "avoid", "let", "param", "require", "reject"})
 
@@ -52,9 +50,18 @@ def applied(text: str, edits: tuple[Edit, ...]) -> str:
 
 def actions(document: Document, start: int, end: int) -> list[Action]:
     """The changes that are possible at characters `start` to `end`, fixes first."""
-    here = [finding for finding in findings(document) if finding.start <= end and start <= finding.end]
+    here = [finding for finding in _near(document, start) if finding.start <= end and start <= finding.end]
     fixes = [action for finding in here for action in _fixes(document, finding)]
     return [*fixes, *_extractions(document, start, end)]
+
+
+def _near(document: Document, start: int) -> list[Finding]:
+    """The findings about a document; where they are not known yet, the errors of the statement there, which are found sooner."""
+    statement = document.statement_at(start)
+    if document.is_checked or statement is None or statement.keyword is None or statement.keyword.token not in NAMES_EXPRESSIONS:
+        return findings(document)
+    errors = (finding for finding in findings(document.around(start)) if finding.severity == "error")
+    return [finding for finding in errors if statement.start <= finding.start <= statement.end]
 
 
 # ── fixes ──
@@ -81,7 +88,7 @@ def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) 
 
 def _as_help_says(document: Document, finding: Finding) -> Iterator[Action]:
     """What a help writes out, in place of what is wrong or of the chain of fields or statement around it; only if the finding goes away."""
-    alone = _alone(document, finding)
+    alone = document.around(finding.start)
     before = _errors(alone)
     if (finding.code, finding.start) not in before:
         return
@@ -104,19 +111,9 @@ def _places(document: Document, finding: Finding, meant: str) -> Iterator[tuple[
     for chain in _CHAIN.finditer(document.text, max(0, finding.start - 200), finding.end + 200):
         if chain.start() <= finding.start and finding.end <= chain.end() and chain.span() != (finding.start, finding.end):
             yield chain.span()
-    statement = next((each for each in statements(document) if each.start <= finding.start and finding.end <= each.end), None)
+    statement = next((each for each in document.statements if each.start <= finding.start and finding.end <= each.end), None)
     if statement is not None and statement.keyword is not None and meant.partition(" ")[0] in BEGINNINGS:
         yield statement.keyword.start, statement.end
-
-
-def _alone(document: Document, finding: Finding) -> Document:
-    """The document with spaces for all rules and tests but the one with the finding, so that a change is quickly tried."""
-    text = document.text
-    for statement in statements(document):
-        declares = statement.keyword is not None and statement.keyword.token in DECLARING
-        if not declares and not (statement.start <= finding.start <= statement.end):
-            text = text[: statement.start] + " " * (statement.end - statement.start) + text[statement.end :]
-    return document.with_text(text)
 
 
 def _errors(document: Document) -> list[tuple[str, int]]:
@@ -125,7 +122,7 @@ def _errors(document: Document) -> list[tuple[str, int]]:
 
 def _end_of_rule(document: Document, finding: Finding) -> int | None:
     """Where the clause, score or rule about victims ends that a finding is in."""
-    file = document.checked.file
+    file = document.around(finding.start).checked.file
     rules: list[ast.Node] = []
     for item in file.policy.items if file is not None and file.policy is not None else ():
         rules += item.clauses if isinstance(item, ast.Filter) else item.rules if isinstance(item, ast.Preemption) else ()
@@ -141,10 +138,10 @@ def _extractions(document: Document, start: int, end: int) -> Iterator[Action]:
     """A let for the expression that is selected exactly, spaces aside."""
     chosen = document.text[start:end]
     start, end = start + len(chosen) - len(chosen.lstrip()), end - (len(chosen) - len(chosen.rstrip()))
-    expr = document.expressions.get((start, end)) if start < end else None
+    expr = document.around(start).expressions.get((start, end)) if start < end else None
     if expr is None or expr.type.kind in {Kind.POD, Kind.NODE, Kind.UNKNOWN} or expr.type.shape is Shape.ITEM or _reads_item(expr):
         return
-    statement = next((each for each in statements(document) if each.start <= start and end <= each.end), None)
+    statement = next((each for each in document.statements if each.start <= start and end <= each.end), None)
     if statement is None or statement.keyword is None or statement.keyword.token not in NAMES_EXPRESSIONS:
         return
     name = _free_name(document)

@@ -205,7 +205,7 @@ def _attributes(place: Place, subject: Subject, prefix: str) -> Iterator[Offer]:
 
 
 def _imported(place: Place, name: str) -> Iterator[Offer]:
-    binding = place.document.checked.notes.names.get(name)
+    binding = place.document.declarations.checked.notes.names.get(name)
     for member, found in (binding.members or {}).items() if binding is not None else ():
         yield Offer.word(place, member, "value", detail=found.what)
 

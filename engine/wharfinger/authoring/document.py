@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from wharfinger.authoring.words import Word, tokens_of, words_of
+from wharfinger.authoring.words import Statement, Word, statements_of, tokens_of, words_of
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
@@ -22,6 +23,8 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast
 
 BYTE_ORDER_MARK = "\ufeff"
+DECLARING = frozenset({"POLICY", "FOR", "IMPORT", "PARAM", "LET", "METRIC"})
+_NOT_LINE_ENDS = re.compile(r"[^\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,21 @@ class Opened:
         return files.decode(self.texts[name].encode("utf-8", "surrogatepass"), name, diagnostics)
 
 
+@dataclass(frozen=True, slots=True)
+class _WithoutTests:
+    """Texts without files of tests."""
+
+    texts: Texts
+
+    def exists(self, name: str) -> bool:
+        """True if there is a text of that name that is no file of tests."""
+        return not name.endswith(files.TEST_SUFFIX) and self.texts.exists(name)
+
+    def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
+        """The text, None with a finding if it is no policy text; raises UsageError if it cannot be read."""
+        return self.texts.read(name, diagnostics)
+
+
 class Nowhere:
     """No stored texts: a document that stands alone."""
 
@@ -58,15 +76,14 @@ class Nowhere:
 class Checked:
     """What parsing and checking a document gave.
 
-    `file` is what of it could be read, `policy` is None where it has errors, `found` are the findings about this text as `wharf check`
-    reports them, `refused` sentences of plugins about their arguments, with the places. `texts` are the trees of all files that were read.
+    `file` is what of it could be read, `policy` is None where it has errors, `found` are the findings about this text, and `texts` the
+    trees of all files that were read.
     """
 
     file: ast.File | None
     policy: typed.Policy | None
     notes: Notes
     found: tuple[Diagnostic, ...]
-    refused: tuple[tuple[str, int, int], ...]
     texts: Mapping[str, ast.File | None]
 
 
@@ -78,6 +95,7 @@ class Document:
         self.text = " " + text[1:] if text.startswith(BYTE_ORDER_MARK) else text
         self.name = name
         self.version = version
+        self._near: tuple[int, Document] | None = None
         self._stored = texts if texts is not None else Nowhere()
         self._texts = Opened({name: self.text}, self._stored)
 
@@ -101,6 +119,51 @@ class Document:
         return words_of(self.source, self.tokens)
 
     @cached_property
+    def statements(self) -> list[Statement]:
+        """The statements of the file."""
+        return statements_of(self.words)
+
+    def statement_at(self, offset: int) -> Statement | None:
+        """The statement around an offset."""
+        return next((each for each in self.statements if each.start <= offset <= each.end), None)
+
+    @cached_property
+    def declarations(self) -> Document:
+        """The document with nothing but its declarations, at the same places: enough to know what names mean."""
+        return self._only(lambda statement: statement.keyword is not None and statement.keyword.token in DECLARING)
+
+    @cached_property
+    def inferring(self) -> Document:
+        """The document with its declarations and scores: enough for what is inferred of them."""
+        kept = DECLARING | {"SCORE", "PREFER", "AVOID"}
+        return self if self.is_checked else self._only(lambda each: each.keyword is not None and each.keyword.token in kept)
+
+    def around(self, offset: int) -> Document:
+        """The document with its declarations and the statement around an offset: enough to know what is meant there, in less time."""
+        here = self.statement_at(offset)
+        if self.is_checked:
+            return self
+        if here is None or here.keyword is None or here.keyword.token in DECLARING:
+            return self.declarations
+        if self._near is None or self._near[0] != here.start:
+            near = self._only(lambda each: each.start == here.start or (each.keyword is not None and each.keyword.token in DECLARING))
+            self._near = (here.start, near)
+        return self._near[1]
+
+    def _only(self, kept: Callable[[Statement], bool]) -> Document:
+        """The document with spaces for the other statements, and without the tests in the file beside."""
+        text = self.text
+        for each in self.statements:
+            if not kept(each):
+                text = text[: each.start] + _NOT_LINE_ENDS.sub(" ", text[each.start : each.end]) + text[each.end :]
+        return Document(self.name, text, self.version, _WithoutTests(self._stored))
+
+    @property
+    def is_checked(self) -> bool:
+        """True if the whole text has been checked."""
+        return "checked" in self.__dict__
+
+    @cached_property
     def checked(self) -> Checked:
         """What parsing and checking the text with its tests and imports gives."""
         notes = Notes()
@@ -108,19 +171,25 @@ class Document:
         loader.add(self.name)
         policies = loader.policies()
         policy = next((policy for policy in policies if policy is not None), None)
-        if policy is not None:
-            cost.report(policy, loader.diagnostics, cost.of_policy(policy))
         return Checked(
             file=loader.files[self.name],
             policy=policy,
             notes=notes,
             found=tuple(each for each in loader.diagnostics if each.span.source.name == self.name),
-            refused=tuple(self._refused(policy)) if policy is not None else (),
             texts=loader.files,
         )
 
-    def _refused(self, policy: typed.Policy) -> Iterator[tuple[str, int, int]]:
-        for entry in policy.base:
+    @cached_property
+    def too_costly(self) -> tuple[Diagnostic, ...]:
+        """What is said about the cost of the policy; nothing where it has errors."""
+        diagnostics = Diagnostics()
+        if self.checked.policy is not None:
+            cost.report(self.checked.policy, diagnostics, cost.of_policy(self.checked.policy))
+        return tuple(each for each in diagnostics if each.span.source.name == self.name)
+
+    def refused(self) -> Iterator[tuple[str, int, int]]:
+        """Sentences of plugins about their arguments, with the characters of their names."""
+        for entry in self.checked.policy.base if self.checked.policy is not None else ():
             if entry.arguments and entry.span.source.name == self.name:
                 try:
                     chain_settings.arguments(default_registry()[entry.plugin], entry.arguments)

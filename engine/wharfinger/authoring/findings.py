@@ -34,9 +34,9 @@ class Finding:
 
 def findings(document: Document) -> list[Finding]:
     """The findings about a document in the order of the text."""
-    checked = document.checked
-    refused = [Finding(start=start, end=end, severity="error", code="", message=message) for message, start, end in checked.refused]
-    return sorted((*map(_finding, checked.found), *refused), key=lambda found: (found.start, found.end))
+    refused = [Finding(start=start, end=end, severity="error", code="", message=message) for message, start, end in document.refused()]
+    found = (*document.checked.found, *document.too_costly)
+    return sorted((*map(_finding, found), *refused), key=lambda each: (each.start, each.end))
 
 
 def _finding(diagnostic: Diagnostic) -> Finding:

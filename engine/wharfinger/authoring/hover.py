@@ -37,6 +37,7 @@ def hover(document: Document, offset: int, cluster: KnownCluster | None = None) 
     word = document.word_at(offset)
     if word is None:
         return None
+    document = document.around(offset)
     expr, start, end = _expression(document, word)
     said = [part for part in (_about(document, word, expr), _spread(document, expr, cluster)) if part]
     return Hover(start, end, "\n\n".join(said)) if said else None

@@ -23,6 +23,7 @@ class InlayHint:
 def inlay_hints(document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
     """The hints between two offsets: behind the name of a let its type and range, behind that of a score the range of its value."""
     end = len(document.text) if end is None else end
+    document = document.inferring
     found: list[InlayHint] = []
     for word in document.words:
         if word.role is Role.LET and start <= word.start <= end:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wharfinger.authoring.document import Document
-from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, Role, Word
-from wharfinger.language.parse.interactive import ITEMS
+from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, Role, Statement, Word
 from wharfinger.language.parse.tokens import comments
 from wharfinger.language.syntax import ast
 
@@ -28,43 +27,9 @@ class Symbol:
     children: tuple[Symbol, ...] = ()
 
 
-@dataclass(slots=True)
-class Statement:
-    """A statement of the file: its keyword and its words; annotations belong to the statement behind them."""
-
-    start: int
-    words: list[Word] = field(default_factory=list)
-    keyword: Word | None = None
-
-    @property
-    def end(self) -> int:
-        """Behind its last word."""
-        return self.words[-1].end if self.words else self.start
-
-
-def statements(document: Document) -> list[Statement]:
-    """The statements of a file in order."""
-    found: list[Statement] = []
-    behind = 0
-    for word in document.words:
-        if word.start < behind:  # in a placeholder of a message
-            found[-1].words.append(word) if found else None
-            continue
-        behind = word.end
-        begins = word.frame is None and word.token == word.item and word.token in ITEMS and word.role in {Role.KEYWORD, Role.SYMBOL}
-        annotated = bool(found) and found[-1].keyword is None
-        if begins and not annotated:
-            found.append(Statement(word.start))
-        if begins and word.token != "AT":  # noqa: S105  # a terminal
-            found[-1].keyword = word
-        if found:
-            found[-1].words.append(word)
-    return found
-
-
 def outline(document: Document) -> list[Symbol]:
     """The statements of a file with their names; a test has its nodes and pods below it."""
-    return [_symbol(each) for each in statements(document) if each.keyword is not None]
+    return [_symbol(each) for each in document.statements if each.keyword is not None]
 
 
 def _symbol(statement: Statement) -> Symbol:
@@ -141,11 +106,11 @@ def selections(document: Document, offset: int) -> list[tuple[int, int]]:
     word = document.word_at(offset)
     if word is not None:
         found.add((word.start, word.end))
-    found |= {(each.start, each.end) for each in statements(document) if each.start <= offset <= each.end}
+    found |= {(each.start, each.end) for each in document.statements if each.start <= offset <= each.end}
     for start, end in _brackets(document.words):
         if start < offset < end:
             found |= {(start, end), (start + 1, end - 1)}
-    for statement in statements(document):
+    for statement in document.statements:
         if statement.start <= offset <= statement.end:
             found |= _nodes(document, offset)
             break
@@ -159,7 +124,7 @@ def selections(document: Document, offset: int) -> list[tuple[int, int]]:
 def _nodes(document: Document, offset: int) -> set[tuple[int, int]]:
     """The nodes of the tree around an offset."""
     found: set[tuple[int, int]] = set()
-    file = document.checked.file
+    file = document.around(offset).checked.file
     if file is None:
         return found
     items = file.policy.items if file.policy is not None else file.items

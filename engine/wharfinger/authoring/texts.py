@@ -68,7 +68,7 @@ def range_text(document: Document, expr: typed.Expr) -> str:
 
 def short(document: Document, word: Word) -> str:
     """What a declared name is, in a few words: its keyword, and its type where it is known."""
-    binding = document.checked.notes.names.get(word.name)
+    binding = document.declarations.checked.notes.names.get(word.name)
     if binding is None or binding.reference is None:
         return word.role.value
     found = binding.reference(binding.span)

@@ -7,8 +7,8 @@ left open before it, so that a brace that is missing spoils no more than its own
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from wharfinger.language.parse import grammar
@@ -123,6 +123,40 @@ class Word:
     def name(self) -> str:
         """The text without quotes."""
         return self.text[1:-1] if self.token == "STRING" else self.text  # noqa: S105  # a terminal
+
+
+@dataclass(slots=True)
+class Statement:
+    """A statement of the file: its keyword and its words; annotations belong to the statement behind them."""
+
+    start: int
+    words: list[Word] = field(default_factory=list)
+    keyword: Word | None = None
+
+    @property
+    def end(self) -> int:
+        """Behind its last word."""
+        return self.words[-1].end if self.words else self.start
+
+
+def statements_of(words: Iterable[Word]) -> list[Statement]:
+    """The statements of a file in order."""
+    found: list[Statement] = []
+    behind = 0
+    for word in words:
+        if word.start < behind:  # in a placeholder of a message
+            found[-1].words.append(word) if found else None
+            continue
+        behind = word.end
+        begins = word.frame is None and word.token == word.item and word.token in ITEMS and word.role in {Role.KEYWORD, Role.SYMBOL}
+        annotated = bool(found) and found[-1].keyword is None
+        if begins and not annotated:
+            found.append(Statement(word.start))
+        if begins and word.token != "AT":  # noqa: S105  # a terminal
+            found[-1].keyword = word
+        if found:
+            found[-1].words.append(word)
+    return found
 
 
 def tokens_of(source: Source) -> list[Token]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -11,6 +12,9 @@ import typer
 from wharfinger.cli import live_cluster, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
+
+COLLECT = (50_000, 20, 50)
+"""Thresholds of the garbage collector: a check makes some ten thousand objects, and few of them in circles."""
 
 
 def command(
@@ -37,5 +41,8 @@ def command(
         found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=True)
         cluster = KnownCluster(", ".join(map(os.path.basename, snapshot)) if snapshot else "the live cluster", found)
         streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
-    language_server.server(cluster).start_io()
+    gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while somebody types
+    gc.set_threshold(*COLLECT)
+    with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
+        language_server.server(cluster).start_io(reader, writer)  # which closes what it is given
     return 0
