@@ -1,8 +1,9 @@
 """How long `wharf lsp` takes to answer while somebody types: `python -m tests.bench.language_server`.
 
-A client starts the server, opens a policy of 500 lines, and types a rule, a test and a declaration into it letter by letter, at the beginning,
-in the middle and at the end. After each letter it sends the text and asks one question, so that each answer pays for what the letter has
-changed; the questions take turns. Times are from the request to the answer, as the client sees them.
+A client starts the server, opens a policy of 500 lines, and types a rule, a test and a declaration into it letter by letter: at the
+beginning, in the middle and at the end. After each letter it sends the text and asks one question, so that each answer pays for what the
+letter has changed; the questions take turns. Times are from the request to the answer, as the client sees them, and as the processor time
+of the server (Linux), which other work on the machine changes little.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import json
 import statistics
 import sys
 import time
+from pathlib import Path
 
 LINES = 500
 RULE = """filter typed {
@@ -90,17 +92,22 @@ class Client:
             length = int(value) if name.lower() == b"content-length" else length
         return json.loads(await self.process.stdout.readexactly(length))
 
+    def cpu(self):
+        """The seconds for which the server has run on a processor, all of its threads together."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(each.read_text("ascii").split()[0]) for each in tasks) / 1e9
+
     async def ask(self, method, params):
-        """The answer and the seconds it took."""
+        """The answer, and the seconds it took: as the client sees them, and of the server's processor time."""
         self.number += 1
-        start = time.perf_counter()
+        start, used = time.perf_counter(), self.cpu()
         self.send(method, params, self.number)
         await self.process.stdin.drain()
         while (answer := await self.read()).get("id") != self.number:
             pass
         if "error" in answer:
             raise SystemExit(f"{method}: {answer['error']}")
-        return answer["result"], time.perf_counter() - start
+        return answer["result"], (time.perf_counter() - start, self.cpu() - used)
 
 
 def asked(question, uri, text, offset):
@@ -151,15 +158,20 @@ async def typed(every):
     return seconds
 
 
+def summary(taken):
+    """Median, P95 and maximum of some numbers."""
+    ordered = sorted(taken)
+    return f"{statistics.median(ordered):9.1f}{ordered[int(0.95 * (len(ordered) - 1))]:9.1f}{ordered[-1]:9.1f}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--every", type=int, default=1, help="Ask after every so many letters.")
     seconds = asyncio.run(typed(parser.parse_args().every))
-    print(f"{'milliseconds':24}{'answers':>9}{'median':>9}{'P95':>9}{'most':>9}")
+    print(f"{'milliseconds':24}{'answers':>9}{'median':>9}{'P95':>9}{'most':>9}   processor: {'median':>9}{'P95':>9}{'most':>9}")
     for question, taken in [*seconds.items(), ("all", [each for found in seconds.values() for each in found])]:
-        ordered = sorted(each * 1000 for each in taken)
-        p95 = ordered[int(0.95 * (len(ordered) - 1))]
-        print(f"{question:24}{len(ordered):9}{statistics.median(ordered):9.1f}{p95:9.1f}{ordered[-1]:9.1f}")
+        columns = "   processor: ".join(summary([each[side] * 1000 for each in taken]) for side in (0, 1))
+        print(f"{question:24}{len(taken):9}{columns}")
 
 
 if __name__ == "__main__":

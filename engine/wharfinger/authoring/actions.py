@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.findings import Finding, findings
-from wharfinger.language.report.codes import Code
+from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.language.syntax import ast
@@ -50,18 +50,20 @@ def applied(text: str, edits: tuple[Edit, ...]) -> str:
 
 def actions(document: Document, start: int, end: int) -> list[Action]:
     """The changes that are possible at characters `start` to `end`, fixes first."""
-    here = [finding for finding in _near(document, start) if finding.start <= end and start <= finding.end]
+    here = [finding for finding in _near(document, start, end) if finding.start <= end and start <= finding.end]
     fixes = [action for finding in here for action in _fixes(document, finding)]
     return [*fixes, *_extractions(document, start, end)]
 
 
-def _near(document: Document, start: int) -> list[Finding]:
+def _near(document: Document, start: int, end: int) -> list[Finding]:
     """The findings about a document; where they are not known yet, the errors of the statement there, which are found sooner."""
     statement = document.statement_at(start)
-    if document.is_checked or statement is None or statement.keyword is None or statement.keyword.token not in NAMES_EXPRESSIONS:
+    if document.is_checked or statement is None or end > statement.end:
         return findings(document)
-    errors = (finding for finding in findings(document.around(start)) if finding.severity == "error")
-    return [finding for finding in errors if statement.start <= finding.start <= statement.end]
+    known = (
+        each for each in findings(document.with_declarations(start)) if each.severity == "error" and each.code != Code.P702.name
+    )  # rules are left out
+    return [each for each in known if statement.start <= each.start <= statement.end]
 
 
 # ── fixes ──
@@ -88,10 +90,10 @@ def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) 
 
 def _as_help_says(document: Document, finding: Finding) -> Iterator[Action]:
     """What a help writes out, in place of what is wrong or of the chain of fields or statement around it; only if the finding goes away."""
-    alone = document.around(finding.start)
+    alone = document.part(finding.start)
     before = _errors(alone)
     if (finding.code, finding.start) not in before:
-        return
+        return  # it is about more than this statement
     for meant in dict.fromkeys(_IN_HELP.findall(finding.help or "")[:MOST_TRIED]):
         for start, end in _places(document, finding, meant):
             after = _errors(alone.with_text(applied(alone.text, (Edit(start, end, meant),))))
@@ -117,7 +119,7 @@ def _places(document: Document, finding: Finding, meant: str) -> Iterator[tuple[
 
 
 def _errors(document: Document) -> list[tuple[str, int]]:
-    return [(each.code, each.start) for each in findings(document) if each.severity == "error"]
+    return [(each.code.name, each.span.start) for each in document.checked.found if each.severity is Severity.ERROR]
 
 
 def _end_of_rule(document: Document, finding: Finding) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
@@ -410,20 +411,28 @@ def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[
             continue
         if not starts and begins and in_block and opened:
             continue
-        if _only_a_name(place, terminal):
+        if _only_a_name(place, terminal, expected):
             continue
         word = spelled[terminal]
         yield Offer.word(place, word, "keyword", doc=vocabulary.KEYWORDS.get(word, ""), rank=1 if starts else 3)
 
 
-def _only_a_name(place: Place, terminal: str) -> bool:
+def _only_a_name(place: Place, terminal: str, expected: frozenset[str] | None) -> bool:
     """True for keywords of tests where an expression takes them as names: nobody means them."""
-    in_test = place.frame is not None and place.frame.holds == "test"
-    if in_test or (terminal in {"NODE", "POD"} and _OPERAND in (_expected(place) or ())):
-        return terminal in {"NODE", "POD"} and not in_test
-    soft = terminal not in {grammar.terminals().keywords[word] for word in grammar.terminals().reserved}
+    if place.frame is not None and place.frame.holds in {"test", "base"}:
+        return place.frame.holds == "base" and terminal in _soft()
+    if terminal in {"NODE", "POD"}:
+        return _OPERAND in (expected or ())
     behind = {"VERSION": place.reading.item == "POLICY", "KUBERNETES": place.last == "BASE", "AS": place.reading.item == "IMPORT"}
-    return soft and not behind.get(terminal, terminal == "AGE" and place.frame is not None and place.frame.holds == "samples")
+    in_samples = terminal == "AGE" and place.frame is not None and place.frame.holds == "samples"
+    return terminal in _soft() and not behind.get(terminal, in_samples)
+
+
+@cache
+def _soft() -> frozenset[str]:
+    """The keywords that may also be names."""
+    terminals = grammar.terminals()
+    return frozenset(terminal for word, terminal in terminals.keywords.items() if word not in terminals.reserved)
 
 
 def _units(number: re.Match[str], offset: int) -> Iterator[Offer]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from wharfinger.authoring.words import Statement, Word, statements_of, tokens_of, words_of
+from wharfinger.authoring.words import DECLARED_VALUES, Role, Statement, Word, statements_of, tokens_of, words_of
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
@@ -139,16 +139,37 @@ class Document:
         return self if self.is_checked else self._only(lambda each: each.keyword is not None and each.keyword.token in kept)
 
     def around(self, offset: int) -> Document:
-        """The document with its declarations and the statement around an offset: enough to know what is meant there, in less time."""
+        """What says what is meant at an offset: the whole document if that has been checked, else a part of it."""
+        return self if self.is_checked else self.part(offset)
+
+    def part(self, offset: int) -> Document:
+        """The document with the statement around an offset and the declarations that it needs only, which takes less time to check."""
         here = self.statement_at(offset)
-        if self.is_checked:
-            return self
-        if here is None or here.keyword is None or here.keyword.token in DECLARING:
+        if here is None:
             return self.declarations
         if self._near is None or self._near[0] != here.start:
-            near = self._only(lambda each: each.start == here.start or (each.keyword is not None and each.keyword.token in DECLARING))
+            needed = self._needed(here)
+            near = self._only(lambda each: each.start == here.start or each.start in needed)
             self._near = (here.start, near)
         return self._near[1]
+
+    def with_declarations(self, offset: int) -> Document:
+        """The document with the statement around an offset and all declarations: enough for what is wrong with the statement."""
+        here = self.statement_at(offset)
+        start = here.start if here is not None else -1
+        return self._only(lambda each: each.start == start or (each.keyword is not None and each.keyword.token in DECLARING))
+
+    def _needed(self, here: Statement) -> set[int]:
+        """Where the statements begin that a statement needs: the head of the policy, and declarations of names that it uses, and so on."""
+        declares = {word.name: each for each in self.statements for word in each.words if word.role in DECLARED_VALUES}
+        found = {each.start for each in self.statements if each.keyword is not None and each.keyword.token in {"POLICY", "FOR"}}
+        pending = [each for each in self.statements if each.start in found or each is here]
+        while pending:
+            used = {word.name for word in pending.pop().words if word.role is Role.VALUE}
+            new = [declares[name] for name in used & declares.keys() if declares[name].start not in found]
+            found |= {each.start for each in new}
+            pending += new
+        return found
 
     def _only(self, kept: Callable[[Statement], bool]) -> Document:
         """The document with spaces for the other statements, and without the tests in the file beside."""

@@ -134,8 +134,8 @@ def definition(document: Document, offset: int, others: Iterable[Document] = ())
 
 def _declared_elsewhere(document: Document, named: Named) -> Iterator[Symbol]:
     """The declaration in a library that no document holds, as the check has read it."""
-    file = document.checked.texts.get(named.home)
-    if file is not None and named.home != document.name:
+    file = document.declarations.checked.texts.get(named.home) if named.home != document.name else None
+    if file is not None:
         library = Document(named.home, file.span.source.text)
         yield from (
             Symbol(each.name, each.kind, each.name_start, each.name_end, each.name_start, each.name_end)

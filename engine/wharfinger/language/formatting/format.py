@@ -69,6 +69,8 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str | None:
     if file is None or found.has_errors:
         return None
     text = format_file(file)
+    if text == source.text:
+        return text
     again = parse(Source(name=source.name, text=text), Diagnostics())
     if again is None or ast.without_places(again) != ast.without_places(file):
         raise AssertionError(f"formatting {source.name} would change what it says; its text is left alone")
