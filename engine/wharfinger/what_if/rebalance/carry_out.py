@@ -1,8 +1,9 @@
 """Carries out a plan of moves on a running cluster, one move at a time.
 
-Before each move the rest of the plan is rehearsed on the cluster as it is now. If a pod that is still to move has changed its node or is
-gone, would find no place, or the rest would gain less than was planned, the plan no longer holds: it stops there and says why. A pod may
-end on another one of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
+Before the first move the whole plan is rehearsed on the cluster as it is now, and before each other move the next hundred. If a pod that is
+still to move has changed its node or is gone, would find no place, or the rest would gain less than was planned, the plan no longer holds:
+it stops there and says why. A pod may end on another one of several equally good nodes, because its new uid decides; then what counts is
+what the rest gains.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again; only a process that is killed leaves them cordoned, and `undo`
 of a later one opens them. The nodes of one step are cordoned at the same time, a limited number at once.
@@ -38,6 +39,8 @@ LOOK = 0.1
 RETRY = 1.0
 PATIENCE = 300.0
 """Seconds to wait for a write to be accepted, and for a pod to be placed again."""
+AHEAD = 100
+"""Moves that are rehearsed before each move; before the first one it is the whole plan."""
 AT_ONCE = 16
 """Nodes that are cordoned or opened at the same time."""
 LEAST = 1e-6
@@ -124,7 +127,7 @@ class Carrying:
             return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
             for place, move in enumerate(moves):
-                stopped = self.objection(moves[place:])
+                stopped = self.objection(moves[place:] if place == 0 else moves[place : place + AHEAD])
                 if stopped is not None:
                     break
                 await self._step(move)
