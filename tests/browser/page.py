@@ -14,7 +14,9 @@ from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
+from wharfinger.cli.verbs.author.playground import application as alone
 from wharfinger.daemon.live_board import live_page
+from wharfinger.daemon.live_playground import workbench_of
 from wharfinger.daemon.observation import decisions_shown, evaluations_of
 from wharfinger.daemon.pages import policies_shown
 from wharfinger.daemon.policies import connect
@@ -36,6 +38,9 @@ from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web import decisions, evaluation, policies
 from wharfinger.web.app import Checks, application
+from wharfinger.web.playground import routes as playground
+from wharfinger.web.playground.clusters import OwnClusters
+from wharfinger.web.playground.workbench import Workbench
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages
 
@@ -138,6 +143,7 @@ class SchedulerPage:
             *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),
             *pages.routes(self.page),
             *evaluation.routes(evaluations_of(known, clock)),
+            *playground.routes(workbench_of(known, clock)),
         ]
         async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:
             self.cluster.connect(self.scheduler.sink)
@@ -188,3 +194,27 @@ def pod(name: str, *, cpu: str = "500m", memory: str = "1Gi", node: str = "", la
 
 
 NODE, POD = objects.Node, objects.Pod
+
+
+class PlaygroundPage:
+    """The page of `wharf playground`, served while the context lasts."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="playground", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(20), "the page is not served"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(20)
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with Server(alone(Workbench(OwnClusters(), SystemClock()))) as server:
+            self.url = f"{server.url}/ui/playground"
+            self._ready.set()
+            await self._stop.wait()

@@ -53,11 +53,18 @@ const look = EditorView.theme({
   ".cm-selectionMatch": { backgroundColor: "color-mix(in srgb, var(--accent) 18%, transparent)" },
   ".cm-matchingBracket, &.cm-focused .cm-matchingBracket": { backgroundColor: "color-mix(in srgb, var(--accent) 25%, transparent)" },
   ".cm-tooltip": { backgroundColor: "var(--card)", color: "var(--ink)", border: "1px solid var(--none-line)", borderRadius: ".35rem", maxWidth: "min(36rem, 92vw)" },
-  ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: 'ui-monospace, "DejaVu Sans Mono", monospace', maxHeight: "15em" },
+  ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: 'ui-monospace, "DejaVu Sans Mono", monospace', maxHeight: "none", overflow: "hidden" },
   ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
   ".cm-tooltip-autocomplete > ul > li": { padding: ".2rem .5rem" },
   ".cm-completionDetail": { fontStyle: "normal", opacity: ".8", marginLeft: "1em" },
   ".cm-completionInfo": { padding: ".4rem .6rem", whiteSpace: "pre-wrap" },
+  // The package draws these with images in data: addresses, which the page's Content-Security-Policy does not admit.
+  ".cm-lintRange": { backgroundImage: "none", textDecorationLine: "underline", textDecorationStyle: "wavy", textDecorationSkipInk: "none" },
+  ".cm-lintRange-error": { backgroundImage: "none", textDecorationColor: "var(--bad)" },
+  ".cm-lintRange-warning": { backgroundImage: "none", textDecorationColor: "var(--warn)" },
+  ".cm-lint-marker": { fontSize: ".8em", lineHeight: "1.9", textAlign: "center" },
+  ".cm-lint-marker-error": { content: "normal", color: "var(--bad)", "&::after": { content: '"●"' } },
+  ".cm-lint-marker-warning": { content: "normal", color: "var(--warn)", "&::after": { content: '"▲"' } },
   ".cm-diagnostic": { padding: ".3rem .6rem", whiteSpace: "pre-wrap", borderLeftColor: "var(--bad)" },
   ".cm-diagnostic-warning": { borderLeftColor: "var(--warn)" },
   ".cm-diagnosticAction": { backgroundColor: "var(--accent)", color: "var(--on-accent)", font: "inherit", padding: ".1rem .5rem" },
@@ -106,6 +113,17 @@ function write(view, option, item, to) {
   else view.dispatch(insertCompletionText(view.state, item.text, item.from, to));
 }
 
+// Typing over a selection. Chromium would give the new text the look of the old one in a style attribute, which the page's
+// Content-Security-Policy refuses aloud.
+function replaced(event, view) {
+  const { from, to, empty } = view.state.selection.main;
+  if (event.inputType !== "insertText" || !event.data || empty || view.composing) return false;
+  const insert = () => view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+  event.preventDefault();
+  if (!view.state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, event.data, insert))) view.dispatch(insert());
+  return true;
+}
+
 export class PolicyEditor {
   // `changed(text)` is called after each change; `complete(text, at, asked)` and `hover(text, at)` answer in promises; `keys` are more keys.
   constructor(host, { label, text, changed, complete, hover, keys }) {
@@ -120,11 +138,12 @@ export class PolicyEditor {
           lineNumbers(), highlightActiveLineGutter(), history(), drawSelection(), dropCursor(), EditorState.allowMultipleSelections.of(true),
           indentUnit.of("  "), bracketMatching(), closeBrackets(), highlightActiveLine(), highlightSelectionMatches(), EditorView.lineWrapping,
           EditorState.languageData.of(() => [{ commentTokens: { line: "#" }, closeBrackets: { brackets: ["(", "[", "{", '"'] } }]),
-          autocompletion({ override: [(context) => this.completions(context)] }),
+          autocompletion({ override: [(context) => this.completions(context)], maxRenderedOptions: 10 }),
           hoverTooltip((view, at) => this.tooltip(at)), lintGutter(), paint, explanation, look,
           keymap.of([...keys.map(([key, run]) => ({ key, run: () => { run(); return true; } })),
             { key: "Mod-Shift-i", run: () => { this.explain(); return true; } }, { key: "Escape", run: (view) => this.hide(view) },
             ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap]),
+          EditorView.domEventHandlers({ beforeinput: replaced }),
           EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0", spellcheck: "false", autocorrect: "off", autocapitalize: "off" }),
           EditorView.updateListener.of((update) => { if (update.docChanged) changed(this.text); }),
         ],

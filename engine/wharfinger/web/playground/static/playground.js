@@ -44,7 +44,10 @@ const editor = new PolicyEditor(byId("editor"), {
 const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (name) => showNode(name) });
 const goTo = (from, to) => editor.goTo(from, to);
 
-function trouble(sentence) {
+// A sentence stays until there is another one, or none, about the same.
+function trouble(sentence, about = "an answer") {
+  if (!sentence && byId("trouble").dataset.about !== about) return;
+  byId("trouble").dataset.about = about;
   byId("trouble").hidden = !sentence;
   byId("trouble").textContent = sentence;
 }
@@ -183,9 +186,9 @@ async function upload(file) {
   if (!file) return;
   state("reading the file");
   const answer = await fetch(`playground/clusters?name=${encodeURIComponent(file.name)}`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: file }).catch((error) => ({ ok: false, text: async () => error.message }));
-  if (!answer.ok) { trouble((await answer.text()).trim()); state("the file cannot be read", "bad"); return; }
+  if (!answer.ok) { trouble((await answer.text()).trim(), "the file"); state("the file cannot be read", "bad"); return; }
   const { key, title } = await answer.json();
-  trouble("");
+  trouble("", "the file");
   byId("choice").append(make("option", { value: key }, title));
   byId("choice").value = key;
   open();
@@ -207,9 +210,11 @@ async function copy() {
 
 async function linked() {
   try {
-    return await links.read(location.hash);
+    const view = await links.read(location.hash);
+    trouble("", "the link");
+    return view;
   } catch (error) {
-    trouble(error.message);
+    trouble(error.message, "the link");
     return null;
   }
 }
