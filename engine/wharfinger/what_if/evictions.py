@@ -6,6 +6,7 @@ controller of budgets gives it back when another healthy pod is there. Here `evi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wharfinger.framework.eviction import Budgets
@@ -55,6 +56,14 @@ class Evictions:
     def allowed(self, budget: objects.PodDisruptionBudget) -> int:
         """The disruptions that a budget allows now."""
         return self._count(budget).allowed
+
+    def guarding(self, pod: PodView) -> Mapping[str, int]:
+        """How many evictions each budget allows now that takes a disruption for the pod, by name; none of a pod with several budgets."""
+        found = self.covering(pod)
+        if len(found) > 1:
+            return {objects.key_of(budget): 0 for budget in found}
+        guards = (budget for budget in found if self._guards(budget, pod))
+        return {objects.key_of(budget): 0 if self._exhausted(budget) else self.allowed(budget) for budget in guards}
 
     def refusal(self, pod: PodView) -> Refusal | None:
         """Why the API would refuse to evict the pod now; None if it would not."""

@@ -1,17 +1,20 @@
 """A placement of all pods where the queue leaves some over: found by CP-SAT (OR-tools), and confirmed by the chain pod by pod.
 
-The model has the requests of pods, the places for pods on each node, and those filters of Kubernetes and of policies that depend on a
-node's object alone. Running pods that a controller would create again may move; all others stay, and every running pod keeps a place. It
-makes the number of moves small. Everything else (affinity to pods, spreading, ports, volumes, policies that read pods or metrics) is in
-the chain only: a placement that the chain refuses is excluded, and the search goes on. So a plan always holds. The model allows more than
-the chain does; therefore, where it has no solution at all, there is none.
+The model has the requests of pods, the places for pods on each node, those filters of Kubernetes and of policies that depend on a node's
+object alone, what policies say about victims, and what PodDisruptionBudgets allow now. Running pods that a controller would create again
+may move; all others stay. It makes the number of moves small. Only where there is no placement like that, running pods may be evicted
+without a new place, for waiting pods of a higher priority: of high priorities as few as possible, then of the next lower one, and so on.
+
+Everything else (affinity to pods, spreading, ports, volumes, policies that read pods or metrics) is in the chain only: a placement that
+the chain refuses is excluded, and the search goes on. So a plan always holds. The model allows more than the chain does; therefore, where
+it has no solution at all, there is none.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -26,12 +29,15 @@ from wharfinger.framework.plugins.resources.node_resources_fit import NodeResour
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.simulate.dry_run import bind_claims, queue_order
+from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.kubectl_drain import staying
 from wharfinger.what_if.recreated import recreated
 
+NEVER = "Never"
+"""The preemptionPolicy of a pod that evicts nobody."""
 MOST_CELLS = 2_000_000
 """Pairs of template and node in a model; more would take minutes to build."""
-LEFT_OUT = "moves do not ask PodDisruptionBudgets; nobody is evicted without a new place"
+LEFT_OUT = "all that move leave at once, so PodDisruptionBudgets count as they are now"
 
 
 class Answer(Enum):
@@ -58,12 +64,13 @@ class Placed:
 class Optimal:
     """The outcome of a search: `plan` has the pods that move and those that wait, in the order in which the chain places them.
 
-    All pods that move leave first. `why` says why the outcome is not known. `fewest` is True if no placement has fewer moves, as far as the
-    model knows.
+    `evicted` pods leave and find no other node. All pods that leave do so first. `why` says why the outcome is not known. `fewest` is True
+    if no placement has fewer moves, as far as the model knows.
     """
 
     answer: Answer
     plan: tuple[Placed, ...] = ()
+    evicted: tuple[Placed, ...] = ()
     fewest: bool = False
     why: str = ""
 
@@ -99,13 +106,19 @@ class _Search:
         self._moving = {
             pod.uid: name
             for pod, name in zip(cluster.pods, cluster.names, strict=True)
-            if name in nodes and pod.controller is not None and not staying(pod) and not pod.terminating
+            if name in nodes and pod.controller is not None and not staying(pod) and not pod.terminating and self._spared_by_none(pod)
         }
+        asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
+        self._asking = [(pod, chain.lineup(pod, now).evictable(pod, now)) for pod in asking.values()]
         self._movable = [(recreated(pod), name) for pod, name in zip(cluster.pods, cluster.names, strict=True) if pod.uid in self._moving]
         self._size: Counter[bytes] = Counter(pod.template for pod in pods)
         self._size.update(pod.template for pod, _ in self._movable)
         self._one = {pod.template: pod for pod in (*pods, *(pod for pod, _ in self._movable))}
         self._here: Counter[tuple[bytes, str]] = Counter((pod.template, name) for pod, name in self._movable)
+        self._n_waiting = Counter(pod.template for pod in pods)
+        self._placed = {pod.uid: pod for pod in cluster.pods}
+        self._evictable = {pod.uid for pod, _ in self._movable if self._may_go(self._placed[pod.uid])}
+        self._guarded: dict[str, Mapping[str, int]] = {}
 
     def run(self) -> Optimal:
         """The outcome."""
@@ -116,14 +129,27 @@ class _Search:
         state = self._emptied()
         allowed, static = self._masks(state)
         room = self._room(state)
-        found = self._confirmed(allowed, room, state)
-        if found.answer is Answer.NONE:  # among the nodes that take each pod now; a proof needs those that might
-            found = self._confirmed(static, room, state)
+        found = Optimal(answer=Answer.NONE)
+        for evicting in (False, True):
+            for masks in (allowed, static):  # the nodes that take each pod now; a proof needs those that might
+                if found.answer is Answer.NONE and (not evicting or self._evictable):
+                    found = self._confirmed(masks, room, state, evicting=evicting)
         return found
 
+    def _spared_by_none(self, pod: PodView) -> bool:
+        """True if no policy protects the pod from evictions."""
+        return bool(self._chain.lineup(pod, self._now).evictable(pod, self._now).among([pod]))
+
+    def _may_go(self, pod: PodView) -> bool:
+        """True if a waiting pod of another kind with a higher priority may evict the pod."""
+        asking = (allowed for other, allowed in self._asking if other.priority > pod.priority)
+        return recreated(pod).template not in self._n_waiting and any(allowed.among([pod]) for allowed in asking)
+
     def _emptied(self) -> ClusterState:
-        """The cluster without the pods that may move."""
+        """The cluster without the pods that may move; before they leave, the budgets that guard them are noted."""
         state = restored(self._cluster, self._now)
+        evictions = Evictions(state.objects)
+        self._guarded = {pod.uid: evictions.guarding(self._placed[pod.uid]) for pod, _ in self._movable}
         for pod, _ in self._movable:
             state.remove_pod(pod)
         return state
@@ -160,16 +186,53 @@ class _Search:
         fit = self._chain.plugin(NodeResourcesFit.name)
         return isinstance(fit, NodeResourcesFit) and fit.checks(resource)
 
-    def _confirmed(self, masks: Mapping[bytes, NDArray[np.bool_]], room: Mapping[tuple[str, int], int], state: ClusterState) -> Optimal:
+    def _confirmed(
+        self, masks: Mapping[bytes, NDArray[np.bool_]], room: Mapping[tuple[str, int], int], state: ClusterState, *, evicting: bool
+    ) -> Optimal:
         """The outcome with these rows allowed; NONE only if the model itself has no solution."""
         names = state.snapshot().names
-        model = _Model(self._size, self._one, self._here, masks, room, names)
+        model = _Model(self._size, self._one, self._here, masks, room, names, self._most_evicted() if evicting else {})
+        self._ask_budgets(model)
+        if evicting and not self._evict_few(model):
+            return Optimal(answer=Answer.UNKNOWN, why=self._late)
         first = self._solved(model)
         if first.answer is not Answer.FOUND or not first.moves:
             return first
         model.move_few()
         better = self._solved(model)
         return better if better.answer is Answer.FOUND and better.moves <= first.moves else replace(first, fewest=False)
+
+    @property
+    def _late(self) -> str:
+        return f"not known after {self._seconds:g} s"
+
+    def _most_evicted(self) -> Mapping[bytes, int]:
+        """How many pods of each group may be evicted without a new place; of a group that waits, all may wait at first."""
+        return Counter(pod.template for pod, _ in self._movable if pod.uid in self._evictable) | self._n_waiting
+
+    def _ask_budgets(self, model: _Model) -> None:
+        """Let no more pods leave than budgets allow now."""
+        groups: defaultdict[tuple[str, int], Counter[tuple[bytes, str]]] = defaultdict(Counter)
+        for pod, node in self._movable:
+            for budget in self._guarded[pod.uid].items():
+                groups[budget][pod.template, node] += 1
+        for (_, most), guarded in groups.items():
+            model.guard(guarded, most)
+
+    def _evict_few(self, model: _Model) -> bool:
+        """Fix how many pods of each priority are evicted, the highest first; False if the time is up.
+
+        For a pod of one priority only pods of higher ones count: those of the same or of lower ones may wait meanwhile.
+        """
+        of_group = {template: pod.priority for template, pod in self._one.items()}
+        for priority in sorted({of_group[pod.template] for pod, _ in self._movable if pod.uid in self._evictable}, reverse=True):
+            model.place_all(template for template in self._n_waiting if of_group[template] > priority)
+            left = self._deadline - time.monotonic()
+            evicted = [template for template in of_group if of_group[template] == priority and template not in self._n_waiting]
+            if left <= 0 or model.evict_few(evicted, left) is Answer.UNKNOWN:
+                return False
+        model.place_all(self._n_waiting)
+        return True
 
     def _solved(self, model: _Model) -> Optimal:
         """The first solution of the model that the chain confirms; NONE only if the model has no solution at all."""
@@ -180,23 +243,26 @@ class _Search:
                 return Optimal(answer=Answer.UNKNOWN, why=why) if model.narrowed else Optimal(answer=Answer.NONE)
             if solution is None:
                 break
-            plan, refused = self._tried(solution)
+            plan, evicted, refused = self._tried(solution)
             if not refused:
-                return Optimal(answer=Answer.FOUND, plan=plan, fewest=status is Answer.FOUND and not model.narrowed)
+                return Optimal(answer=Answer.FOUND, plan=plan, evicted=evicted, fewest=status is Answer.FOUND and not model.narrowed)
             model.exclude(refused)
-        return Optimal(answer=Answer.UNKNOWN, why=f"not known after {self._seconds:g} s")
+        return Optimal(answer=Answer.UNKNOWN, why=self._late)
 
-    def _tried(self, solution: Mapping[tuple[bytes, str], int]) -> tuple[tuple[Placed, ...], dict[tuple[bytes, str], int]]:
-        """(the plan as far as the chain confirms it, what it refuses: by group and node, how many were placed there)."""
+    def _tried(
+        self, solution: Mapping[tuple[bytes, str], int]
+    ) -> tuple[tuple[Placed, ...], tuple[Placed, ...], dict[tuple[bytes, str], int]]:
+        """(the plan as far as the chain confirms it, who is evicted, what it refuses: by group and node, how many were placed there)."""
         state, waiting = restored(self._cluster, self._now), list(self._pods)
         places = dict(solution)
         kept: Counter[tuple[bytes, str]] = Counter()
-        for pod, name in sorted(self._movable, key=lambda placed: placed[0].key):
+        for pod, name in sorted(self._movable, key=self._late_to_leave):
             if kept[pod.template, name] < places.get((pod.template, name), 0):
                 kept[pod.template, name] += 1
-            else:
-                state.remove_pod(pod)
-                waiting.append(pod)
+                continue
+            state.remove_pod(pod)
+            waiting.append(pod)
+        evicted = self._left_over(waiting, places)
         nodes: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
         for (template, name), number in places.items():
             nodes[template][name] = number - kept[template, name]
@@ -215,14 +281,36 @@ class _Search:
                 plan.append(Placed(pod=pod.key, source=self._moving.get(pod.uid, ""), node=node))
             if len(again) == len(waiting):
                 refused = {pod.template for pod in again}
-                return tuple(plan), {
-                    (template, name): places[template, name] - number
-                    for template in refused
-                    for name, number in nodes[template].items()
-                    if number > 0
-                }
+                return (
+                    tuple(plan),
+                    (),
+                    {
+                        (template, name): places[template, name] - number
+                        for template in refused
+                        for name, number in nodes[template].items()
+                        if number > 0
+                    },
+                )
             waiting = again
-        return tuple(plan), {}
+        return tuple(plan), tuple(evicted), {}
+
+    def _left_over(self, waiting: list[PodView], places: Mapping[tuple[bytes, str], int]) -> list[Placed]:
+        """The pods for which a solution has no place, taken from those that wait."""
+        gone = Counter(self._size)
+        for (template, _), number in places.items():
+            gone[template] -= number
+        evicted = []
+        for pod in sorted((pod for pod in waiting if pod.uid in self._evictable), key=lambda pod: pod.key):
+            if gone[pod.template] > 0:
+                gone[pod.template] -= 1
+                waiting.remove(pod)
+                evicted.append(Placed(pod=pod.key, source=self._moving[pod.uid], node=""))
+        return evicted
+
+    def _late_to_leave(self, placed: tuple[PodView, str]) -> tuple[bool, bool, str]:
+        """Sorts pods so that those that a budget guards or that may not be evicted keep their places first."""
+        pod, _ = placed
+        return not self._guarded[pod.uid], pod.uid in self._evictable, pod.key
 
     @staticmethod
     def _node(decider: Decider, state: ClusterState, pod: PodView, nodes: Mapping[str, int]) -> str | None:
@@ -252,6 +340,7 @@ class _Model:
         masks: Mapping[bytes, NDArray[np.bool_]],
         room: Mapping[tuple[str, int], int],
         names: Sequence[str],
+        left_over: Mapping[bytes, int],
     ) -> None:
         from ortools.sat.python import cp_model  # noqa: PLC0415 — an extra
 
@@ -260,7 +349,10 @@ class _Model:
         self._on: dict[tuple[bytes, str], Any] = {}
         self._last: Mapping[tuple[bytes, str], int] = {}
         weights: defaultdict[tuple[str, int], list[tuple[int, Any]]] = defaultdict(list)
-        self._stays: list[Any] = []
+        self._stays: dict[tuple[bytes, str], Any] = {}
+        self._left_over = {template: self._model.new_int_var(0, most, "") for template, most in left_over.items()}
+        self._here = here
+        self._best = 0
         self.narrowed = False
         for template, number in size.items():
             for row, name in enumerate(names):
@@ -276,16 +368,46 @@ class _Model:
                 if present:
                     stay = self._model.new_int_var(0, present, "")
                     self._model.add(stay <= variable)
-                    self._stays.append(stay)
-            self._model.add(sum(self._on[template, name] for name in names if (template, name) in self._on) == number)
+                    self._stays[template, name] = stay
+                    self._model.add_hint(variable, present)
+                    self._model.add_hint(stay, present)
+            placed = sum(self._on[template, name] for name in names if (template, name) in self._on)
+            self._model.add(placed + self._left_over.get(template, 0) == number)
         for place, terms in weights.items():
             self._model.add(sum(amount * variable for amount, variable in terms) <= room[place])
 
     def move_few(self) -> None:
         """From now on, look for the solution with the fewest moves; the last solution is where the search begins."""
+        self._model.clear_hints()
         for place, variable in self._on.items():
             self._model.add_hint(variable, self._last.get(place, 0))
-        self._model.maximize(sum(self._stays))
+        self._model.maximize(sum(self._stays.values()))
+
+    def guard(self, guarded: Mapping[tuple[bytes, str], int], most: int) -> None:
+        """Of so many guarded pods of each group on each node no more than `most` may leave together; the others of a group leave first."""
+        leaving = []
+        for place, number in guarded.items():
+            free = self._here[place] - number
+            leaves = self._model.new_int_var(0, number, "")
+            self._model.add(leaves >= self._here[place] - self._stays[place] - free)
+            leaving.append(leaves)
+        self._model.add(sum(leaving) <= max(0, most))
+
+    def place_all(self, templates: Iterable[bytes]) -> None:
+        """From now on, leave none of these groups over."""
+        for template in templates:
+            if template in self._left_over:
+                self._model.add(self._left_over[template] == 0)
+
+    def evict_few(self, templates: Sequence[bytes], seconds: float) -> Answer:
+        """Leave as few as possible of these groups over from now on; NONE if there is no solution, UNKNOWN if the time is up."""
+        left_over = sum(self._left_over[template] for template in templates if template in self._left_over)
+        self._model.minimize(left_over)
+        status, solution = self.solve(seconds)
+        if status is Answer.FOUND and solution is not None:
+            self._model.add(left_over <= self._best)
+        self._model.clear_objective()
+        return status
 
     def solve(self, seconds: float) -> tuple[Answer, Mapping[tuple[bytes, str], int] | None]:
         """(FOUND for the best solution, UNKNOWN for one or none in time, NONE if there is none; the solution)."""
@@ -300,6 +422,7 @@ class _Model:
             return Answer.UNKNOWN, None
         solution = {place: number for place, variable in self._on.items() if (number := solver.value(variable))}
         self._last = solution
+        self._best = round(solver.objective_value)
         return (Answer.FOUND if status == self._cp.OPTIMAL else Answer.UNKNOWN), solution
 
     def exclude(self, refused: Mapping[tuple[bytes, str], int]) -> None:

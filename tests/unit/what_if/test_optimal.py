@@ -95,6 +95,58 @@ def test_it_is_what_trying_everything_finds(nodes, pods, running):
         assert len(carried_out(found, state, waiting)) == len(wanted)
 
 
+def budget(allowed, app="web"):
+    manifest = {
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 2 - allowed},
+    }
+    return msgspec.convert(manifest, objects.PodDisruptionBudget)
+
+
+@pytest.mark.parametrize(("allowed", "answer"), [(None, Answer.FOUND), (1, Answer.FOUND), (0, Answer.NONE)])
+def test_no_more_pods_move_than_budgets_allow(allowed, answer):
+    state = cluster([node("n0", 4), node("n1", 4)], [pod("web", 2, "n0"), pod("db", 2, "n1", controlled=False)])
+    if allowed is not None:
+        state.put(budget(allowed))
+    assert solved(state, [pod("train", 4)]).answer is answer
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "evicted"),
+    [
+        ([(9, 4)], [(1, 4), (5, 4)], ["running-0"]),  # the one of the lowest priority
+        ([(9, 4)], [(9, 4), (9, 4)], None),  # nobody is below it
+        ([(9, 4)], [(1, 2), (1, 2), (1, 4)], ["running-2"]),  # one instead of two
+        ([(9, 4)], [(5, 4), (1, 2), (1, 2)], ["running-1", "running-2"]),  # two of the lower priority rather than one of the higher
+        ([(9, 4), (3, 4)], [(1, 4), (5, 4)], None),  # the second one would need the room of a pod that is above it
+        ([(9, 4), (3, 4)], [(1, 4), (2, 4)], ["running-0", "running-1"]),
+        ([(9, 8)], [(1, 4)], None),
+    ],
+)
+def test_pods_of_lower_priority_are_evicted_where_nothing_else_helps(waiting, running, evicted):
+    """The nodes have four CPUs each; a running pod begins on the first one with room."""
+    free, placed = [], []
+    for number, (priority, cpu) in enumerate(running):
+        at = next((place for place, left in enumerate(free) if left >= cpu), len(free))
+        free[at:] = [4 - cpu] if at == len(free) else [free[at] - cpu, *free[at + 1 :]]
+        placed.append(pod(f"running-{number}", cpu, f"n{at}", priority=priority))
+    state = cluster([node(f"n{at}", 4) for at in range(2)], placed)
+    found = solved(state, [pod(f"waiting-{number}", cpu, priority=priority) for number, (priority, cpu) in enumerate(waiting)])
+    assert found.answer is (Answer.NONE if evicted is None else Answer.FOUND)
+    assert [each.pod.removeprefix("default/") for each in found.evicted] == (evicted or [])
+
+
+def test_those_who_may_not_be_evicted_are_not():
+    state = cluster([node("n0", 4)], [pod("low", 4, "n0", priority=1)])
+    assert solved(state, [pod("high", 4, priority=9)]).evicted
+    assert solved(state, [pod("high", 4, priority=9, preemptionPolicy="Never")]).answer is Answer.NONE
+    guard = policy('policy "guard"\npreemption { never_evict when it.priority < 5 }\n')
+    assert solved(state, [pod("high", 4, priority=9)], guard).answer is Answer.NONE
+    state.put(budget(0))
+    assert solved(state, [pod("high", 4, priority=9)]).answer is Answer.NONE
+
+
 def test_what_only_the_chain_knows_is_found_out():
     apart = [{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]
     anti = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": apart}}}

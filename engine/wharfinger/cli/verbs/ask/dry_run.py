@@ -76,7 +76,14 @@ def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, A
     value = _value_of(run, cluster)
     if better is not None:
         plan = [asdict(placed) for placed in better.plan]
-        value["optimal"] = {"answer": better.answer.value, "plan": plan, "moves": better.moves, "why": better.why, "left_out": LEFT_OUT}
+        value["optimal"] = {
+            "answer": better.answer.value,
+            "evicted": [{"pod": pod.pod, "source": pod.source} for pod in better.evicted],
+            "plan": plan,
+            "moves": better.moves,
+            "why": better.why,
+            "left_out": LEFT_OUT,
+        }
     return value
 
 
@@ -188,13 +195,16 @@ def _optimal(found: Optimal | None) -> str:
         return ""
     if found.answer is Answer.FOUND:
         fewest = ", the fewest possible" if found.fewest else ""
-        rows = [("POD", "FROM", "TO"), *((placed.pod, placed.source or "-", placed.node) for placed in found.plan)]
+        steps = [*((pod.pod, pod.source, "evicted: no other node") for pod in found.evicted)]
+        rows = [("POD", "FROM", "TO"), *steps, *((placed.pod, placed.source or "-", placed.node) for placed in found.plan)]
+        evicted = f"{wording.count(len(found.evicted), 'eviction')} and " if found.evicted else ""
         said = (
-            f"all of them have a place after {wording.count(found.moves, 'move')}{fewest}; pods that move leave first, then in this order:"
+            f"all of them have a place after {evicted}{wording.count(found.moves, 'move')}{fewest}; "
+            "pods that move leave first, then in this order:"
         )
         return f"\n{said}\n{wording.columns(rows)}{LEFT_OUT}\n"
     if found.answer is Answer.NONE:
-        return "\nthere is no placement of all of them, also if every pod that may move did\n"
+        return "\nthere is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n"
     return f"\na placement of all of them: {found.why}\n"
 
 
