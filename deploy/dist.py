@@ -1,6 +1,7 @@
 """What is handed to users: `dist.py FOLDER` writes the wheel, the chart, and the krew plugin with its manifest there.
 
-The same sources give the same bytes: files are in the order of their names, without owners, and as old as SOURCE_DATE_EPOCH says (default: 1980).
+The same sources give the same bytes: files are in the order of their names, without owners, and as old as SOURCE_DATE_EPOCH says
+(default: 1980).
 """
 
 from __future__ import annotations
