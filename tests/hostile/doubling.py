@@ -28,6 +28,7 @@ LEAVES = {
     Kind.DURATION: "age(pod.created)",
 }
 DECLARATIONS = 'param k: count = 3 range 1..9\nmetric load: percent = prometheus("q", node: "instance")\n'
+DECLARATIONS += "let both(x: number, y: number) = if x > y then x + y else y\n"
 
 LOGIC = {BinaryOp.AND, BinaryOp.OR}
 ARITHMETIC = {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.DIV}
@@ -59,6 +60,8 @@ def steps() -> Iterator[tuple[str, Kind, str]]:
     yield "curve", Kind.COUNT, "curve({0}, 0 -> 1, 2 -> 3) + {0}"
     yield "key", Kind.STRING, 'if has(pod.labels["b{i}"]) then {0} else pod.labels[{0}]'
     yield "list", Kind.COUNT, "if {0} in [{0}, {0} + 1, {i}] then {0} else {0}"
+    yield "table", Kind.STRING, '{{ "a": "b", "c": "d" }}[{0}] ?? {0}'
+    yield "own function", Kind.COUNT, "both({0}, {0}) + both({0}, {i})"
     for function in CATALOGUE.functions():
         yield from _calls(function)
 

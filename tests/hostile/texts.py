@@ -95,6 +95,8 @@ def labels(n: int, operator: str = " and ", path: str = LABEL) -> str:
     return joined(each(path, n), operator)
 
 
+LOOKS = "score looks = {0} normalize minmax on missing 0\n"
+
 # Nested as deep as may be: the work may grow faster than the text, because the depth has a limit.
 NESTED: dict[str, Callable[[int], str]] = {
     "a condition in a condition": lambda n: score(nested("node.pod_count", "(if {0} > 3 then 1 else 2)", min(n, DEEP // 2))),
@@ -107,6 +109,10 @@ NESTED: dict[str, Callable[[int], str]] = {
     "guards in guards": lambda n: one(nested(LABEL, '(has(node.labels["k{i}"]) and {0})', min(n, DEEP))),
     "a curve of a curve": lambda n: score(nested("node.pod_count", "curve({0}, 0 -> 0, 5 -> 100)", min(n, DEEP))),
     "a clamp of a clamp": lambda n: score(nested("node.pod_count", "clamp({0}, 0, 100)", min(n, DEEP))),
+    "a call in a call": lambda n: (
+        lines("let g(x: count) = x + 1", n=1) + LOOKS.format(nested("node.pod_count", "g({0})", min(n, DEEP // 2)))
+    ),
+    "a look in a look": lambda n: one(nested("node.name", '{{ "a": "b" }}[{0}]', min(n, DEEP)) + ' == "x"'),
     "minus minus": lambda n: score(nested("node.pod_count", "(- {0})", min(n, DEEP // 2))),
     "parentheses": lambda n: one("(" * min(n, DEEP) + "node.pod_count > 3" + ")" * min(n, DEEP)),
 }
@@ -147,6 +153,30 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "a long message": lambda n: one("node.pod_count > 3", f' else "{"a" * 20 * n}"'),
     "a message of many placeholders": lambda n: one("node.pod_count > 3", ' else "' + "{node.pod_count} {pod.name} " * n + '"'),
     "a long name": lambda n: lines(f"let {'a' * 20 * n} = node.pod_count", n=1) + f"score s = {'a' * 20 * n} normalize minmax\n",
+    "a table of many entries": lambda n: one(f"({{ {', '.join(each(f'{Q}k{{0}}{Q}: {{0}}', n))} }}[node.name] ?? 1) > 3"),
+    "a table of many numbers": lambda n: one(
+        f"({{ {', '.join(each(f'{{0}}: {Q}v{{0}}{Q}', n))} }}[node.pod_count] ?? {Q}{Q}) == node.name"
+    ),
+    "many tables": lambda n: one(
+        joined(each('(({ "a{0}": 1, "b": 2 }[node.name] ?? 1) > 3)'.replace("{ ", "{{ ").replace(" }", " }}"), n), " or ")
+    ),
+    "many looks into a table": lambda n: (
+        lines('let t = { "a": 1, "b": 2 }', n=1) + LOOKS.format(joined(each('t[node.labels["l{0}"]]', n), " + "))
+    ),
+    # functions
+    "many functions": lambda n: lines("let f{0}(x: count) = x + {0}", "score s{0} = f{0}(node.pod_count) normalize minmax", n=min(n, 240)),
+    "many calls of a function": lambda n: (
+        lines("let f(x: count) = x * x + 1", n=1) + LOOKS.format(joined(each("f(node.pod_count + {0})", n), " + "))
+    ),
+    "many equal calls": lambda n: lines("let f(x: count) = x * x + 1", n=1) + LOOKS.format(joined(["f(node.pod_count + 1)"] * n, " + ")),
+    "a function of many parameters": lambda n: (
+        f"{POLICY}let f({', '.join(each('x{0}: count', n))}) = {joined(each('x{0}', n), ' + ')}\n"
+        f"score s = f({', '.join(each('node.pod_count + {0}', n))}) normalize minmax\n"
+    ),
+    "calls in selections": lambda n: (
+        f"{POLICY}let f(x: number) = it.priority > x\n"
+        f"filter f {{ require {joined(each('count(pods where f({0}), on: node) > 3', n, of=MOST_ITEMS), ' or ')} }}\n"
+    ),
     # many
     "many requirements": lambda n: (
         f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL} on missing pass', n, of=MOST_CLAUSES))}\n}}\n"
@@ -201,6 +231,8 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "wrong dimensions": lambda n: wrong(each("node.free.cpu == {0}", n)),
     "missing everywhere": lambda n: f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL}', n, of=MOST_CLAUSES))}\n}}\n",
     "needless guards": lambda n: one(joined(each("has(node.pod_count)", n), " and "), ""),
+    "wrong calls": lambda n: wrong(each("f({0}cpu) > 3", n), ["let f(x: count) = x + 1"]),
+    "functions in a circle": lambda n: lines("let a{0}(x: count) = b{0}(x)", "let b{0}(x: count) = a{0}(x)", n=min(n, MOST_ITEMS // 2)),
     "names given twice": lambda n: lines("filter f { require node.pod_count > {0} }", n=min(n, MOST_ITEMS)),
     "lets in a circle": lambda n: lines("let a{0} = b{0}", "let b{0} = a{0}", n=min(n, MOST_ITEMS // 2)),
     "one large circle": lambda n: POLICY + "".join(f"let a{i} = a{(i + 1) % min(n, MOST_ITEMS)}\n" for i in range(min(n, MOST_ITEMS))),
@@ -235,6 +267,21 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
     ),
     "a list in a list in a list": lambda n: one(
         nested("node.unschedulable", "({0} in [node.unschedulable, pod.host_network])", min(n, DEEP // 2))
+    ),
+    "functions that call one twice": lambda n: (
+        f"{POLICY}let f0(x: count) = x + 1\n"
+        + "".join(f"let f{i + 1}(x: count) = f{i}(f{i}(x))\n" for i in range(min(n, 25)))
+        + f"score s = f{min(n, 25)}(node.pod_count) normalize minmax\n"
+    ),
+    "functions that calculate with two of one": lambda n: (
+        f"{POLICY}let f0(x: count, y: count) = x + y\n"
+        + "".join(f"let f{i + 1}(x: count, y: count) = f{i}(x + 1, y) * f{i}(y, x - 1)\n" for i in range(min(n, 25)))
+        + f"score s = f{min(n, 25)}(node.pod_count, 2) normalize minmax\n"
+    ),
+    "a chain of functions": lambda n: (
+        f"{POLICY}let f0(x: count) = x + 1\n"
+        + "".join(f"let f{i + 1}(x: count) = f{i}(x) + 1\n" for i in range(n))
+        + f"score s = f{n}(node.pod_count) normalize minmax\n"
     ),
     "ways to a let": lambda n: ways(min(n, 26)),
     "objects like a large one": lambda n: (

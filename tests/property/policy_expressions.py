@@ -16,6 +16,8 @@ param keep: percent = 10% range 0%..50%
 metric load: percent = prometheus('q', node: "instance", max_age: 5s, min_coverage: 0%)
 let siblings = pods where it.labels["app"] == pod.labels["app"]
 let here = count(siblings, on: node)
+let either(x: count, y: number) = if x > here then x ?? limit else x - y
+let plain(x: string) = x ?? node.labels["disk"]
 let sizes = { "a": 1, "ssd": 5 }
 let names = { 0: "a", 2: "ssd" }
 let gpus = node.free["nvidia.com/gpu"]
@@ -45,6 +47,7 @@ def expressions(kind: str, depth: int) -> st.SearchStrategy[str]:
     ]
     if kind == "string":
         forms.append(expressions("count", depth - 1).map(lambda x: f"names[{x}]"))
+        forms.append(same.map(lambda x: f"plain({x})"))
     if kind == "bool":
         forms += _conditions(depth, same)
     if kind in NUMBERS:
@@ -68,6 +71,7 @@ def _numbers(kind: str, depth: int, same: st.SearchStrategy[str]) -> list[st.Sea
         percent = expressions("percent", depth - 1)
         forms.append(percent.map(lambda x: f"curve({x}, 0% -> 10, keep + 1% -> 100, 90% -> 30)"))
         forms.append(expressions("string", depth - 1).map(lambda x: f"sizes[{x}]"))
+        forms.append(st.tuples(same, same).map(lambda p: f"either({p[0]}, {p[1]})"))
     return forms
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.load_source import load_source
@@ -116,5 +116,7 @@ def test_what_need_not_be_handled_is_never_missing(data: st.DataObject) -> None:
 def test_a_description_means_the_expression(text: str) -> None:
     header = f'policy "random"\n{policy_expressions.DECLARATIONS}'
     first = mended(f"{header}let value = {text}\n")
-    again = mended(f"{header}let value = {describe(first.lets[-1].value)}\n")
+    described = describe(first.lets[-1].value)
+    assume("(…)" not in described)  # the result of a call too long to be named after it
+    again = mended(f"{header}let value = {described}\n")
     assert again.lets[-1].value == first.lets[-1].value

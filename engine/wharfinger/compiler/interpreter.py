@@ -26,7 +26,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.operators import OPERATORS
-from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -356,7 +356,8 @@ class Interpreter:
         at = (place.row, None if place.item is None else place.item.uid)
         if ("let", name, at) not in self._memo:
             for earlier in self._needed(name):  # in order, so that a long chain of lets does not recurse
-                if ("let", earlier, at) not in self._memo:
+                of_a_pod = self._lets[earlier].type.shape is Shape.ITEM  # the result of a call inside of a selection
+                if ("let", earlier, at) not in self._memo and (place.item is not None or not of_a_pod):
                     self._memo["let", earlier, at] = self.at(self._lets[earlier], place)
         return self._memo["let", name, at]
 

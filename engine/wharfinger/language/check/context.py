@@ -6,7 +6,7 @@ so that a hostile text cannot take long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -85,13 +85,17 @@ def constant(name: str) -> Place:
 
 @dataclass(slots=True, kw_only=True)
 class Binding:
-    """What a name of the policy means. `reference` builds the typed reference; an import has `members` instead."""
+    """What a name of the policy means. `reference` builds the typed reference.
+
+    An import has `members` instead, and a function a `function` (`check.functions.OwnFunction`).
+    """
 
     name: str
     what: str
     span: Span
     reference: Callable[[Span], typed.Expr] | None = None
     members: dict[str, Binding] | None = None
+    function: object = None
     used: bool = False
 
 
@@ -112,7 +116,8 @@ class Notes:
 class Context:
     """Everything that checking an expression needs.
 
-    `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name. `authority` is that of the text: what is
+    `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name; `calls` are the results of calls of functions
+    that the policy declares, by function, place and arguments. `authority` is that of the text: what is
     imported has been shared by the cluster, and may read what the cluster may. `notes` keeps what is found out, where somebody wants it.
     """
 
@@ -123,6 +128,7 @@ class Context:
     names: dict[str, Binding] = field(default_factory=dict)
     lets: dict[str, typed.Let] = field(default_factory=dict)
     heights: dict[str, int] = field(default_factory=dict)
+    calls: dict[Hashable, typed.Expr] = field(default_factory=dict)
     intervals: Intervals = field(default_factory=Intervals)
     work: Work = field(default_factory=Work)
     patience: LetterBudget = field(default_factory=LetterBudget)

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 from wharfinger.language.check.context import RULE, Binding, Context, infer, type_text, unknown
+from wharfinger.language.check.expressions.calls import SPECIAL
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
+from wharfinger.language.check.functions import DEEPEST, OwnFunction, checked_alone, own_function
 from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Source, Span
@@ -22,11 +24,13 @@ from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
+Named = ast.Let | ast.Function
 
-def in_order(context: Context, lets: Sequence[ast.Let]) -> list[ast.Let]:
-    """Lets so that each stands behind those it needs; those that go in a circle are reported and left out."""
+
+def in_order(context: Context, lets: Sequence[Named]) -> list[Named]:
+    """Lets and functions so that each stands behind those it needs; those that go in a circle are reported and left out."""
     by_name = {let.name: let for let in lets}
-    needs = {let.name: [n for n in names_in(let.value) if n in by_name] for let in lets}
+    needs = {let.name: [n for n in needed_by(let.value) if n in by_name] for let in lets}
     ordering = _Ordering(needs=needs)
     for name in by_name:
         ordering.follow(name)
@@ -73,7 +77,7 @@ class _Ordering:
         self._circular |= set(circle)
 
 
-def _report_circle(context: Context, circle: list[ast.Let]) -> None:
+def _report_circle(context: Context, circle: list[Named]) -> None:
     first = min(circle, key=lambda let: let.name_span.start)
     at = circle.index(first)
     names = [let.name for let in (*circle[at:], *circle[:at], first)]
@@ -93,6 +97,17 @@ def names_in(expr: ast.Expr) -> list[str]:
     return list(dict.fromkeys(node.name for node in nodes_in(expr) if isinstance(node, ast.Name)))
 
 
+def needed_by(expr: ast.Expr) -> list[str]:
+    """The bare names in an expression and the functions that it calls, each once, in order."""
+    return list(dict.fromkeys(name for node in nodes_in(expr) if (name := _needed(node)) is not None))
+
+
+def _needed(node: ast.Node) -> str | None:
+    if isinstance(node, ast.Call):
+        return node.function if node.library is None else None
+    return node.name if isinstance(node, ast.Name) else None
+
+
 def nodes_in(root: object) -> Iterator[ast.Node]:
     """Every node of a tree, without recursion, in order of appearance."""
     pending: list[object] = [root]
@@ -106,8 +121,7 @@ def nodes_in(root: object) -> Iterator[ast.Node]:
 
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
-# Everything that goes through expressions is recursive, and lets are gone through as if they were written out.
-DEEPEST = 60
+OF_PARAMETERS = SCALARS | {k.value: k for k in (Kind.TIME, Kind.VERSION)}
 # What cannot be negative unless a range says so.
 _NOT_NEGATIVE = frozenset({Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION})
 
@@ -117,15 +131,17 @@ class Declared:
     """What a policy and its imports declare, in an order in which each let stands behind those it needs."""
 
     params: list[typed.Param] = field(default_factory=list)
-    lets: list[typed.Let] = field(default_factory=list)
     metrics: list[typed.Metric] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)  # of the imports
 
 
 def declare(context: Context, declared: Declared, items: Sequence[ast.Item], prefix: str = "") -> None:
     """Checks the declarations among some items and adds them to the context's names; `prefix` is "shared." for an import."""
-    lets: list[ast.Let] = []
+    lets: list[Named] = []
     for item in items:
+        if isinstance(item, ast.Function) and _is_free(context, "function", item.name, item.name_span):
+            lets.append(item)
+            context.names[item.name] = Binding(name=prefix + item.name, what="function", span=item.name_span, reference=unknown)
         if isinstance(item, ast.Let) and _is_free(context, "let", item.name, item.name_span):
             lets.append(item)
             context.names[item.name] = Binding(name=prefix + item.name, what="let", span=item.name_span, reference=unknown)
@@ -134,7 +150,10 @@ def declare(context: Context, declared: Declared, items: Sequence[ast.Item], pre
         elif isinstance(item, ast.Metric) and _is_free(context, "metric", item.name, item.name_span):
             _declare_metric(context, declared, item, prefix)
     for let in in_order(context, lets):
-        _declare_let(context, declared, let, prefix)
+        if isinstance(let, ast.Function):
+            _declare_function(context, let, prefix)
+        else:
+            _declare_let(context, let, prefix)
 
 
 def _is_free(context: Context, what: str, name: str, span: Span) -> bool:
@@ -192,13 +211,13 @@ def _binding(name: str, what: str, span: Span, value: typed.ParamRef | typed.Met
     return Binding(name=name, what=what, span=span, reference=reference)
 
 
-def _type_named(context: Context, name: ast.TypeName) -> Type | None:
+def _type_named(context: Context, name: ast.TypeName, kinds: Mapping[str, Kind] = SCALARS) -> Type | None:
     """The type that a declaration names, or None after reporting that there is no such type."""
     word = name.element if name.name == "set" and name.element is not None else name.name
-    kind = SCALARS.get(word)
+    kind = kinds.get(word)
     if kind is None:
-        known = ", ".join(f"`{k}`" for k in SCALARS)
-        near = context.closest(word, SCALARS)
+        known = ", ".join(f"`{k}`" for k in kinds)
+        near = context.closest(word, kinds)
         help_ = (
             "write what it holds, for example `set<string>`"
             if word == "set"
@@ -206,7 +225,13 @@ def _type_named(context: Context, name: ast.TypeName) -> Type | None:
             if near
             else f"types are {known} and `set<…>`"
         )
-        context.error(Code.P210, f"`{word}` is not a type of params and metrics", name.span, label="unknown type", help=help_)
+        context.error(
+            Code.P210,
+            f"`{word}` is not a type of {'params and metrics' if kinds is SCALARS else 'parameters'}",
+            name.span,
+            label="unknown type",
+            help=help_,
+        )
         return None
     return Type(Kind.SET, element=kind) if name.element is not None else Type(kind)
 
@@ -266,7 +291,7 @@ def _declare_metric(context: Context, declared: Declared, item: ast.Metric, pref
 # ── lets ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: str) -> None:
+def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
     name = prefix + item.name
     context.work.at = item.name_span
     value = infer(context.at(RULE), item.value)
@@ -283,6 +308,7 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
         binding.reference = unknown
     elif isinstance(value, typed.Const) and isinstance(value.value, typed.Entries):
         named = replace(value, value=replace(value.value, name=name))  # a table is no value of its own either
+        context.lets[name] = typed.Let(name=name, span=item.name_span, value=value)
         binding.reference = lambda at: replace(named, span=at)
     elif value.type.kind is Kind.LABELS and isinstance(value, typed.AttributeRef):
         labels = value  # labels are not a value of their own: the name stands for the attribute
@@ -292,10 +318,78 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
         context.names[item.name] = _binding(name, "let", item.name_span, reference)
         context.names[item.name].used = binding.used
         let = typed.Let(name=name, span=item.name_span, value=value)
-        declared.lets.append(let)
         context.lets[name] = let
         context.heights[name] = height(value, context.heights)
         context.intervals.lets[name] = context.intervals.of(value)
+
+
+def _declare_function(context: Context, item: ast.Function, prefix: str) -> None:
+    context.work.at = item.name_span
+    binding = context.names[item.name]
+    types = [_type_named(context, parameter.type, OF_PARAMETERS) for parameter in item.parameters]
+    known = tuple(type_ for type_ in types if type_ is not None)
+    own = OwnFunction(name=prefix + item.name, item=item, context=context.at(RULE), types=known, parts=sum(1 for _ in nodes_in(item.value)))
+    own.broken = not _is_new(context, item) or not _parameters_are_new(context, item) or len(known) < len(types)
+    if not own.broken:
+        own.broken = _is_too_deep(context, own)
+    if own.broken:
+        own.types = tuple(type_ or Type(Kind.UNKNOWN) for type_ in types)
+    else:
+        checked_alone(own)
+    binding.reference, binding.function = None, own
+
+
+def _is_new(context: Context, item: ast.Function) -> bool:
+    """True if the language has no function of that name; otherwise reports that it has."""
+    builtin = {function.name.partition(".")[0] for function in context.catalogue.functions()} | set(SPECIAL)
+    if item.name not in builtin:
+        return True
+    message = f"`{item.name}` is already a function of the language"
+    context.error(Code.P306, message, item.name_span, label="declared again", help="choose another name")
+    return False
+
+
+def _parameters_are_new(context: Context, item: ast.Function) -> bool:
+    """True if no parameter has a name that means something else; otherwise reports the first that does."""
+    seen: dict[str, Span] = {}
+    for parameter in item.parameters:
+        name, span = parameter.name, parameter.name_span
+        if name in SUBJECTS:
+            label = "always means something else"
+            context.error(Code.P311, f"`{name}` cannot be the name of a parameter", span, label=label, help="choose another name")
+            return False
+        first = seen.get(name) or (context.names[name].span if name in context.names else None)
+        if first is not None:
+            what = "parameter" if name in seen else context.names[name].what
+            others = (Label(first, "first declared here"),)
+            context.error(
+                Code.P306, f"`{name}` is already a {what}", span, label="declared again", others=others, help="rename one of the two"
+            )
+            return False
+        seen[name] = span
+    return True
+
+
+def _is_too_deep(context: Context, own: OwnFunction) -> bool:
+    """True, after reporting it, if calls of functions in functions nest so deep that going through them is not safe."""
+    own.depth = _depth(context, own.item.value)
+    if own.depth <= DEEPEST:
+        return False
+    message = f"`{own.item.name}` is more than {DEEPEST} deep, counting the functions it needs"
+    context.error(Code.P005, message, own.item.name_span, label="nested too deep", help="calculate with fewer functions")
+    return True
+
+
+def _depth(context: Context, root: ast.Expr) -> int:
+    """How deep an expression is, with the bodies of the functions that it calls written out."""
+    deepest = 0
+    waiting: list[tuple[ast.Node, int]] = [(root, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        own = own_function(context, node) if isinstance(node, ast.Call) else None
+        deepest = max(deepest, depth + (own.depth + 1 if own is not None else 0))
+        waiting.extend((child, depth + isinstance(child, ast.Expr)) for child in ast.children(node))
+    return deepest
 
 
 LONGEST_PREFIX = 1000  # a name of a library is kept with the names of the imports that lead to it in front

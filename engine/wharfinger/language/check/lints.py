@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
 from wharfinger.language.check.context import MOST_STEPS, Binding, Context, EnoughFindings, TooMuchWork
+from wharfinger.language.check.functions import OwnFunction
 from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
 from wharfinger.language.check.rules import possible
 from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Domain, Known, Truths, conjuncts, known_from, own_domain, restriction
@@ -112,6 +113,9 @@ def unused_names(lints: Lints, names: Mapping[str, Binding]) -> None:
         if not binding.used:
             help_ = "remove it, or use it in a rule"
             lints.warn(Code.L101, f"{binding.what} `{binding.name}` is never used", binding.span, label="not used", help=help_)
+        for parameter in binding.function.unused if isinstance(binding.function, OwnFunction) else ():
+            message, help_ = f"parameter `{parameter.name}` is never used", "remove it, or use it in the function"
+            lints.warn(Code.L101, message, parameter.span, binding.span, label="not used", help=help_)
 
 
 # ── conditions ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,7 +284,8 @@ def _vain_action(lints: Lints, what: str, span: Span, owner: Span) -> None:
 def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:
     """Every expression of a policy with the span of the name it belongs to."""
     for let in policy.lets:
-        yield let.value, let.span
+        if let.written:  # what is vain in one call of a function may not be in another
+            yield let.value, let.span
     if policy.scope is not None:
         yield policy.scope, policy.scope.span
     for rule in policy.filters:

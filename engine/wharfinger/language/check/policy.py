@@ -224,7 +224,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
     known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
     rules = RuleContext(context=context, presence=presence, scope=scope, known=known)
     unique_rules(context, policy.items)
-    return typed.Policy(
+    checked = typed.Policy(
         name=policy.name.value,
         version=policy.version.value if policy.version else None,
         source=file.span.source,
@@ -232,7 +232,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         annotations=annotations_of(context, policy.annotations),
         scope=scope,
         params=tuple(declared.params),
-        lets=tuple(declared.lets),
+        lets=(),
         metrics=tuple(replace(metric, policy=policy.name.value) for metric in declared.metrics),
         filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
         scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
@@ -244,6 +244,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         authority=context.authority,
         allowed=allowed_within(policy),
     )
+    return replace(checked, lets=tuple(context.lets.values()))  # calls of functions in the rules have added some
 
 
 def of_type(items: Sequence[ast.Item], kind: type[T]) -> list[T]:

@@ -43,7 +43,7 @@ def one_line(expr: ast.Expr) -> str:  # noqa: PLR0911  # one case per kind
         case ast.Index():
             return f"{_inside(expr.base, TIGHTEST)}[{one_line(expr.key)}]"
         case ast.Call():
-            return f"{expr.function}({', '.join(argument(a) for a in expr.arguments)})"
+            return f"{_called(expr)}({', '.join(argument(a) for a in expr.arguments)})"
         case ast.SetLiteral() | ast.Table() | ast.ObjectLiteral():
             return _bracketed(expr)
         case _:
@@ -56,6 +56,10 @@ def _bracketed(expr: ast.SetLiteral | ast.Table | ast.ObjectLiteral) -> str:
     if isinstance(expr, ast.SetLiteral):
         return f"[{', '.join(one_line(item) for item in expr.items)}]"
     return f"{{ {', '.join(entry(one) for one in expr.entries)} }}" if expr.entries else "{}"
+
+
+def _called(expr: ast.Call) -> str:
+    return expr.function if expr.library is None else f"{expr.library}.{expr.function}"
 
 
 def _operation(expr: ast.Expr) -> str:
@@ -182,7 +186,7 @@ def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa
             parts = [_part(part, expr, deeper) for part in _chain(expr)]
             return f"\n{deeper}{expr.op.value} ".join(parts)
         case ast.Call() if expr.arguments:
-            return f"{expr.function}({''.join(_argument_line(a, deeper) for a in expr.arguments)}\n{indent})"
+            return f"{_called(expr)}({''.join(_argument_line(a, deeper) for a in expr.arguments)}\n{indent})"
         case ast.Table() if expr.entries:
             return f"{{{''.join(f'{chr(10)}{deeper}{entry(one)},' for one in expr.entries)}\n{indent}}}"
         case ast.Index(base=ast.Table() as table):

@@ -206,6 +206,9 @@ def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911  # one case per k
         case ast.Let():
             head = f"let {item.name} = "
             return _leaf(item, "let", head + pretty(item.value, len(head), ""))
+        case ast.Function():
+            head = f"let {item.name}({', '.join(f'{each.name}: {_type(each.type)}' for each in item.parameters)}) = "
+            return _leaf(item, "let", head + pretty(item.value, len(head), ""))
         case ast.Metric():
             head = f"metric {item.name}: {_type(item.type)} = "
             return _leaf(item, "metric", head + pretty(item.source, len(head), ""))

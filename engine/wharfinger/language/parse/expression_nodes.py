@@ -180,6 +180,18 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
         return ast.Call(span=span, function=name.text, function_span=self.at(name, name), arguments=tuple(arguments or ()))
 
     @production
+    def library_call(
+        self, base: ast.Expr, _dot: Token, name: Token, _left: Token, arguments: list[ast.Argument] | None, right: Token
+    ) -> ast.Call:
+        """`library.function(arguments)`."""
+        span, at = self.at(base, right), self.at(base, name)
+        if not isinstance(base, ast.Name):
+            help_ = f"write `{name.text}(…)` with what it needs between the parentheses"
+            self.diagnostics.error(Code.P124, "only functions of an import are called with a dot", at, help=help_)
+        library = base.name if isinstance(base, ast.Name) else ""
+        return ast.Call(span=span, function=name.text, function_span=at, arguments=tuple(arguments or ()), library=library)
+
+    @production
     def arguments(self, members: list[ast.Argument], _comma: Token | None) -> list[ast.Argument]:
         """`x, name: y`."""
         return members

@@ -20,6 +20,7 @@ from wharfinger.language.parse.expression_nodes import (
     production,
     repeated,
 )
+from wharfinger.language.parse.grammar import terminals
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
@@ -118,6 +119,35 @@ class Declarations(Objects):
     def let(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> ast.Let:
         """`let name = value`."""
         return ast.Let(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
+
+    @production
+    def function(  # one argument per part of the production
+        self,
+        keyword: Token,
+        name: Token,
+        _left: Token,
+        parameters: list[ast.Parameter] | None,
+        _right: Token,
+        _assign: Token,
+        value: ast.Expr,
+    ) -> ast.Function:
+        """`let name(x: memory) = value`."""
+        span, at = self.at(keyword, value), self.at(name, name)
+        return ast.Function(span=span, name=name.text, name_span=at, parameters=tuple(parameters or ()), value=value)
+
+    @production
+    def parameters(self, members: list[ast.Parameter], _comma: Token | None) -> list[ast.Parameter]:
+        """`x: memory, y: count`."""
+        return members
+
+    @production
+    def parameter(self, name: Token, _colon: Token, kind: ast.TypeName) -> ast.Parameter:
+        """`x: memory`."""
+        if name.text in terminals().reserved:
+            message = f"`{name.text}` is a word of the language and cannot be a name"
+            help_ = f"choose another name, such as `{name.text}_1`"
+            self.diagnostics.error(Code.P115, message, self.at(name, name), help=help_)
+        return ast.Parameter(span=self.at(name, kind), name=name.text, name_span=self.at(name, name), type=kind)
 
     @production
     def metric(self, keyword: Token, name: Token, _colon: Token, kind: ast.TypeName, _assign: Token, source: ast.Call) -> ast.Metric:

@@ -137,6 +137,11 @@ class Code(Enum):
     P122 = Record("out of place", "Imports come first, then `policy`, then `for pods`, then declarations and rules.")
     P123 = Record("malformed range", "The range of a param is written `range low..high`; both ends belong to it.")
     # ── P2xx types, units and shapes ──
+    P124 = Record(
+        "call with a dot",
+        "Values have no functions of their own: a function takes all that it needs between its parentheses. Only the functions of an "
+        "import are called with a dot, `shared.headroom(node.free.memory)`.",
+    )
     P201 = Record(
         "these cannot be calculated with each other",
         "Arithmetic needs operands whose units go together: cpu can be added to cpu, but not to memory; anything can be multiplied or "
@@ -234,6 +239,11 @@ class Code(Enum):
         "misshapen table",
         "A table has 1 to 1,000 entries. Its keys are texts in quotes, or whole numbers, and what stands in the brackets behind it is of "
         'the same kind: `{ "gold": 3, "silver": 2 }[pod.labels["tier"]] ?? 1`.',
+    )
+    P222 = Record(
+        "function called with what does not fit",
+        "A function of the policy is checked where it is declared, and again with what each call gives it. Here the body has no meaning "
+        "with these arguments, or at this place: what it reads of the node, for example, is not there in a selection of pods.",
     )
     P223 = Record(
         "points outside of a score",

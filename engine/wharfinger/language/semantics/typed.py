@@ -304,11 +304,15 @@ class Param:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Let:
-    """A shared expression, evaluated at most once per cycle."""
+    """A shared expression, evaluated at most once per cycle.
+
+    `written`: False for the result of a call of a function that the policy declares, and for an argument of one.
+    """
 
     name: str
     span: Span
     value: Expr
+    written: bool = True
 
 
 class MetricKey(NamedTuple):

@@ -107,11 +107,12 @@ class Argument(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Expr):
-    """`function(arguments)`; `base.method(…)` does not exist."""
+    """`function(arguments)`, or `library.function(arguments)` for a function of an import."""
 
     function: str
     function_span: Span
     arguments: tuple[Argument, ...]
+    library: str | None = None
 
 
 class UnaryOp(Enum):
@@ -219,6 +220,25 @@ class Let(Item):
 
     name: str
     name_span: Span
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter(Node):
+    """`x: memory`."""
+
+    name: str
+    name_span: Span
+    type: TypeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function(Item):
+    """`let name(x: memory) = expression`."""
+
+    name: str
+    name_span: Span
+    parameters: tuple[Parameter, ...]
     value: Expr
 
 

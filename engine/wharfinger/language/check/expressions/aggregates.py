@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wharfinger.language.check.context import SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown
+from wharfinger.language.check.functions import own_function
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics import typed
@@ -65,6 +66,9 @@ def _is_selection(context: Context, positional: list[ast.Argument]) -> bool:
     first = positional[0].value if positional else None
     if isinstance(first, ast.Selection):
         return True
+    if isinstance(first, ast.Call):
+        own = own_function(context, first)
+        return own is not None and own.kind is Kind.PODS
     quiet = replace(context, diagnostics=Diagnostics())
     return isinstance(first, (ast.Name, ast.Member)) and infer(quiet, first).type.kind is Kind.PODS
 

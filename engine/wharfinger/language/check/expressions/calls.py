@@ -11,6 +11,7 @@ from wharfinger.language.check.context import Context, admitted, constant, form,
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
 from wharfinger.language.check.expressions.names import may_read
 from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, unit_help
+from wharfinger.language.check.functions import call_own, own_function
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.report.wording import closest, listed
@@ -117,7 +118,12 @@ ANY_NAME = "*"
 
 @form(ast.Call)
 def call(context: Context, expr: ast.Call) -> typed.Expr:
-    """A call of a special form or of a builtin."""
+    """A call of a function that the policy declares, of a special form or of a builtin."""
+    own = own_function(context, expr)
+    if own is not None:
+        return call_own(context, expr, own)
+    if expr.library is not None:
+        return _unknown_in_library(context, expr)
     if expr.function in SPECIAL:
         found = special(context, expr)
         if found is not None:
@@ -130,12 +136,36 @@ def call(context: Context, expr: ast.Call) -> typed.Expr:
     return _builtin(context, expr, function)
 
 
+def _unknown_in_library(context: Context, expr: ast.Call) -> typed.Expr:
+    for argument in expr.arguments:
+        infer(context, argument.value)
+    library = context.names.get(expr.library or "")
+    if not expr.library:
+        return unknown(expr.span)  # reported when the text was read
+    if library is not None and library.what == "import":
+        library.used = True
+        if library.members is None:
+            return unknown(expr.span)
+        functions = [name for name, member in library.members.items() if member.function is not None]
+        near = context.closest(expr.function, functions)
+        help_ = f"did you mean `{expr.library}.{near}`?" if near else f"it has {listed(functions)}" if functions else "it declares none"
+        message = f"`{expr.library}` has no function `{expr.function}`"
+        return context.error(Code.P309, message, expr.function_span, label="not in the import", help=help_)
+    help_ = f"write `{expr.function}(…)` with what it needs between the parentheses"
+    return context.error(
+        Code.P303, f"there is no function `{expr.library}.{expr.function}`", expr.function_span, label="unknown function", help=help_
+    )
+
+
 def _unknown_function(context: Context, expr: ast.Call) -> typed.Expr:
     names = [f.name for f in context.catalogue.functions()]
     plain = [n for n in names if "." not in n] + [n.split(".")[0] for n in names if "." in n]
     results = sorted(n for n in names if n.startswith(f"{expr.function}."))
     for argument in expr.arguments:
         infer(context, argument.value)
+    declared = context.names.get(expr.function)
+    if declared is not None and declared.what in {"function", "name"}:
+        return unknown(expr.span)  # its declaration has an error, which has been reported
     if results:
         return context.error(
             Code.P302,
@@ -144,7 +174,8 @@ def _unknown_function(context: Context, expr: ast.Call) -> typed.Expr:
             label="which one?",
             help=f"it has {listed(n.split('.')[1] for n in results)}",
         )
-    near = context.closest(expr.function, (*plain, *SPECIAL))
+    own = [name for name, binding in context.names.items() if binding.function is not None]
+    near = context.closest(expr.function, (*own, *plain, *SPECIAL))
     help_ = f"did you mean `{near}`?" if near else f"functions are {listed((*plain, *SPECIAL), most=12)}"
     if context.names.get(expr.function):
         help_ = f"`{expr.function}` is a {context.names[expr.function].what}: write it without parentheses"

@@ -234,6 +234,9 @@ def name(context: Context, expr: ast.Name) -> typed.Expr:
     if binding is None:
         return _unknown_name(context, expr)
     binding.used = True
+    if binding.function is not None:
+        message = f"`{expr.name}` is a function, not a value"
+        return context.error(Code.P301, message, expr.span, label="a function", help=f"write `{expr.name}(…)`")
     if binding.reference is None:
         if binding.members is None:
             return unknown(expr.span)  # an import that failed, and said so
@@ -286,6 +289,9 @@ def _imported(context: Context, binding: Binding, fields: list[ast.Member], span
         return unknown(span)
     members = binding.members
     found = members.get(fields[0].field)
+    if found is not None and found.function is not None:
+        whole = f"{binding.name}.{fields[0].field}"
+        return context.error(Code.P309, f"`{whole}` is a function, not a value", span, label="a function", help=f"write `{whole}(…)`")
     if found is None or found.reference is None:
         wanted = fields[0].field
         near = context.closest(wanted, members)

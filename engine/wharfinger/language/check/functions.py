@@ -1,0 +1,220 @@
+"""Functions that a policy declares: `let headroom(x: memory) = …`.
+
+The body is checked where it stands, with its parameters as values of the declared types. A call then checks it once more with what it is
+given, and the result becomes a let that the author did not write, named as the call is (`headroom(node.free.memory)`). So calls with equal
+arguments share one let, an argument that is calculated is calculated once, and nothing behind the checker knows of functions. Each call
+spends as many steps as the body has parts, which bounds what functions that call each other many times can grow to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wharfinger.language.check.context import Binding, Context, Place, admitted, infer, is_unknown, type_text, unknown
+from wharfinger.language.check.expressions.values import assignable, unit_help
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.typed import height
+from wharfinger.language.semantics.types import Kind, Type
+from wharfinger.language.syntax import ast
+
+DEEPEST = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
+LONGEST = 1000  # characters of a let that is named as a call is
+ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnFunction:
+    """A function that a policy or library declares; `name` is qualified, `context` that of its declaration.
+
+    `parts` is how many steps a call takes, `depth` how deep the body is with those of the functions it calls, `kind` that of its result.
+    `unused` are the parameters that the body does not read. `broken`: it has errors, which have been reported.
+    """
+
+    name: str
+    item: ast.Function
+    context: Context
+    types: tuple[Type, ...]
+    parts: int
+    depth: int = 0
+    unused: tuple[ast.Parameter, ...] = ()
+    kind: Kind = Kind.UNKNOWN
+    broken: bool = False
+
+    @property
+    def signature(self) -> str:
+        """How the function is called: "`headroom(x: memory)`"."""
+        return f"`{self.item.name}({', '.join(f'{p.name}: {t}' for p, t in zip(self.item.parameters, self.types, strict=True))})`"
+
+
+def checked_alone(own: OwnFunction) -> None:
+    """Checks a function where it is declared, with any values of the declared types, and notes what it gives."""
+    context = _scratch(own.context)
+    given = [
+        typed.ParamRef(span=parameter.span, type=type_.maybe(), name=f"{own.name}.{parameter.name}")
+        for parameter, type_ in zip(own.item.parameters, own.types, strict=True)
+    ]
+    inner = _inside(context, own, given)
+    value = infer(replace(inner, place=ANYWHERE, diagnostics=own.context.diagnostics, notes=own.context.notes), own.item.value)
+    own.kind = value.type.kind
+    if own.kind in (Kind.POD, Kind.NODE, Kind.LABELS, Kind.TABLE):
+        help_ = "a function gives a single value, a set, or a selection of pods"
+        own.context.error(Code.P213, f"a function cannot give {type_text(value.type)}", value.span, label=type_text(value.type), help=help_)
+        own.kind = Kind.UNKNOWN
+    own.broken = own.kind is Kind.UNKNOWN
+    if not own.broken:
+        own.unused = tuple(parameter for parameter in own.item.parameters if not inner.names[parameter.name].used)
+
+
+def _scratch(context: Context) -> Context:
+    """The same context with copies of what checking adds to."""
+    intervals = replace(context.intervals, lets=dict(context.intervals.lets))
+    return replace(context, lets=dict(context.lets), heights=dict(context.heights), intervals=intervals, calls=dict(context.calls))
+
+
+def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> Context:
+    """The context of the body where its parameters are the given values, as seen from a call in `context`."""
+    names = dict(own.context.names)
+    for parameter, value in zip(own.item.parameters, given, strict=True):
+        names[parameter.name] = Binding(name=parameter.name, what="parameter", span=parameter.name_span, reference=_Reference(value))
+    context.work.spend(own.parts + len(names) // 64)
+    return replace(context, names=names, authority=own.context.authority, diagnostics=Diagnostics(), notes=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A value as it stands at any place."""
+
+    value: typed.Expr
+
+    def __call__(self, at: Span) -> typed.Expr:
+        return replace(self.value, span=at)
+
+
+# ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def own_function(context: Context, expr: ast.Call) -> OwnFunction | None:
+    """The declared function that a call means, which counts as used; None if it means none."""
+    found: Binding | None
+    if expr.library is None:
+        found = context.names.get(expr.function)
+    else:
+        library = context.names.get(expr.library)
+        found = library.members.get(expr.function) if library is not None and library.members else None
+        if library is not None and found is not None:
+            library.used = True
+    if found is None or not isinstance(found.function, OwnFunction):
+        return None
+    found.used = True
+    return found.function
+
+
+def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
+    """The result of a call of a declared function."""
+    given = _arguments(context, expr, own)
+    if given is None or own.broken:
+        return unknown(expr.span)
+    given = [value if _is_simple(value) else _let(context, f"({describe(value)})", value, value.span) for value in given]
+    key = (own.name, context.place.name, *((describe(value), value.type) for value in given))
+    if key not in context.calls:
+        value = _called(context, expr, own, given)
+        if is_unknown(value):
+            return value
+        called = f"{own.name}({', '.join(describe(value) for value in given)})"
+        context.calls[key] = value if _is_simple(value) else _let(context, called, value, own.item.name_span)
+    found = context.calls[key]
+    if isinstance(found, typed.LetRef) and context.heights.get(found.name, 0) > DEEPEST:
+        message = f"this call is more than {DEEPEST} deep, counting the functions and lets it needs"
+        return context.error(Code.P005, message, expr.span, label="nested too deep", help="calculate with fewer functions")
+    return admitted(context, replace(found, span=expr.span))
+
+
+def _called(context: Context, expr: ast.Call, own: OwnFunction, given: Sequence[typed.Expr]) -> typed.Expr:
+    """The body with the given values; reports, at the call, what is wrong with it then."""
+    inner = _inside(context, own, given)
+    value = infer(inner, own.item.value)
+    fault = next(iter(inner.diagnostics), None)
+    if fault is None:
+        return value
+    others = (Label(fault.span, fault.label or "here"),)
+    message = f"`{own.item.name}` cannot be called like this: {fault.message}"
+    if fault.code in {Code.P005, Code.P222}:  # of a call in the body, and says what it is about
+        return context.error(fault.code, fault.message, expr.span, label="this call", others=others, help=fault.help)
+    return context.error(Code.P222, message, expr.span, label="this call", others=others, help=fault.help)
+
+
+def _is_simple(value: typed.Expr) -> bool:
+    """True if a value may stand in many places at no cost."""
+    if isinstance(value, typed.AttributeRef):
+        return value.key is None or isinstance(value.key, typed.Const)
+    return isinstance(value, (typed.Const, typed.ParamRef, typed.LetRef, typed.MetricRef))
+
+
+def _let(context: Context, text: str, value: typed.Expr, span: Span) -> typed.Expr:
+    """A let that the author did not write, with a text for its name that reads as one operand."""
+    context.work.put_together(len(text))
+    known = context.lets.get(text)
+    if known is not None and known.value == value and known.value.type == value.type:
+        return typed.LetRef(span=span, type=value.type, name=text)
+    name = text if len(text) <= LONGEST else f"{text.partition('(')[0]}(…)"
+    name = name if name not in context.lets else f"{name} #{len(context.lets)}"
+    context.lets[name] = typed.Let(name=name, span=span, value=value, written=False)
+    context.heights[name] = height(value, context.heights)
+    context.intervals.lets[name] = context.intervals.of(value)
+    return typed.LetRef(span=span, type=value.type, name=name)
+
+
+@dataclass(slots=True)
+class _Given:
+    """Arguments by the name of their parameter."""
+
+    by_name: dict[str, ast.Argument] = field(default_factory=dict)
+    fault: tuple[Span, str] | None = None
+
+
+def _arguments(context: Context, expr: ast.Call, own: OwnFunction) -> list[typed.Expr] | None:
+    """The values for the parameters, in order; None after reporting what is wrong with them."""
+    names = [parameter.name for parameter in own.item.parameters]
+    given = _assigned(expr, own, names)
+    if given.fault is not None:
+        for argument in expr.arguments:
+            infer(context, argument.value)
+        context.error(Code.P207, given.fault[1], given.fault[0], label="does not fit", help=f"it is {own.signature}")
+        return None
+    values = {name: infer(context, given.by_name[name].value) for name in names}
+    right = True
+    for name, type_ in zip(names, own.types, strict=True):
+        value = values[name]
+        if is_unknown(value):
+            right = False
+        elif not assignable(value.type, type_):
+            message = f"`{name}` of `{own.item.name}` is {type_}, not {type_text(value.type)}"
+            context.error(Code.P206, message, value.span, label=type_text(value.type), help=unit_help(type_.kind, value))
+            right = False
+    return [values[name] for name in names] if right else None
+
+
+def _assigned(expr: ast.Call, own: OwnFunction, names: Sequence[str]) -> _Given:
+    given = _Given()
+    for argument in expr.arguments:
+        free = next((name for name in names if name not in given.by_name), None)
+        name = argument.name or free
+        if argument.to is not None:
+            given.fault = argument.span, f"`{own.item.name}` takes no points `x -> y`; `curve` does"
+        elif name is None:
+            given.fault = argument.span, f"`{own.item.name}` takes {len(names)} argument{'s' * (len(names) != 1)}"
+        elif name not in names:
+            given.fault = argument.span, f"`{own.item.name}` has no parameter `{name}`"
+        elif name in given.by_name:
+            given.fault = argument.span, f"`{name}` is given twice"
+        else:
+            given.by_name[name] = argument
+    absent = [f"`{name}`" for name in names if name not in given.by_name]
+    if absent and given.fault is None:
+        given.fault = expr.span, f"`{own.item.name}` needs {' and '.join(absent)}"
+    return given
