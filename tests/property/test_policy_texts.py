@@ -23,7 +23,7 @@ many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCh
 texts = policy_texts.programs() | policy_texts.mutated() | policy_texts.derived() | policy_texts.soup
 
 # What the grammar leaves to the tree builder, and so may be wrong with a text derived from it.
-BEYOND_THE_GRAMMAR = {Code.P001, Code.P111, Code.P112, Code.P117, Code.P120, Code.P121, Code.P122}
+BEYOND_THE_GRAMMAR = {Code.P001, Code.P111, Code.P112, Code.P117, Code.P120, Code.P121, Code.P122, Code.P124}
 
 
 def parsed(text: str) -> tuple[ast.File | None, Diagnostics]:
