@@ -87,7 +87,7 @@ def constant(name: str) -> Place:
 class Binding:
     """What a name of the policy means. `reference` builds the typed reference.
 
-    An import has `members` instead, and a function a `function` (`check.functions.OwnFunction`).
+    An import has `members` instead, and a function a `function` (`check.expressions.functions.OwnFunction`).
     """
 
     name: str

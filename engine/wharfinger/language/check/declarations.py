@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 from wharfinger.language.check.context import RULE, Binding, Context, infer, type_text, unknown
 from wharfinger.language.check.expressions.calls import SPECIAL
+from wharfinger.language.check.expressions.functions import DEEPEST, OwnFunction, checked_alone, own_function
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
-from wharfinger.language.check.functions import DEEPEST, OwnFunction, checked_alone, own_function
 from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Source, Span

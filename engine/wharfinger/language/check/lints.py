@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
 from wharfinger.language.check.context import MOST_STEPS, Binding, Context, EnoughFindings, TooMuchWork
-from wharfinger.language.check.functions import OwnFunction
+from wharfinger.language.check.expressions.functions import OwnFunction
 from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
 from wharfinger.language.check.rules import possible
 from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Domain, Known, Truths, conjuncts, known_from, own_domain, restriction

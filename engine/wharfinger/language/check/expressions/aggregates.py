@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wharfinger.language.check.context import SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown
-from wharfinger.language.check.functions import own_function
+from wharfinger.language.check.expressions.functions import own_function
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics import typed

@@ -9,9 +9,9 @@ from typing import Any
 
 from wharfinger.language.check.context import Context, admitted, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
+from wharfinger.language.check.expressions.functions import call_own, own_function
 from wharfinger.language.check.expressions.names import may_read
 from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, unit_help
-from wharfinger.language.check.functions import call_own, own_function
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.report.wording import closest, listed
