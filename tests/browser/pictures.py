@@ -1,4 +1,4 @@
-"""Takes the pictures of the live page that the documentation shows: `python -m tests.browser.pictures`."""
+"""Takes the pictures of the live page and of the playground that the documentation shows: `python -m tests.browser.pictures`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import FLAGS, NAMES
-from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
+from tests.browser.page import NODE, POD, PlaygroundPage, SchedulerPage, nodes, pod
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -91,7 +91,23 @@ def _details(tab: Page, folder: Path) -> None:
     tab.screenshot(path=folder / "ui-scores.png", clip={"x": 0, "y": 0, "width": 830, "height": 640})
 
 
+def playground(folder: Path) -> None:
+    """None; the pictures of the playground are written."""
+    program = next(filter(None, map(shutil.which, NAMES)))
+    with PlaygroundPage() as page, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        for scheme in ("light", "dark"):
+            tab = browser.new_context(viewport={"width": 1360, "height": 980}, color_scheme=scheme).new_page()
+            tab.goto(page.url)
+            tab.wait_for_selector("html[data-painted]", state="attached")
+            tab.select_option("#choice", "example:large")
+            tab.wait_for_function("() => document.querySelector('#answer').innerText.includes('of 240 nodes feasible')")
+            tab.screenshot(path=folder / f"playground-{scheme}.png")
+        browser.close()
+
+
 if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)
+    playground(PICTURES)
     take(PICTURES)
     sys.stdout.write(f"wrote {PICTURES}\n")
