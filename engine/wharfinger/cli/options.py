@@ -6,6 +6,7 @@ itself reports why.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,18 +22,74 @@ MOST_BYTES = 16 << 20
 """Snapshots of up to this size are read; that takes a fraction of a second."""
 
 
+MOST_LOOKED_AT = 2_000
+"""So many entries of folders are looked at for files to offer."""
+NOT_ONES_OWN = frozenset({"node_modules", "__pycache__"})
+SNAPSHOT_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
+
+
+def offered_policies(incomplete: str) -> list[str]:
+    """The policy files here and in the folders below, and the folders that have some."""
+    found = _files(incomplete, (".policy",))
+    folders = {name.rpartition("/")[0] for name in found} - {"", "."}
+    return sorted({*found, *(folder for folder in folders if folder.startswith(incomplete))})
+
+
+def offered_snapshots(incomplete: str) -> list[str]:
+    """The files here and in the folders below that may hold a snapshot, and the clusters that come with the package."""
+    from wharfinger.simulate import cluster, examples, openb  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
+
+    known = [cluster.TRACE + variant.value for variant in openb.Variant] + [cluster.EXAMPLE + name for name in examples.SIZES]
+    return [*_files(incomplete, SNAPSHOT_SUFFIXES), *(name for name in known if name.startswith(incomplete))]
+
+
+def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
+    """The files of these suffixes that begin like this, here or in the folders below; what is hidden is left out."""
+    above = incomplete[: incomplete.rfind("/") + 1]
+    found: list[str] = []
+    looked_at = 0
+    for folder, folders, names in os.walk(above or "."):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_ONES_OWN)
+        looked_at += len(folders) + len(names)
+        below = os.path.relpath(folder, above or ".")
+        place = above if below == "." else f"{above}{below}/"
+        found += [place + name for name in names if name.endswith(suffixes) and not name.startswith(".")]
+        if looked_at > MOST_LOOKED_AT:
+            break
+    return sorted(path for path in found if path.startswith(incomplete))
+
+
 def offered_params(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """`NAME=` of each param of the policies, with the value that it has by default."""
     from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
     from wharfinger.language import load  # noqa: PLC0415 — likewise
 
-    paths = ctx.params.get("policy") or ()
     try:
-        policies, _ = load.load_policies(paths, CATALOGUE)
+        policies, _ = load.load_policies(ctx.params.get("policy") or (), CATALOGUE)
     except (WharfingerError, OSError):
         return []
     declared = {f"{param.name}=": param.span.text for policy in policies if policy is not None for param in policy.params}
     return sorted((name, text) for name, text in declared.items() if name.startswith(incomplete))
+
+
+def offered_subjects(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What `wharf explain` can explain: pods of the snapshot, or the policies of `--policy`."""
+    if str(ctx.params.get("kind")) not in {"policy", "policies"}:
+        return offered_pods(ctx, incomplete)
+    from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — as above
+    from wharfinger.language import load  # noqa: PLC0415 — as above
+
+    try:
+        policies, _ = load.load_policies(ctx.params.get("policy") or (), CATALOGUE)
+    except (WharfingerError, OSError):
+        return []
+    return sorted(policy.name for policy in policies if policy is not None and policy.name.startswith(incomplete))
+
+
+def offered_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The namespaces of the pods of the snapshot."""
+    names = {pod.metadata.namespace or "default" for found in _read(ctx) for pod in found.pods}
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def offered_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -60,17 +117,28 @@ def _read(ctx: typer.Context) -> Iterator[Objects]:
 
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PATHS]...", help="Files, folders (every *.policy below them) or - for stdin; without any, this folder."),
+    typer.Argument(
+        metavar="[PATHS]...",
+        help="Files, folders (every *.policy below them) or - for stdin; without any, this folder.",
+        autocompletion=offered_policies,
+    ),
 ]
 Policies = Annotated[
     list[str] | None,
-    typer.Option("--policy", "-p", metavar="PATH", help="A policy file, or a folder of them; may be given several times."),
+    typer.Option(
+        "--policy",
+        "-p",
+        metavar="PATH",
+        help="A policy file, or a folder of them; may be given several times.",
+        autocompletion=offered_policies,
+    ),
 ]
 SNAPSHOT = typer.Option(
     "--snapshot",
     "-s",
     metavar="FILE",
     help="What `wharf snapshot` or `kubectl get nodes,pods -A -o json` gave: files, folders, - for stdin, .gz; or openb:default, a trace.",
+    autocompletion=offered_snapshots,
 )
 Snapshots = Annotated[list[str], SNAPSHOT]
 Params = Annotated[

@@ -35,6 +35,9 @@ def offered(tmp_path, monkeypatch, capsys):
     (tmp_path / "room.policy").write_text(POLICY)
     (tmp_path / "broken.policy").write_text('policy "broken"\nfilter {\n')
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    for folder in ("teams", ".git", "node_modules"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "shop.policy").write_text(POLICY.replace('"room"', '"shop"'))
     monkeypatch.chdir(tmp_path)
 
     def offer(line):
@@ -70,6 +73,22 @@ LINES = {
     "wharf dry-run -s nowhere.yaml --node ": [],
     "wharf dry-run -s room.policy --node ": [],
     "wharf dry-run -s - --node ": [],
+    "wharf dry-run --policy ": ["broken.policy", "room.policy", "teams", "teams/shop.policy"],
+    "wharf check t": ["teams", "teams/shop.policy"],
+    "wharf check ./t": ["./teams", "./teams/shop.policy"],
+    "wharf fmt teams/": ["teams/shop.policy"],
+    "wharf test nowhere/": [],
+    "wharf diff -p room.policy --against r": ["room.policy"],
+    "wharf dry-run -s ": ["cluster.yaml", "openb:default", "openb:gpuspec33", "example:small", "example:large"],
+    "wharf dry-run --snapshot cl": ["cluster.yaml"],
+    "wharf explain p": ["pod", "policy"],
+    "wharf explain --snapshot=cluster.yaml pod ": ["default/web", "shop/web"],
+    "wharf explain --snapshot=cluster.yaml pod shop/": ["shop/web"],
+    "wharf explain --policy=room.policy policy ": ["room"],
+    "wharf explain --policy=broken.policy policy ": [],
+    "wharf explain pod ": [],
+    "wharf rebalance -s cluster.yaml -n ": ["default", "shop"],
+    "wharf schema explain-p": ["explain-pod", "explain-policy"],
 }
 
 
@@ -99,13 +118,38 @@ def test_verbs_are_offered_without_importing_them():
     assert (ran.returncode, ran.stderr.strip(), ran.stdout.split()) == (0, "False", list(cli.VERBS))
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_completes(tmp_path):
+def test_a_large_folder_is_not_looked_through(offered, monkeypatch, tmp_path):
+    monkeypatch.setattr(options, "MOST_LOOKED_AT", 1)
+    assert offered("wharf dry-run --policy ") == ["broken.policy", "room.policy"]
+
+
+SHELLS = {
+    "bash": (
+        "source <(_WHARF_COMPLETE=source_bash wharf); COMP_WORDS=(wharf dry-run -s cluster.yaml --node east); COMP_CWORD=5;"
+        '_wharf_completion wharf; printf "%s\\n" "${COMPREPLY[@]}"'
+    ),
+    "zsh": (
+        'autoload -Uz compinit; compinit -u -d "$PWD/.zcompdump"; eval "$(_WHARF_COMPLETE=source_zsh wharf)";'
+        # What would be shown is printed instead, because there is no line to write into.
+        "function _arguments { print -l -- ${(Q)${(z)${${1#*\\(\\(}%\\)\\)}}} };"
+        "words=(wharf dry-run -s cluster.yaml --node east); CURRENT=6; _wharf_completion"
+    ),
+    "fish": '_WHARF_COMPLETE=source_fish wharf | source; complete --do-complete "wharf dry-run -s cluster.yaml --node east"',
+}
+"""How each shell asks for words, with the script that `wharf --install-completion` installs for it."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes(tmp_path, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    wharf = Path(sys.executable).parent / "wharf"
-    script = (
-        f'PATH="{wharf.parent}:$PATH"; source <(_WHARF_COMPLETE=source_bash wharf); COMP_WORDS=(wharf dry-run -s cluster.yaml --node east);'
-        'COMP_CWORD=5; _wharf_completion wharf; echo "${COMPREPLY[@]}"'
-    )
-    ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("east-1 east-2\n", "")
+    bin_ = Path(sys.executable).parent
+    environment = {
+        "PATH": f"{bin_}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(Path(__file__).parents[3] / "engine"),
+        "LC_ALL": "C.UTF-8",
+    }
+    ran = subprocess.run([shell, "-c", SHELLS[shell]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ([line.split("\t")[0] for line in ran.stdout.splitlines()], ran.stderr) == (["east-1", "east-2"], "")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from wharfinger.cli import chosen_policies, diff_report, logged_policies, question, streams
+from wharfinger.cli import chosen_policies, diff_report, logged_policies, options, question, streams
 from wharfinger.cli.diff_report import Titles
 from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
@@ -38,7 +38,12 @@ class AgainstFlags:
 
     against: Annotated[
         list[str] | None,
-        typer.Option("--against", metavar="PATH", help="The policies to compare with; without any --against…, none."),
+        typer.Option(
+            "--against",
+            metavar="PATH",
+            help="The policies to compare with; without any --against…, none.",
+            autocompletion=options.offered_policies,
+        ),
     ] = None
     against_param: Annotated[
         list[str] | None, typer.Option("--against-param", metavar="NAME=VALUE", help="Sets a param on the side to compare with.")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import question, streams, usage
+from wharfinger.cli import options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
@@ -103,7 +103,13 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Move pods of these namespaces only; default: all but kube-system."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Move pods of these namespaces only; default: all but kube-system.",
+            autocompletion=options.offered_namespaces,
+        ),
     ] = None,
     min_age: Annotated[str, typer.Option("--min-age", metavar="DURATION", help="Leave younger pods where they are: 10m, 1h30m.")] = "5m",
     most_priority: Annotated[

@@ -30,9 +30,20 @@ class Format(Enum):
     JSON = "json"
 
 
+def _kinds(incomplete: str) -> list[str]:
+    return [kind for kind in ("pod", "policy") if kind.startswith(incomplete)]
+
+
 def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    kind: Annotated[str, typer.Argument(metavar="pod|policy", help="What to explain: pod or policy.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; a pod of a namespace other than default is NAMESPACE/NAME.")],
+    kind: Annotated[str, typer.Argument(metavar="pod|policy", help="What to explain: pod or policy.", autocompletion=_kinds)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Which one; a pod of a namespace other than default is NAMESPACE/NAME.",
+            autocompletion=options.offered_subjects,
+        ),
+    ],
     url: running_process.Url = running_process.HERE,
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
     live: Annotated[bool, typer.Option("--live", help="Decide here, on the cluster that the kubeconfig names.")] = False,
