@@ -150,6 +150,7 @@ def _raise_for(diagnostics: Diagnostics, texts: Mapping[str, str]) -> None:
 
 def _shape(expr: typed.Expr, policy: typed.Policy) -> Shape:
     lets: Mapping[str, Any] = {let.name: let.value for let in policy.lets}
-    shapes = [expr.type.shape]
+    counts = any(isinstance(part, typed.Aggregate) for part in typed.walk(expr))
+    shapes = [expr.type.shape, Shape.NODE if counts else Shape.CONST]
     shapes += [_shape(lets[part.name], policy) for part in typed.walk(expr) if isinstance(part, typed.LetRef) and part.name in lets]
     return max(Shape.POD if shape is Shape.ITEM else shape for shape in shapes)

@@ -6,6 +6,7 @@ A condition of a statement holds where it is true, and not where it is missing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from wharfinger.compiler.program import CompiledPolicy
@@ -22,7 +23,7 @@ from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, chosen, either, implied, negated, same_truth
 from wharfinger.prove.question import Side, Statement, answer
 from wharfinger.prove.reading import Reread, Trial
-from wharfinger.prove.verdict import Answer
+from wharfinger.prove.verdict import Answer, Verdict
 
 HERE = Place(0)
 
@@ -192,14 +193,90 @@ def keeps(compiled: CompiledPolicy, condition: str) -> Answer:
     return answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=shown, confirmed=confirmed, blocked=blocked))
 
 
+# ── all rules of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def survey(compiled: CompiledPolicy) -> list[Answer]:
-    """The verdicts about each rule of a policy being dead, and about each filter being implied by the others."""
+    """The verdicts about each rule of a policy being dead, and about each filter being implied by the others or rejecting every node.
+
+    Where a clause rejects no node (the lint L201) or a filter every node (L202), the counterexample is a test that expects otherwise.
+    """
     policy = compiled.policy
-    names = [*(rule.name for rule in policy.filters), *(rule.name for rule in policy.scores)]
-    found = [dead(compiled, name) for name in names]
-    if len(compiled.policy.filters) > 1:
-        found += [implied_by(compiled, rule.name) for rule in compiled.policy.filters]
+    side, _ = _side(compiled, {})
+    found: list[Answer] = []
+    alive = []
+    for rule in policy.filters:
+        answer = _idle(side, rule)
+        found.append(answer)
+        if answer.verdict is not Verdict.PROVED:
+            alive.append(rule)
+            found += _clauses(side, rule)
+    found += [dead(compiled, rule.name) for rule in policy.scores]
+    if len(policy.filters) > 1:
+        found += [implied_by(compiled, rule.name) for rule in alive]
     return found
+
+
+def _idle(side: Side, rule: typed.Filter) -> Answer:
+    """The verdict about a filter being dead, with a test of L201 where it is."""
+    answer = _never_rejects(side, f"filter {rule.name} rejects no node", (rule,), None)
+    return _expected_otherwise(side, rule, answer, "L201", rejecting=False) if answer.verdict is Verdict.PROVED else answer
+
+
+def _clauses(side: Side, rule: typed.Filter) -> list[Answer]:
+    """What is proved of a filter that rejects some nodes: clauses that reject none, or none that others let pass; that it rejects all."""
+    found = []
+    for number, clause in enumerate(rule.clauses if len(rule.clauses) > 1 else (), start=1):
+        name = f"clause {number} of filter {rule.name} rejects no node"
+        alone = _proved(side, rule, f"{name} ({clause.span})", (clause,), ())
+        if alone.verdict is Verdict.PROVED:
+            found.append(_expected_otherwise(side, rule, alone, "L201", rejecting=False))
+            continue
+        others = tuple(each for each in rule.clauses if each is not clause)
+        together = _proved(side, rule, f"{name} that the others let pass ({clause.span})", (clause,), others)
+        found += [together] if together.verdict is Verdict.PROVED else []
+    everything = _proved(side, rule, f"filter {rule.name} rejects every node that it has a say about", (), rule.clauses)
+    if everything.verdict is Verdict.PROVED:
+        found.append(_expected_otherwise(side, rule, everything, "L202", rejecting=True))
+    return found
+
+
+def _applied(encoder: Encoder, rule: typed.Filter) -> Condition:
+    return both(rules.governs(encoder), rules.applies(encoder, rule, 0))
+
+
+def _proved(side: Side, rule: typed.Filter, text: str, failing: Sequence[typed.Clause], passing: Sequence[typed.Clause]) -> Answer:
+    """The verdict about a filter, where it has a say: these clauses never fail all while those pass. No counterexample is looked for."""
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        fail = (negated(rules.clause_passes(encoders[0], clause, 0)) for clause in failing)
+        passes = (rules.clause_passes(encoders[0], clause, 0) for clause in passing)
+        return [both(_applied(encoders[0], rule), *fail, *passes)]
+
+    def confirmed(_: Mapping[int, Trial], __: Example) -> None:
+        return None
+
+    return answer(
+        Statement(text=text, sides=(side,), n_nodes=1, violations=violations, examples=lambda _: [], shown=_accepted, confirmed=confirmed)
+    )
+
+
+def _expected_otherwise(side: Side, rule: typed.Filter, proved: Answer, lint: str, *, rejecting: bool) -> Answer:
+    """The proof of a lint with a test that fails because it expects otherwise, if one can be found."""
+
+    def violations(encoders: Sequence[Encoder]) -> list[Condition]:
+        return [_applied(encoders[0], rule), rules.governs(encoders[0])]
+
+    def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
+        return [[f"expect {quoted(example.nodes[0])} {'accepted' if rejecting else f'rejected by {rule.name}'}"]]
+
+    def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
+        by_rule = rule.name in trials[0].rejected_by(example.nodes[0])
+        return _fails(trials, 0, trials[0].attempt.governed and by_rule == rejecting)
+
+    text = f"{proved.statement} ({lint})"
+    found = answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=shown, confirmed=confirmed))
+    return replace(proved, statement=text, counterexample=found.counterexample, fails_with=found.fails_with)
 
 
 # ── which node wins ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -30,7 +30,8 @@ class Answer:
 
     def __str__(self) -> str:
         if self.verdict is Verdict.PROVED:
-            return f"proved: {self.statement}\n"
+            otherwise = f"\n# expects otherwise, and fails with {self.fails_with}\n{self.counterexample}"
+            return f"proved: {self.statement}\n" + (otherwise if self.counterexample is not None else "")
         if self.verdict is Verdict.UNKNOWN:
             return f"beyond what is modelled: {self.statement}\n  {self.because}\n"
         return f"not so: {self.statement}\n\n# fails with {self.fails_with}\n{self.counterexample}"

@@ -12,6 +12,7 @@ import typer
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
+from wharfinger.language.report.diagnostics import PolicyError
 
 PROVED, REFUTED, FAULTY, UNKNOWN = 0, 1, 2, 3
 CODES = {"proved": PROVED, "counterexample": REFUTED, "unknown": UNKNOWN}
@@ -70,19 +71,23 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     _belongs("--for", for_, "--never", never)
     if never is not None and above is None:
         raise UsageError("--never needs --above, the nodes that are to win")
-    found = _one(policy, param)
-    statements = _statements()
-    make: dict[str, Callable[[], Any]] = {
-        "--same-as": lambda: statements.same_as(found, _one(str(same_as), param)),
-        "--spares": lambda: statements.spares(found, filter_, str(spares)),
-        "--dead": lambda: statements.dead(found, str(dead)),
-        "--implied": lambda: statements.implied_by(found, str(implied), by),
-        "--never": lambda: statements.never_above(found, str(never), str(above), for_),
-        "--keeps": lambda: statements.keeps(found, str(keeps)),
-    }
-    answers = [make[given[0]]()] if given else statements.survey(found)
-    streams.out(_as_json(answers) if output is Format.JSON else "\n".join(map(str, answers)))
-    return _code([answer.verdict.value for answer in answers], bool(given))
+    try:
+        found = _one(policy, param)
+        statements = _statements()
+        make: dict[str, Callable[[], Any]] = {
+            "--same-as": lambda: statements.same_as(found, _one(str(same_as), param)),
+            "--spares": lambda: statements.spares(found, filter_, str(spares)),
+            "--dead": lambda: statements.dead(found, str(dead)),
+            "--implied": lambda: statements.implied_by(found, str(implied), by),
+            "--never": lambda: statements.never_above(found, str(never), str(above), for_),
+            "--keeps": lambda: statements.keeps(found, str(keeps)),
+        }
+        answers = [make[given[0]]()] if given else statements.survey(found)
+        streams.out(_as_json(answers) if output is Format.JSON else "\n".join(map(str, answers)))
+        return _code([answer.verdict.value for answer in answers], bool(given))
+    except PolicyError as error:
+        error.exit_code = FAULTY  # 1 is a counterexample
+        raise
 
 
 def _belongs(flag: str, value: str | None, to: str, other: str | None) -> None:
