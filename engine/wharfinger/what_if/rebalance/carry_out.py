@@ -196,7 +196,10 @@ class Carrying:
         if move.goal is Goal.VIOLATIONS and asked_without(draft, pod, violation) is None:
             return f"pod {move.pod} is on a node that no rule rejects any more"
         for name in move.uncordon:
-            draft.lift(name)
+            if name in draft.cordoned:
+                draft.uncordon([name])
+            else:
+                draft.lift(name)
         for name in move.cordon:
             draft.cordon(name)
         draft.evict(pod)

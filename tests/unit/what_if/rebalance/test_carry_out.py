@@ -4,11 +4,13 @@ import asyncio
 import copy
 from datetime import UTC, datetime
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 from msgspec import structs
 
 from tests.unit.framework.kube import node, pod, state
-from tests.unit.what_if.rebalance.test_plan import owned
+from tests.unit.what_if.rebalance.test_plan import GPU, MILLI, asking, owned
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.ports import WriteFailed
@@ -18,7 +20,7 @@ from wharfinger.what_if.kubectl_drain import cordoned
 from wharfinger.what_if.rebalance.carry_out import AT_ONCE, Carrying
 from wharfinger.what_if.rebalance.cordons import CORDONED_BY, left_cordons
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, Move, Wishes, rebalance
 from wharfinger.what_if.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
@@ -238,6 +240,38 @@ def test_every_cordon_says_whose_it_is(world, plan):
     carried_out(world, plan, by="me")
     assert next(left for what, left in seen if what == "evict") == {"a": "me"}
     assert left_cordons(world.live.state.snapshot()) == {}
+
+
+SHARES = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["100", "300", "400", "600", "700"])), min_size=4, max_size=18)
+
+
+@given(SHARES, st.sampled_from([Goal.FREE_NODES, Goal.FREE_GPUS, Goal.POINTS]))
+@settings(max_examples=12, deadline=None)
+def test_a_plan_holds_on_the_cluster_that_it_was_made_for(shares, goal):
+    nodes = [node(f"n{i}", offer={"cpu": "8", GPU: "2", MILLI: "2000"}) for i in range(6)]
+    room = dict.fromkeys(range(6), 2000)
+    pods = []
+    for number, (place, share) in enumerate(shares):
+        if room[place] >= int(share):
+            room[place] -= int(share)
+            pods.append(asking(f"p{number}", f"n{place}", {MILLI: share}))
+    wishes = Wishes(goals=(goal,))
+    plan = rebalance(CHAIN, state(nodes, pods), wishes)
+    assert carrying(World(nodes, pods), wishes=wishes, exact=True).objection(plan.moves) is None
+
+
+def step(name, target, *, cordon=(), uncordon=()):
+    goal, key = Goal.POINTS, f"default/{name}"
+    return Move(pod=key, uid=f"uid-{name}", source="a", target=target, goal=goal, why="", gain=1, ties=1, cordon=cordon, uncordon=uncordon)
+
+
+def test_a_node_that_is_opened_between_two_moves_is_cordoned_again_for_the_next():
+    nodes = [node("a"), node("b"), node("c", offer={"cpu": "6"})]
+    world = World(nodes, [owned("p1"), owned("p2"), owned("p3"), owned("p0", on="c", cpu="2")])
+    moves = [step("p1", "c", cordon=("a", "b")), step("p2", "b", uncordon=("b",)), step("p3", "c", cordon=("b",))]
+    assert carrying(world, exact=True).objection(moves) is None
+    moves[2] = step("p3", "c")
+    assert "would go to b, not to c" in carrying(world, exact=True).objection(moves)
 
 
 def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
