@@ -108,6 +108,7 @@ def attribute_texts(subject: Subject) -> list[typed.Expr]:
         "annotations": ("team", "none"),
         "conditions": ("Ready", "Other"),
         "node_selector": ("disk",),
+        "namespace_labels": ("tier", "none"),
     }
     found: list[typed.Expr] = []
     for record in CATALOGUE.attributes(subject):
@@ -139,14 +140,17 @@ def matches(subject: Subject) -> st.SearchStrategy[typed.Expr]:
 class Expressions:
     """Strategies of expressions by kind, to some depth; `subjects` are those that may be named, `extra` further leaves."""
 
-    def __init__(self, subjects: tuple[Subject, ...], depth: int, extra: dict[Kind, list[typed.Expr]] | None = None) -> None:
+    def __init__(
+        self, subjects: tuple[Subject, ...], depth: int, extra: dict[Kind, list[typed.Expr]] | None = None, *, cluster: bool = True
+    ) -> None:
+        self.cluster = cluster  # its objects can be read
         self.subjects = subjects
         self.depth = depth
         self.extra = extra or {}
 
     @cached_property
     def deeper(self) -> Expressions:
-        return Expressions(self.subjects, self.depth - 1, self.extra)
+        return Expressions(self.subjects, self.depth - 1, self.extra, cluster=self.cluster)
 
     @cached_property
     def numbers(self) -> st.SearchStrategy[typed.Expr]:
@@ -174,7 +178,8 @@ class Expressions:
 
     @cached_property
     def texts(self) -> st.SearchStrategy[typed.Expr]:
-        leaves = [leaf for subject in self.subjects for leaf in attribute_texts(subject)] + self.extra.get(Kind.STRING, [])
+        texts_ = [leaf for subject in self.subjects for leaf in attribute_texts(subject)]
+        leaves = [leaf for leaf in texts_ if self.cluster or not leaf.attribute.of_namespace] + self.extra.get(Kind.STRING, [])
         simple = st.one_of(texts_written, st.sampled_from(leaves))
         if self.depth <= 0:
             return simple
@@ -319,7 +324,7 @@ def numbers_of_the_cluster() -> list[typed.Expr]:
 
 
 OF_PODS = [Expressions((Subject.POD, Subject.ITEM), depth, CLOCK) for depth in range(3)]
-OF_THE_POD = Expressions((Subject.POD,), 2, CLOCK)
+OF_THE_POD = Expressions((Subject.POD,), 2, CLOCK, cluster=False)
 FOR_LETS = Expressions((Subject.POD, Subject.NODE), 1, reading_the_cluster())
 OF_RULES = {**reading_the_cluster(), Kind.NUMBER: [*numbers_of_the_cluster(), SHARED]}
 OF_NODES = [Expressions((Subject.POD, Subject.NODE), depth, OF_RULES) for depth in range(1, 4)]

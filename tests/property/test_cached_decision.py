@@ -298,6 +298,13 @@ POLICIES = [
     score marked tier 2 = taint_points() - node.pod_count normalize max
     filter few { require node.pod_count < 4 and not node.unschedulable else "no" }
     """,
+    """
+    policy "tenants"
+    let theirs = pods where it.namespace_labels["tier"] == pod.namespace_labels["tier"] or it.namespace_labels["tier"] == "a"
+    filter mixed when has(pod.namespace_labels["tier"]) { require count(theirs, on: node) < 3 else "full" }
+    score together = count(theirs, within: "topology.kubernetes.io/zone") normalize max on missing 7
+    prefer gold weight 3 = pod.namespace_labels["tier"] in ["a", "b"] on missing skip
+    """,
 ]
 
 
@@ -409,6 +416,10 @@ class Remembering(RuleBasedStateMachine):
     def measure(self, samples: dict[str, tuple[float, float]]) -> None:
         self.state.set_metric("load", {node: (value, float(at)) for node, (value, at) in samples.items()})
 
+    @rule(namespace=st.sampled_from(["default", "web"]), labels=st.sampled_from([{}, {"tier": "a"}, {"tier": "b"}]))
+    def label_namespace(self, namespace: str, labels: dict[str, str]) -> None:
+        self.state.put(objects.Namespace(metadata=objects.ObjectMeta(name=namespace, labels=labels)))
+
     @rule(seconds=st.integers(1, 3))
     def wait(self, seconds: int) -> None:
         self.now += seconds
@@ -422,7 +433,7 @@ class Remembering(RuleBasedStateMachine):
 
 
 TestRemembering = Remembering.TestCase
-TestRemembering.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+TestRemembering.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 class Renumbering(Remembering):

@@ -14,6 +14,7 @@ from wharfinger.compiler.evaluation.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.language.semantics import typed
+from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
@@ -33,6 +34,9 @@ def states(draw: st.DrawFn) -> ClusterState:
         state.add_node(draw(clusters.nodes(st.just(name))))
     for name in clusters.POD_NAMES[: draw(st.integers(0, 6))]:
         state.add_pod(draw(clusters.pods(st.just(name), draw(st.sampled_from(names)))))
+    for namespace in ("default", "web"):
+        labels = draw(st.fixed_dictionaries({}, optional={"tier": st.sampled_from(["a", "b", "ssd"])}))
+        state.put(objects.Namespace(metadata=objects.ObjectMeta(name=namespace, labels=labels)))
     if draw(st.booleans()):
         sample = st.tuples(st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([1_000.0, 1_006.0, 1_009.0]))
         state.set_metric("load", draw(st.dictionaries(st.sampled_from(names), sample)))

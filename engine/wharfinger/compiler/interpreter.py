@@ -23,7 +23,7 @@ from wharfinger.builtins import texts
 from wharfinger.builtins.signature import NO_POINTS, AtMoment, AtNode
 from wharfinger.compiler import messages, metrics, reads
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
@@ -86,8 +86,14 @@ def _subject_ref(self: Interpreter, expr: typed.SubjectRef, place: Place) -> Any
     return _subject(self, expr.subject, place)
 
 
+def _owner(self: Interpreter, attribute: Attribute, place: Place) -> Any:
+    """What the `read` of an attribute takes."""
+    subject = _subject(self, attribute.subject, place)
+    return self.snapshot.objects.namespace_labels.of(subject.namespace) if attribute.of_namespace else subject
+
+
 def _attribute(self: Interpreter, expr: typed.AttributeRef, place: Place) -> Any:
-    owner = _subject(self, expr.attribute.subject, place)
+    owner = _owner(self, expr.attribute, place)
     if expr.key is None:
         return _plain(expr.attribute.read(owner), expr.type)
     key = self.at(expr.key, place)
@@ -139,7 +145,7 @@ def _matches(self: Interpreter, expr: typed.Matches, place: Place) -> bool:
     labels = expr.labels
     if not isinstance(labels, typed.AttributeRef):
         raise TypeError("a label selector is matched against labels")
-    owner = _subject(self, labels.attribute.subject, place)
+    owner = _owner(self, labels.attribute, place)
     return all(holds(requirement, labels.attribute.read(owner, requirement.key)) for requirement in expr.requirements)
 
 

@@ -66,6 +66,14 @@ COMMON: Final = (
     _pod_row("namespace", Kind.STRING, "The pod's namespace.", lambda pod: pod.namespace),
     _pod_row("uid", Kind.STRING, "The pod's uid; namespace/name where it has none yet.", lambda pod: pod.uid, identity=True),
     _pod_row("labels", Kind.LABELS, "The pod's labels.", _labels_of_pod(lambda pod: pod.labels), keyed=True),
+    _pod_row(
+        "namespace_labels",
+        Kind.LABELS,
+        "The labels of the pod's namespace; not behind `for` and in `preemption`, where the cluster is not looked at.",
+        _labels_of_pod(lambda labels: labels),  # type: ignore[arg-type, return-value]  # see `Attribute.of_namespace`
+        keyed=True,
+        of_namespace=True,
+    ),
     _pod_row("annotations", Kind.STRING, "An annotation of the pod.", lambda pod, key: pod.annotations.get(key), keyed=True, optional=True),
     _pod_row(
         "priority",

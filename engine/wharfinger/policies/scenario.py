@@ -199,12 +199,20 @@ class Scenario:
         if step.kind is test_steps.ObjectKind.NODE:
             self._state.add_node(decode.convert(node_manifest(step.name, fields, now=self._now), objects.Node))
         else:
+            self._label_namespace(fields)
             self._pods[step.name] = PodView(decode.convert(pod_manifest(step.name, fields, now=self._now), objects.Pod))
 
     def _run(self, step: test_steps.Running) -> None:
         fields = self._inherited(test_steps.ObjectKind.POD, step.like, step.fields)
         self._fields[test_steps.ObjectKind.POD, step.name] = fields
+        self._label_namespace(fields)
         self._state.add_pod(decode.convert(pod_manifest(step.name, fields, node=step.node, now=self._now), objects.Pod))
+
+    def _label_namespace(self, fields: Fields) -> None:
+        """Give the namespace of a pod the labels that the pod names."""
+        if "namespace_labels" in fields:
+            metadata = objects.ObjectMeta(name=fields.get("namespace", "default"), labels=fields["namespace_labels"])
+            self._state.put(objects.Namespace(metadata=metadata))
 
     def _inherited(self, kind: test_steps.ObjectKind, like: str | None, own: tuple[ast.ObjectField, ...]) -> Mapping[str, Any]:
         base = self._fields[kind, like] if like is not None else {}

@@ -198,7 +198,9 @@ class BoundPolicy:
         GLOBAL rules depend on more. The token keeps references to what it compares, so an old one never equals a new one by chance.
         """
         watch = rule.plan.watch
-        moment = snapshot.moment if watch.timed or rule.metrics else None
+        moment: Hashable = snapshot.moment if watch.timed or rule.metrics else None
+        if watch.namespaces:
+            moment = moment, snapshot.objects.namespace_labels
         if not watch.selections:
             return moment
         registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))

@@ -44,11 +44,15 @@ class StaticPart:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What changes a plan besides its own row: counts of selections (computed by `steps`) and, if `timed`, metrics and the time."""
+    """What changes a plan besides its own row.
+
+    Counts of selections (computed by `steps`), metrics and the time if it is `timed`, and the labels of `namespaces`.
+    """
 
     steps: tuple[Step, ...]
     selections: tuple[int, ...]
     timed: bool
+    namespaces: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,8 @@ class _Scheduling:
         steps = self._steps(node for node in nodes if node.number in needed)
         # The age of what is GLOBAL is GLOBAL itself, and yet changes with the time.
         timed = any(node.op.timed or node.volatility is Volatility.TIMED for node in nodes)
-        return Watch(steps, tuple(self.places[number] for number in selections_), timed=timed)
+        namespaces = any(node.op is leaves.NAMESPACES for node in nodes)
+        return Watch(steps, tuple(self.places[number] for number in selections_), timed=timed, namespaces=namespaces)
 
     def _static_part(self, node: Node) -> StaticPart:
         nodes = self._run_nodes([node])

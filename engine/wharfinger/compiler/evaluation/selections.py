@@ -95,7 +95,7 @@ def lookup(node: Node) -> Lookup:
 
 def is_lasting(node: Node) -> bool:
     """True if a selection is the same one at every decision about a template, as long as the pod itself is not placed."""
-    return parts(node) is None and not any(is_passing(capture) for capture in captured_nodes(node.args))
+    return parts(node) is None and not any(capture.stage is Stage.RUN or capture.own for capture in captured_nodes(node.args))
 
 
 def counted(node: Node) -> tuple[Node, ...]:
@@ -112,8 +112,13 @@ def captured_nodes(outputs: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def is_passing(node: Node) -> bool:
-    """True if the value may be another at the next decision about the same template: it reads the pod's identity, or the time."""
-    return node.stage is Stage.RUN or node.own
+    """True if the value may be another at the next decision about the same template: it reads the pod's identity, or the time.
+
+    The labels of namespaces may change too, but do so seldom: counts are worth keeping.
+    """
+    if node.stage is not Stage.RUN:
+        return node.own
+    return node.own or any(inner.op.framed and inner.op.key != leaves.OF_NAMESPACES for inner in ordered([node]))
 
 
 def reads_identity(outputs: Sequence[Node]) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.compiler import metrics
 from wharfinger.compiler.graph import operations
@@ -14,12 +16,21 @@ from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.model.state.tables import NamespaceLabels
 
 PARAM = Op(name="param")
 POD = Op(name="pod")
 ITEM = Op(name="it")
 STRINGS = Op(name="strings")
 NOW_GIVEN = Op(name="now")  # the time passed to `CompiledPolicy.governs`
+OF_NAMESPACES = "namespaces"  # marks operations that read the labels of namespaces, and nothing else that changes
+NAMESPACES = Op(
+    name="labels of namespaces",
+    vector=lambda frame: frame.snapshot.objects.namespace_labels,
+    row=lambda frame: frame.snapshot.objects.namespace_labels,
+    framed=True,
+    key=OF_NAMESPACES,
+)
 NOW = Op(name="now", vector=lambda frame: frame.now, row=lambda frame: frame.now, framed=True, key="snapshot")
 
 
@@ -61,6 +72,8 @@ def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None) -> Valu
     """The value of an attribute; its key is lowered already."""
     if expr.attribute.subject is Subject.NODE:
         return _column(graph, expr.attribute, expr.type, key)
+    if expr.attribute.of_namespace:
+        return _of_namespace(graph, expr.attribute, key)
     return _read(graph, expr.attribute, expr.type, key)
 
 
@@ -71,6 +84,32 @@ def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Va
     maybe = graph.apply(op, operands, Rep.OBJECT)
     value = graph.apply(operations.value_of(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
     return Value(value, _presence(graph, record, maybe, key))
+
+
+def namespaces(graph: Graph) -> Node:
+    """The labels of all namespaces; GLOBAL, because they are no property of a row."""
+    return graph.leaf(NAMESPACES, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
+
+
+def _of_namespace(graph: Graph, record: Attribute, key: Value | None) -> Value:
+    """The value of a label of the namespace of the pod, or of a placed pod in a selection."""
+    if key is None:
+        raise TypeError(f"{record.path} is read by key")
+    name = f"{record.subject.value}.{record.path}"
+    if record.subject is Subject.ITEM:
+        op = Op(name=name, scalar=lambda placed, labels, label: labels.of(placed.namespace).get(label))
+        maybe, rep = graph.apply(op, (item(graph), namespaces(graph), key.node), Rep.OBJECT), Rep.TEXT
+    else:
+        op = Op(name=name, vector=_namespace_label, row=_namespace_label, framed=True, of_pod=True, key=OF_NAMESPACES)
+        maybe, rep = graph.apply(op, (namespaces(graph), key.node), Rep.OBJECT, at=Stage.RUN), Rep.CODE
+    value = graph.apply(operations.value_of(rep), (maybe,), rep)
+    return Value(value, both(graph, key.present, graph.apply(operations.IS_PRESENT, (maybe,), Rep.BOOL)))
+
+
+def _namespace_label(frame: AtRows | AtNode, labels: NamespaceLabels, key: str) -> tuple[Any, bool]:
+    """The code of a label of the pod's namespace, and if there is one: for all rows alike."""
+    value = labels.of(frame.pod.namespace).get(key)
+    return np.int32(-1 if value is None else frame.snapshot.strings.code(value)), value is not None
 
 
 def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:

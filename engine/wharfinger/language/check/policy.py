@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -71,12 +71,9 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
 
 def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
     """True if no other rule than a score reads the points of Kubernetes' scores; otherwise reports each one that does."""
-    lets: set[str] = set()
-    for let in policy.lets:  # each uses earlier ones only
-        if _reads_points(let.value, lets):
-            lets.add(let.name)
+    lets = _lets_that(policy, _is_points)
     scores = {score.span for score in policy.scores}
-    reading = [expr for span, exprs in _rules(policy) if span not in scores for expr in exprs if _reads_points(expr, lets)]
+    reading = [expr for span, exprs in _rules(policy) if span not in scores for expr in exprs if _does(expr, _is_points, lets)]
     for expr in reading:
         message = "points of Kubernetes' scores are known in scores only"
         help_ = "filters run first; to break ties by points, write a score of a later tier: `score … tier 2 = …`"
@@ -84,12 +81,38 @@ def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
     return not reading
 
 
-def _reads_points(expr: typed.Expr, lets: Collection[str]) -> bool:
-    """True if an expression calls a function of such points, or uses one of `lets`, which do."""
-    return any(
-        (isinstance(inner, typed.Call) and inner.function.plugin is not None) or (isinstance(inner, typed.LetRef) and inner.name in lets)
-        for inner in typed.walk(expr)
-    )
+def namespaces_in_rules_only(context: Context, policy: typed.Policy) -> bool:
+    """True if neither the scope nor `preemption` reads the labels of a namespace; otherwise reports each expression that does."""
+    lets = _lets_that(policy, _is_of_namespace)
+    without_cluster = [*_given(policy.scope), *(victim.condition for victim in policy.victims)]
+    reading = [expr for expr in without_cluster if _does(expr, _is_of_namespace, lets)]
+    for expr in reading:
+        message = "labels of namespaces are known in filters and scores only"
+        help_ = "which pods a policy governs is decided without a look at the cluster; write the condition behind the `when` of each rule"
+        context.error(Code.P224, message, expr.span, label="reads such labels", help=help_)
+    return not reading
+
+
+def _is_points(expr: typed.Expr) -> bool:
+    return isinstance(expr, typed.Call) and expr.function.plugin is not None
+
+
+def _is_of_namespace(expr: typed.Expr) -> bool:
+    return isinstance(expr, typed.AttributeRef) and expr.attribute.of_namespace
+
+
+def _lets_that(policy: typed.Policy, test: Callable[[typed.Expr], bool]) -> frozenset[str]:
+    """The names of the lets in which an expression passes a test, be it in another let that they use."""
+    found: set[str] = set()
+    for let in policy.lets:  # each uses earlier ones only
+        if _does(let.value, test, found):
+            found.add(let.name)
+    return frozenset(found)
+
+
+def _does(expr: typed.Expr, test: Callable[[typed.Expr], bool], lets: Collection[str]) -> bool:
+    """True if something in an expression passes a test, or is one of `lets`."""
+    return any(test(inner) or (isinstance(inner, typed.LetRef) and inner.name in lets) for inner in typed.walk(expr))
 
 
 def _given(expr: typed.Expr | None) -> list[typed.Expr]:
@@ -160,7 +183,7 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | No
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
         return None
-    if not points_in_scores_only(context, policy):
+    if not points_in_scores_only(context, policy) or not namespaces_in_rules_only(context, policy):
         return None
     lint(context, presence, policy, file.policy)
     return policy

@@ -250,6 +250,11 @@ class Code(Enum):
         "The points of Kubernetes' scores (`taint_points()` and its like) are normalised over the nodes that pass all filters, so they are "
         "known when scores are computed, and not before. A filter cannot read them.",
     )
+    P224 = Record(
+        "labels of a namespace without the cluster",
+        "Which pods a policy governs, and which may be evicted, is decided from the pods alone. Namespaces are objects of the cluster, "
+        "which only filters and scores look at.",
+    )
     # ── P3xx names ──
     P301 = Record(
         "unknown name",

@@ -65,6 +65,7 @@ class Attribute:
     volatility: Volatility = Volatility.STATIC
     column: Callable[..., Any] | None = None
     of_cluster: bool = False  # not for policies of a namespace
+    of_namespace: bool = False  # `read` takes the labels of the pod's namespace instead of the pod
     low: float | None = None  # smallest possible value, for interval analysis
     high: float | None = None
 

@@ -179,6 +179,7 @@ NODE_FIELDS: Mapping[str, Field] = {
 }
 POD_FIELDS: Mapping[str, Field] = {
     "namespace": Field(form=Form.TEXT, doc="Namespace; `default` when left out."),
+    "namespace_labels": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels of its namespace, for all pods of that namespace."),
     "labels": _LABELS,
     "annotations": _ANNOTATIONS,
     "requests": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Requests by resource."),

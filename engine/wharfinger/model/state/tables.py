@@ -8,7 +8,7 @@ Few plugins read these objects, and by name, so they are kept as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -80,15 +80,39 @@ T = TypeVar("T", bound=objects.AnyObject)
 Grouping = Callable[[Any], Hashable]
 
 
+class NamespaceLabels:
+    """The labels of all namespaces; equal to another if all labels are."""
+
+    __slots__ = ("_by_name", "_hash")
+
+    def __init__(self, by_name: Mapping[str, Mapping[str, str]]) -> None:
+        self._by_name = by_name
+        self._hash = hash(frozenset((name, frozenset(labels.items())) for name, labels in by_name.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, NamespaceLabels) and self._hash == other._hash and self._by_name == other._by_name)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def of(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; empty if it is not known."""
+        return self._by_name.get(name, _NO_LABELS)
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
 class ObjectStore:
     """Objects by kind and key (`namespace/name`, or `name` for cluster-scoped kinds); `revision` changes with every change."""
 
-    __slots__ = ("_by_kind", "_groups", "_revisions", "revision")
+    __slots__ = ("_by_kind", "_groups", "_namespaces", "_revisions", "revision")
 
     def __init__(self) -> None:
         self._by_kind: dict[str, dict[str, objects.AnyObject]] = {}
         self._revisions: dict[str, int] = {}
         self._groups: dict[str, dict[Grouping, dict[Hashable, dict[str, objects.AnyObject]]]] = {}
+        self._namespaces: tuple[int, NamespaceLabels] = (0, NamespaceLabels({}))  # as of a revision of the namespaces
         self.revision = 0
 
     def __iter__(self) -> Iterator[objects.AnyObject]:
@@ -134,6 +158,15 @@ class ObjectStore:
         """The object of that name; namespaced kinds need the namespace."""
         key = name if kind.__name__ in CLUSTER_SCOPED else f"{namespace or 'default'}/{name}"
         return cast("T | None", self._by_kind.get(kind.__name__, {}).get(key))
+
+    @property
+    def namespace_labels(self) -> NamespaceLabels:
+        """The labels of all namespaces; the same object until a label changes."""
+        revision, (known_at, known) = self.revision_of(objects.Namespace), self._namespaces
+        if revision != known_at:
+            found = NamespaceLabels({each.metadata.name: each.metadata.labels for each in self.all(objects.Namespace)})
+            self._namespaces = revision, known if found == known else found
+        return self._namespaces[1]
 
     def all(self, kind: type[T], namespace: str | None = None) -> Sequence[T]:
         """Every object of a kind sorted by key; only those of one namespace if it is given."""
