@@ -211,7 +211,7 @@ REFUSED = [
     ),
     (
         {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": {"requiredDuringScheduling": {}}}}]},
-        "args.addedAffinity: there is no field requiredDuringScheduling; there are requiredDuringSchedulingIgnoredDuringExecution",
+        "args.addedAffinity: there is no field requiredDuringScheduling; did you mean requiredDuringSchedulingIgnoredDuringExecution?",
     ),
     (
         {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 3}}}]},
