@@ -42,7 +42,7 @@ from wharfinger.language.files import SUFFIX, decode, paired_file
 from wharfinger.language.load import OnDisk
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 
-PAUSE = 0.15
+PAUSE = 0.25
 """Seconds after the last change at which findings are sent."""
 
 MOST_FILES = 500

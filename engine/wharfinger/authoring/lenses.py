@@ -52,8 +52,8 @@ def result_text(result: Result) -> str:
     """The outcome of a test in one sentence or several lines."""
     if result.passed:
         return f"passed: {result.title}"
-    lines = [f"{failure.sentence}" for failure in result.failures]
-    return f"failed: {result.title}: {'; '.join(lines)}"
+    lines = [line for failure in result.failures for line in (failure.sentence, *failure.details)]
+    return "\n".join([f"failed: {result.title}: {lines[0]}", *lines[1:]])
 
 
 class Passing:
