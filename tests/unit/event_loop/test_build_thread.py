@@ -50,3 +50,21 @@ def test_nobody_rests_for_what_nobody_waits_for():
         assert seen == (0, pytest.approx(PATIENCE))
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_threads_that_overlap_leave_the_switch_interval_as_it_was(first):
+    async def story():
+        usual, gates = sys.getswitchinterval(), (threading.Event(), threading.Event())
+        clock = ManualClock()
+        tasks = [asyncio.create_task(BuildThread(clock).run_without_rest(gate.wait, 10)) for gate in gates]
+        await asyncio.sleep(0.01)
+        seen = []
+        for index in (first, 1 - first):
+            seen.append(sys.getswitchinterval())
+            gates[index].set()
+            await tasks[index]
+        assert seen == [pytest.approx(PATIENCE)] * 2
+        assert sys.getswitchinterval() == usual
+
+    asyncio.run(story())

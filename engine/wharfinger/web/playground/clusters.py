@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from wharfinger.simulate.examples import SIZES
 MOST_LOADED = 3
 """Clusters that are kept in memory; the one that was not used for longest is read again when it is wanted."""
 MOST_UPLOADS = 4
+MOST_UNPACKED = 2**30
+"""Bytes in a packed file."""
+GZIP = b"\x1f\x8b"
 
 T = TypeVar("T")
 
@@ -154,10 +158,24 @@ def _same(cluster: Cluster) -> Cluster:
 
 
 def _uploaded(name: str, content: bytes) -> tuple[Cluster, Opened]:
-    cluster = cluster_of(files.read_bytes(content, name, skip_invalid=True))
+    cluster = cluster_of(files.read_bytes(_unzipped(name, content), name, skip_invalid=True))
     if not cluster.state.snapshot().n_nodes:
         raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes what is wanted")
     return cluster, _opened(name, cluster)
+
+
+def _unzipped(name: str, content: bytes) -> bytes:
+    """The content itself, or what is packed in it as `gzip` does."""
+    if not content.startswith(GZIP):
+        return content
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        found = unpacking.decompress(content, MOST_UNPACKED)
+    except zlib.error as error:
+        raise InvalidObject(f"{name}: not a gzip file: {error}") from None
+    if not unpacking.eof:
+        raise InvalidObject(f"{name}: it is cut off, or holds more than {MOST_UNPACKED:,} bytes")
+    return found
 
 
 def _opened(name: str, cluster: Cluster) -> Opened:

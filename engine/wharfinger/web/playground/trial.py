@@ -39,6 +39,8 @@ from wharfinger.what_if.supposed_changes import SupposedChanges
 
 MOST_NODES_SHOWN = 12
 """Nodes of a test whose values are shown."""
+MOST_PLACED_SHOWN = 200
+"""Pods of all tests together whose values are shown."""
 MOST_PODS_OFFERED = 300
 MOST_MANIFESTS = 100
 """Pods that a written workload may have; the first is looked at."""
@@ -57,7 +59,8 @@ def tested(policy: typed.Policy, positions: Positions) -> Mapping[str, Any]:
     placed: dict[int, list[Mapping[str, Any]]] = {}
 
     def observe(test: ast.Test, scenario: Scenario, attempt: Attempt) -> None:
-        placed.setdefault(test.span.start, []).append(_attempt(scenario, attempt))
+        if sum(map(len, placed.values())) < MOST_PLACED_SHOWN:
+            placed.setdefault(test.span.start, []).append(_attempt(scenario, attempt))
 
     report = policy_tests.run([policy], observe=observe)
     return {
