@@ -44,7 +44,7 @@ from wharfinger.what_if.replacement import replaced_pods
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.search import Tuned, tuned
-from wharfinger.what_if.tune.trials import processes
+from wharfinger.what_if.tune.trials import Workload, processes
 
 Pod = PodView | Mapping[str, Any]
 
@@ -235,9 +235,10 @@ def optimal(
 
 def tune(  # noqa: PLR0913 — the keywords are independent choices
     policies: Sequence[CompiledPolicy],
-    cluster: Cluster,
+    cluster: Cluster | Sequence[Cluster],
     objectives: Sequence[str],
     *,
+    logs: Sequence[str | Path] = (),
     search: Sequence[str] = (),
     held_out: float = 0.5,
     trials: int = 200,
@@ -245,13 +246,22 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     jobs: int = 1,
     config: ChainConfig | None = None,
 ) -> Tuned:
-    """The numbers of policies that make the objectives small when the cluster's pending pods are placed; needs the extra `tune`.
+    """The numbers of policies that make the objectives small when pending pods are placed; needs the extra `tune`.
 
-    `search` names params and weights, `NAME` or `NAME=LOW..HIGH`; without any, all are searched. A part of the nodes and pods is held out
-    of the search. With more than one of `jobs`, the trials run in processes, which import the main module of the program.
+    Of several clusters and decision `logs` the objectives are means. `search` names params and weights, `NAME` or `NAME=LOW..HIGH`; without
+    any, all are searched. A part of the nodes and pods, and the later part of each log, is held out of the search. With more than one of
+    `jobs`, the trials run in processes, which import the main module of the program. Raises UsageError for a log that cannot be read, and
+    where there is nothing to search on.
     """
-    workload = workloads.waiting("cluster", cluster.state, cluster.pending, config)
-    searched, kept = workloads.parted([workload], held_out, seed)
+    clusters = [cluster] if isinstance(cluster, Cluster) else cluster
+    titles = ["cluster"] if len(clusters) == 1 else [f"cluster {number}" for number in range(1, len(clusters) + 1)]
+    given: list[Workload] = [
+        workloads.waiting(title, each.state, each.pending, config) for title, each in zip(titles, clusters, strict=True)
+    ]
+    given += [workloads.recorded(str(path))[0] for path in logs]
+    if not given:
+        raise UsageError("there is nothing to search on; give a cluster or a decision log")
+    searched, kept = workloads.parted(given, held_out, seed)
     numbers = knobs.chosen(knobs.found(policies, chain.assemble(policies, config)), search, policies)
     goals = [objective(text) for text in objectives]
     return tuned(policies, numbers, goals, searched, kept, partial(processes, jobs=jobs), most=trials, seed=seed)

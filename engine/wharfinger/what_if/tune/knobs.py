@@ -73,12 +73,15 @@ def found(policies: Sequence[CompiledPolicy], chain: Chain, *, kubernetes: bool 
     """The numbers of the policies, in the order of their texts.
 
     These are params with a range and a default that is not overridden, truths, and weights that are written as numbers or not at all; with
-    `kubernetes` also the weights of Kubernetes' scores. What a policy imports is left alone.
+    `kubernetes` also the weights of Kubernetes' scores. A param of a library that several policies import is one number.
     """
     knobs: list[Knob] = []
     hosts = {policy.name: _file(policy) for policy in policies}
     for policy in policies:
-        knobs += [*_params(policy, hosts[policy.name]), *_weights(policy, hosts[policy.name])]
+        tree = hosts[policy.name]
+        knobs += [*_params(policy, policy.policy.source, tree.items), *_weights(policy, tree)]
+        known = {(knob.source, knob.start) for knob in knobs}
+        knobs += [knob for knob in _of_libraries(policy) if (knob.source, knob.start) not in known]
     if kubernetes and policies:
         knobs += _plugins(policies, hosts, chain)
     return tuple(knobs)
@@ -144,21 +147,28 @@ def _file(policy: CompiledPolicy) -> ast.Policy:
 # ── params ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _params(policy: CompiledPolicy, tree: ast.Policy) -> Iterator[Knob]:
-    typed = {param.name: param for param in policy.policy.params}
-    for item in tree.items:
-        if not isinstance(item, ast.Param) or item.default is None or typed[item.name].default != policy.params[item.name]:
+def _of_libraries(policy: CompiledPolicy) -> Iterator[Knob]:
+    for source in policy.policy.imports:
+        file = parse(source, Diagnostics())
+        yield from () if file is None else _params(policy, source, file.items)
+
+
+def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -> Iterator[Knob]:
+    """The knobs of the params that one text declares."""
+    declared = [param for param in policy.policy.params if param.span.source.name == source.name]
+    for item in items:
+        param = next((param for param in declared if item.span.start <= param.span.start < item.span.end), None)
+        if not isinstance(item, ast.Param) or item.default is None or param is None or param.default != policy.params[param.name]:
             continue
-        param = typed[item.name]
         kind = param.type.kind
         low, high, shipped = (0.0, 1.0, float(param.default)) if kind is Kind.BOOL else (param.low, param.high, param.default)
         if low is None or high is None or low == high or not isinstance(shipped, float):
             continue
         step = _step(kind, high - low)
         yield Knob(
-            name=f"{policy.name}.{item.name}",
+            name=f"{policy.name}.{param.name}",
             policy=policy.name,
-            source=policy.policy.source.name,
+            source=source.name,
             kind=kind,
             shipped=shipped,
             low=low,

@@ -162,7 +162,8 @@ class _Search:
         self, policies: Sequence[CompiledPolicy], knobs: tuple[Knob, ...], objectives: tuple[Objective, ...], matter: Matter
     ) -> None:
         self.matter = matter
-        self._sources: Sequence[Source] = [policy.policy.source for policy in policies]
+        sources = (source for policy in policies for source in (policy.policy.source, *policy.policy.imports))
+        self._sources: Sequence[Source] = list({source.name: source for source in sources}.values())
         self._knobs = knobs
         self._objectives = objectives
         self._asked: dict[tuple[float, ...], Future[Measures | str]] = {}

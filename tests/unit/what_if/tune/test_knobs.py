@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.simulate.clusters import policy
+from wharfinger.api import load_policies
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.what_if.tune import knobs
@@ -151,3 +152,26 @@ def test_a_search_may_be_narrowed(web, text, low, high):
 def test_what_cannot_be_searched_says_why(web, text, error, says):
     with pytest.raises(error, match=says):
         knobs.chosen(found(web), [text], [web])
+
+
+LIBRARY = """param keep: percent = 10% range 0%..50%
+let roomy = node.free.memory >= node.allocatable.memory * keep
+"""
+
+
+def test_params_of_libraries_are_numbers_of_the_first_policy_that_imports_them(tmp_path):
+    (tmp_path / "lib.policy").write_text(LIBRARY)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.policy").write_text(
+            f'policy "{name}"\nimport "lib.policy" as shared\nfilter room {{ require shared.roomy else "no room" }}\n'
+        )
+    policies = load_policies(str(tmp_path / "one.policy"), str(tmp_path / "two.policy"))
+    [keep] = knobs.found(policies, assemble(policies))
+    assert (keep.policy, keep.text(keep.shipped)) == ("one", "10%")
+    library = policies[0].policy.imports[0]
+    texts = knobs.edited([library], [keep], {keep.name: 0.25})
+    assert texts == {library.name: LIBRARY.replace("10%", "25%")}
+    [narrow] = knobs.chosen([keep], [f"{keep.own_name}=5%..20%"], policies)
+    assert (narrow.text(narrow.low), narrow.text(narrow.value(narrow.steps))) == ("5%", "20%")
+    [overridden] = load_policies(str(tmp_path / "one.policy"), params={keep.own_name: "20%"})
+    assert knobs.found([overridden], assemble([overridden])) == ()

@@ -1,10 +1,13 @@
 """A search: deterministic however many processes run its trials, and better than what ships where there is something better."""
 
+from dataclasses import replace
 from functools import partial
 from xml.etree import ElementTree as ET
 
 import pytest
 
+import wharfinger
+from tests.unit.scheduler.decision_log.recording import recorded as record
 from tests.unit.simulate.clusters import pods_of, policy, state_of
 from wharfinger.api import load_policies
 from wharfinger.errors import UsageError
@@ -146,3 +149,16 @@ def test_the_picture_has_a_point_for_each_trial(goals):
     assert {circle.get("class") for circle in circles} >= {"ships"}
     assert all(circle.find("{http://www.w3.org/2000/svg}title").text for circle in circles)
     assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "image", "foreignObject"}
+
+
+def test_python_takes_several_clusters_and_decision_logs(tmp_path):
+    log = tmp_path / "decisions.jsonl"
+    record(log, rounds=8)
+    snapshot = tmp_path / "empty.json"
+    snapshot.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    cluster = replace(wharfinger.load_snapshot(snapshot), state=state_of(8), pending=tuple(pods_of(8, 2)))
+    found = wharfinger.tune([policy(TEXT)], [cluster, cluster], ["unplaced"], logs=[log], search=["spread"], trials=2)
+    assert len(found.searched) == 3
+    assert {title.split(":")[0] for title in found.searched} >= {"cluster 1", "cluster 2"}
+    with pytest.raises(UsageError, match="nothing to search on"):
+        wharfinger.tune([policy(TEXT)], [], ["unplaced"])
