@@ -7,8 +7,9 @@ pod sees them side by side. Then fewer nodes, then the smaller share of what is 
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from wharfinger.event_loop import at_once
@@ -23,8 +24,10 @@ from wharfinger.what_if.evaluation import evaluated
 from wharfinger.what_if.new_nodes import NewNode, node_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
-MOST_PODS = 500
-"""Pods of a group that are placed, the first in the queue: an autoscaler waits for five seconds only."""
+FEWEST_PODS = 500
+"""Pods of a group that are placed in any case, the first in the queue."""
+BUDGET = 3.0
+"""Seconds for all groups together, after which no more than `FEWEST_PODS` are placed: an autoscaler waits for five seconds only."""
 RESOURCES = ("cpu", "memory")
 
 
@@ -42,12 +45,14 @@ class NodeGroup:
 class RankedGroup:
     """What growing a group would do.
 
-    `placed` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes that stays free.
-    `points` are the sums of the pods' totals on a new node, in the order of the tiers; empty if they did not have to decide.
+    `placed` of the first `tried` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes
+    that stays free. `points` are the sums of the pods' totals on a new node, in the order of the tiers; empty if they did not have to
+    decide.
     """
 
     name: str
     pods: int
+    tried: int
     placed: int
     nodes: int
     free: float
@@ -55,29 +60,48 @@ class RankedGroup:
 
     def __str__(self) -> str:
         points = f", {' / '.join(f'{total:g}' for total in self.points)} points" if self.points else ""
-        return f"{self.placed} of {count(self.pods, 'pod')} on {count(self.nodes, 'new node')}{points}, {self.free:.0%} of them free"
+        cut = "" if self.tried == self.pods else f" (of {self.pods:,}; there was time for no more)"
+        return f"{self.placed} of {count(self.tried, 'pod')}{cut} on {count(self.nodes, 'new node')}{points}, {self.free:.0%} of them free"
 
 
-def ranked_groups(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup]) -> tuple[RankedGroup, ...]:
-    """The groups, best first. The state is left as it was."""
-    tried = [_alone(chain, state, group) for group in groups]
-    most = max((found.placed for found in tried), default=0)
-    equal = [group for group, found in zip(groups, tried, strict=True) if found.placed == most]
-    points = _points(chain, state, equal) if len(equal) > 1 and most else {}
+def ranked_groups(
+    chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], now: Callable[[], float] = time.monotonic
+) -> tuple[RankedGroup, ...]:
+    """The groups, best first. The state is left as it was.
+
+    All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least `FEWEST_PODS`.
+    """
+    ends = now() + BUDGET
+    tried = [_alone(chain, state, group, FEWEST_PODS) for group in groups]
+    took = max(now() - ends + BUDGET, 1e-9)
+    most = int(FEWEST_PODS * (BUDGET - took) / took)  # so many in the time that is left
+    if most > FEWEST_PODS and any(found.tried < found.pods for found in tried):
+        tried = [
+            found if found.tried == found.pods else _alone(chain, state, group, most) for group, found in zip(groups, tried, strict=True)
+        ]
+    best = max((found.placed for found in tried), default=0)
+    equal = [group for group, found in zip(groups, tried, strict=True) if found.placed == best]
+    looked_at = max((found.tried for found in tried), default=0)
+    points = _points(chain, state, equal, looked_at) if len(equal) > 1 and best else {}
     ranked = [replace(found, points=points.get(found.name, ())) for found in tried]
     return tuple(sorted(ranked, key=lambda found: (-found.placed, [-total for total in found.points], found.nodes, found.free, found.name)))
 
 
-def _alone(chain: Chain, state: ClusterState, group: NodeGroup) -> RankedGroup:
-    """The group, with its nodes added and its pods placed."""
-    pods = queue_order(chain, group.pods)[:MOST_PODS]
+def _alone(chain: Chain, state: ClusterState, group: NodeGroup, most: int) -> RankedGroup:
+    """The group, with its nodes added and `most` of its pods placed."""
+    pods = queue_order(chain, group.pods)[:most]
     with SupposedChanges(state) as supposed:
         new = {added.name for added in _added(supposed, group, group.count)}
         results = at_once(evaluated(Decider(chain), supposed, pods))
         found = [each for each in results if each.node is not None and not each.victims]
         free = _free(state, new)
     return RankedGroup(
-        name=group.name, pods=len(pods), placed=len(found), nodes=len({each.node for each in found if each.node in new}), free=free
+        name=group.name,
+        pods=len(group.pods),
+        tried=len(pods),
+        placed=len(found),
+        nodes=len({each.node for each in found if each.node in new}),
+        free=free,
     )
 
 
@@ -104,15 +128,15 @@ def _free(state: ClusterState, names: set[str]) -> float:
     return sum(shares) / len(shares) if shares else 0.0
 
 
-def _points(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup]) -> dict[str, tuple[float, ...]]:
-    """The sums of the totals of each group's pods on a new node of the group, where one of each group is there."""
+def _points(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], most: int) -> dict[str, tuple[float, ...]]:
+    """The sums of the totals of the first `most` of each group's pods on a new node of the group, where one of each group is there."""
     with SupposedChanges(state) as supposed:
         nodes = {group.name: _added(supposed, group, 1)[0].name for group in groups}
         snapshot, decider = state.snapshot(), Decider(chain)
         found: dict[str, defaultdict[int, float]] = {}
         for group in groups:
             totals = found[group.name] = defaultdict(float)
-            pods = queue_order(chain, group.pods)[:MOST_PODS]
+            pods = queue_order(chain, group.pods)[:most]
             alike = Counter(pod.template for pod in pods)
             for pod in {pod.template: pod for pod in reversed(pods)}.values():
                 for part in decider.decide(snapshot, pod).scores_at(nodes[group.name]):
