@@ -165,7 +165,7 @@ class Document:
         found = {each.start for each in self.statements if each.keyword is not None and each.keyword.token in {"POLICY", "FOR"}}
         pending = [each for each in self.statements if each.start in found or each is here]
         while pending:
-            used = {word.name for word in pending.pop().words if word.role is Role.VALUE}
+            used = {word.name for word in pending.pop().words if word.role in {Role.VALUE, Role.FUNCTION}}
             new = [declares[name] for name in used & declares.keys() if declares[name].start not in found]
             found |= {each.start for each in new}
             pending += new

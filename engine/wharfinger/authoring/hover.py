@@ -110,7 +110,7 @@ def _group(document: Document, word: Word) -> str:
     return f"A group of fields: {wording.listed(members)}" if members else ""
 
 
-def _function(_: Document, word: Word, __: typed.Expr | None) -> str:
+def _function(document: Document, word: Word, _: typed.Expr | None) -> str:
     if word.item == "METRIC" and word.text in SOURCES:
         source = SOURCES[word.text]
         return f"A source of metrics: takes {source.argument}, and {wording.listed(source.options, most=12)} by name."
@@ -119,6 +119,9 @@ def _function(_: Document, word: Word, __: typed.Expr | None) -> str:
     if word.text in vocabulary.SPECIAL_FORMS:
         written, doc = vocabulary.SPECIAL_FORMS[word.text]
         said.append(f"```policy\n{written}\n```\n{doc}")
+    binding = document.checked.notes.names.get(word.name)
+    if not said and binding is not None:
+        return _of_binding(document, binding, word.name)
     return "\n\n".join(said)
 
 
@@ -138,6 +141,9 @@ def _of_value(document: Document, name: str, expr: typed.Expr) -> str:
 
 def _of_binding(document: Document, binding: Binding, name: str) -> str:
     """A declared name: how it is declared, its type, range and the comment above it."""
+    if binding.function is not None:
+        said = [f"```policy\n{_statement(binding)}\n```", *([_comment(binding)] if _comment(binding) else [])]
+        return "\n\n".join(said)
     if binding.reference is None:
         members = wording.listed(binding.members or ())
         return f"```policy\nimport … as {name}\n```\nhas {members}" if binding.members else ""

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.structure import Symbol, outline
 from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, DECLARED_RULES, DECLARED_VALUES, SUBJECT_WORDS, Role, Word
+from wharfinger.builtins import CATALOGUE
 from wharfinger.errors import UsageError
 from wharfinger.language.check import import_key
+from wharfinger.language.check.expressions.calls import SPECIAL
 from wharfinger.language.files import TEST_SUFFIX, paired_file
 from wharfinger.language.parse import grammar
 
@@ -52,7 +54,7 @@ def named_at(document: Document, offset: int) -> tuple[Named, Word] | None:
         return Named("object", word.name, document.name, word.scope), word
     if word.role in DECLARED_RULES or word.role is Role.RULE:
         return Named("rule", word.name, _home(document)), word
-    if word.role in DECLARED_VALUES or word.role is Role.VALUE:
+    if word.role in DECLARED_VALUES or _is_value(word):
         return Named("value", word.name, document.name if word.role is Role.IMPORT else _home(document)), word
     if word.role is Role.FIELD:
         owner = _before_dot(document, word)
@@ -60,6 +62,16 @@ def named_at(document: Document, offset: int) -> tuple[Named, Word] | None:
         if path is not None:
             return Named("value", word.name, path), word
     return None
+
+
+def _is_value(word: Word) -> bool:
+    """True if a word uses a declared name: a value, or a function that is none of the language."""
+    return word.role is Role.VALUE or (word.role is Role.FUNCTION and not is_of_the_language(word.name))
+
+
+def is_of_the_language(function: str) -> bool:
+    """True if the language has a function of that name."""
+    return function in SPECIAL or any(each.name.partition(".")[0] == function for each in CATALOGUE.functions())
 
 
 def _home(document: Document) -> str:
@@ -93,9 +105,12 @@ def _in_document(named: Named, document: Document) -> Iterator[Occurrence]:
         if document.name == named.home:
             yield from (_occurrence(document, word) for word in _objects(document) if word.name == named.name and word.scope == named.scope)
         return
-    roles = DECLARED_RULES | {Role.RULE} if named.kind == "rule" else DECLARED_VALUES | {Role.VALUE}
+    rules = DECLARED_RULES | {Role.RULE}
     if named.home in {document.name, _home(document)}:
-        yield from (_occurrence(document, word) for word in document.words if word.role in roles and word.name == named.name)
+        for word in document.words:
+            fits = word.role in rules if named.kind == "rule" else word.role in DECLARED_VALUES or _is_value(word)
+            if fits and word.name == named.name:
+                yield _occurrence(document, word)
     if named.kind == "value" and named.home != document.name:
         known = {name for name, path in imports(document).items() if path == named.home}
         words = document.words

@@ -8,6 +8,7 @@ from wharfinger.authoring import navigation, structure
 from wharfinger.authoring.actions import Edit, applied
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.findings import findings
+from wharfinger.authoring.hover import hover
 from wharfinger.errors import UsageError
 
 TEXT = """# Keeps
@@ -72,6 +73,29 @@ def test_references_and_definition(at, count):
     assert [each.declares for each in found] == [True] + [False] * (count - 1)
     for each in found:
         assert navigation.definition(document(), each.start)[0] == found[0]
+
+
+FUNCTIONS = """policy "p"
+
+# What is left.
+let left(x: memory) = node.free.memory - x
+let floor = 3
+
+filter f {
+  require left(pod.requests.memory) > 1Gi and floor(node.pod_count) > 1 and floor == 3 else "{left(1Gi)}"
+}
+"""
+
+
+def test_a_declared_function_is_found_where_it_is_called():
+    text = Document("x.policy", FUNCTIONS)
+    for at in (FUNCTIONS.index("left(x"), FUNCTIONS.index("left(pod")):
+        found = navigation.references(text, at)
+        assert [(FUNCTIONS[each.start : each.end], each.declares) for each in found] == [("left", True), ("left", False), ("left", False)]
+        said = hover(Document("x.policy", FUNCTIONS), at)
+        assert said is not None
+        assert "What is left" in said.text
+    assert len(navigation.references(text, FUNCTIONS.index("floor = 3"))) == 2  # the other one is a function of the language
 
 
 def test_a_name_of_a_library_is_declared_there():
