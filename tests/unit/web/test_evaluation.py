@@ -11,7 +11,9 @@ from wharfinger.what_if.live_evaluation import EvaluatedPod, EvaluationAnswer
 ANSWER = EvaluationAnswer(
     placed=1,
     unschedulable=0,
-    pods=[EvaluatedPod(pod="x/one", node="a")],
+    pods=[EvaluatedPod(pod="x/one", node="a", fate="placed")],
+    steps=0,
+    budgets=[],
     new_nodes=[],
     remarks=[],
     scheduler_name="wharfinger",
