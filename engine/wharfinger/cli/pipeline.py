@@ -18,16 +18,17 @@ from typing import Any
 from urllib.parse import quote
 
 import wharfinger
-from wharfinger.language.report import codes
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.report.diagnostics import Diagnostic, Label, Span
 
+DOCUMENTATION = "WHARF_DOCS_URL"
+"""The variable with the address of the site that `make site` builds; findings lead to its pages."""
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a finding violates: its stable name, what it means, and the address of its page."""
+    """What a finding violates: its stable name, what it means, and its page in docs/ without the suffix."""
 
     name: str
     title: str
@@ -49,32 +50,32 @@ class Finding:
 
 
 CODES: Mapping[Code, Rule] = {
-    code: Rule(name=code.name, title=code.title, explanation=code.value.explanation, page=codes.page_address(code), severity=code.severity)
+    code: Rule(name=code.name, title=code.title, explanation=code.value.explanation, page=f"errors/{code.name}", severity=code.severity)
     for code in Code
 }
 ARGUMENT = Rule(
     name="plugin-argument",
     title="argument that a plugin refuses",
     explanation="The arguments in `base kubernetes` are those of the plugin in a KubeSchedulerConfiguration.",
-    page=f"{codes.DOCUMENTATION}/configuration/",
+    page="configuration",
 )
 FAILED = Rule(
     name="test-failed",
     title="test that fails",
     explanation="An `expect` of a test does not hold. The details show the values that led to it.",
-    page=f"{codes.DOCUMENTATION}/testing/",
+    page="testing",
 )
 UNTESTED = Rule(
     name="policy-without-tests",
     title="policy without tests",
     explanation="A policy that no test has tried is a failure of `wharf test`.",
-    page=f"{codes.DOCUMENTATION}/testing/",
+    page="testing",
 )
 COVERAGE = Rule(
     name="coverage-too-low",
     title="too little covered",
     explanation="The tests see less of the rules than `--fail-under` asks for.",
-    page=f"{codes.DOCUMENTATION}/testing/",
+    page="testing",
 )
 
 
@@ -100,8 +101,18 @@ def _command(finding: Finding) -> str:
     if finding.span is not None:
         properties = _position(finding.span) | properties
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    lines = (finding.message, *finding.details, *(f"{label.span}: {label.text}" for label in finding.others), finding.rule.page)
+    lines = (finding.message, *finding.details, *(f"{label.span}: {label.text}" for label in finding.others), _page(finding.rule))
     return f"::{finding.rule.severity.value} {written}::{_message(chr(10).join(lines))}"
+
+
+def _page(rule: Rule) -> str:
+    """Where a rule is explained: an address if there is a site, else a file of the project."""
+    site = _site()
+    return f"{site}/{rule.page}.html" if site else f"docs/{rule.page}.md"
+
+
+def _site() -> str:
+    return os.environ.get(DOCUMENTATION, "").rstrip("/")
 
 
 def _position(span: Span) -> dict[str, str]:
@@ -129,7 +140,7 @@ def sarif(findings: Iterable[Finding]) -> str:
     driver = {
         "name": "wharf",
         "semanticVersion": wharfinger.__version__,
-        "informationUri": f"{codes.DOCUMENTATION}/",
+        **({"informationUri": f"{site}/"} if (site := _site()) else {}),
         "rules": [_rule(rule) for rule in rules],
     }
     run = {
@@ -145,8 +156,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "id": rule.name,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": rule.explanation},
-        "helpUri": rule.page,
-        "help": {"text": rule.explanation, "markdown": f"{rule.explanation}\n\n[{rule.name}]({rule.page})"},
+        **({"helpUri": _page(rule)} if _site() else {}),
+        "help": {"text": rule.explanation, "markdown": f"{rule.explanation}\n\n{_page(rule)}"},
         "defaultConfiguration": {"level": rule.severity.value},
     }
 

@@ -12,9 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-DOCUMENTATION = "https://wharfinger.dev/docs"
-"""Where the pages of `docs/` are published."""
-
 
 class Severity(Enum):
     """An error keeps a policy from compiling; a warning does not."""
@@ -512,8 +509,3 @@ class Code(Enum):
     def title(self) -> str:
         """A few words, the headline of its page."""
         return self.value.title
-
-
-def page_address(code: Code) -> str:
-    """The address of the page of a code."""
-    return f"{DOCUMENTATION}/errors/{code.name}/"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.golden import FOLDER
 from tests.unit.language import diagnostic_case
-from wharfinger.language.report.codes import Code, page_address
+from wharfinger.language.report.codes import Code
 from wharfinger.language.semantics.authority import CLUSTER
 
 CASES = Path(__file__).parents[3] / "cases"
@@ -50,7 +50,8 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES_OF_FILES.values(), ids=str)
-def test_every_code_is_a_rule_with_its_page(wharf, here, case):
+def test_every_code_is_a_rule_with_its_page(wharf, here, case, monkeypatch):
+    monkeypatch.setenv("WHARF_DOCS_URL", "https://docs.example/wharfinger/")
     diagnostic_case.diagnose(here, case.broken, case.files, case.authority)
     files = sorted(str(path.relative_to(here)) for path in here.rglob("*.policy"))
     _, as_json, _ = wharf("check", "--format", "json", *files)
@@ -59,13 +60,26 @@ def test_every_code_is_a_rule_with_its_page(wharf, here, case):
     wanted = [(each["code"], each["severity"], each["file"], each["line"]) for each in json.loads(as_json)["diagnostics"]]
     run = read_sarif(as_sarif)
     rules = run["tool"]["driver"]["rules"]
-    assert {rule["id"]: rule["helpUri"] for rule in rules} == {name: page_address(Code[name]) for name, *_ in wanted}
+    assert {rule["id"]: rule["helpUri"] for rule in rules} == {
+        name: f"https://docs.example/wharfinger/errors/{name}.html" for name, *_ in wanted
+    }
     assert [result["ruleId"] for result in run["results"]][: len(wanted)] == [name for name, *_ in wanted]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
     told = [
         (properties["title"][:4], kind, properties["file"], int(properties["line"])) for kind, properties, _ in read_commands(as_commands)
     ]
     assert told[: len(wanted)] == wanted
+
+
+def test_without_a_site_findings_name_the_page_in_the_project(wharf, here):
+    (here / "a.policy").write_text(BROKEN)
+
+    _, as_sarif, _ = wharf("check", "--format", "sarif", "a.policy")
+    _, as_commands, _ = wharf("check", "--format", "github", "a.policy")
+    rule, *_ = read_sarif(as_sarif)["tool"]["driver"]["rules"]
+    assert "helpUri" not in rule
+    assert rule["help"]["markdown"].endswith(f"docs/errors/{rule['id']}.md")
+    assert f"docs/errors/{rule['id']}.md" in as_commands
 
 
 BROKEN = 'policy "x"\n\nfilter f { require nod.free.cpu > 3cpu, "100%: a,b" }\n'
@@ -101,7 +115,7 @@ def test_a_fix_is_what_the_help_proposes(wharf, here):
     (change,) = result["fixes"][0]["artifactChanges"]
     (replaced,) = change["replacements"]
     region = {"startLine": 2, "startColumn": 20, "endLine": 2, "endColumn": 23}
-    assert (code, replaced["deletedRegion"], replaced["insertedContent"]) == (1, region, {"text": "pod"})
+    assert (code, replaced["deletedRegion"], replaced["insertedContent"]) == (1, region, {"text": "node"})
     assert result["locations"][0]["physicalLocation"]["region"] == region
 
 
