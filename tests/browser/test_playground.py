@@ -251,3 +251,16 @@ def test_a_running_scheduler_tries_a_policy_on_its_own_cluster_and_goes_on_as_be
     scheduler.put(nodes(61)[60:], NODE)
     assert [policy.name for profile in scheduler.scheduler.profiles for policy in profile.chain.policies] == ["pools"]
     assert scheduler.ask(lambda page: page.scheduler.state.snapshot().placed("uid-old")[0]) is not None
+
+
+def test_a_text_that_is_too_long_and_a_program_that_has_ended_are_said(visit):
+    with PlaygroundPage() as page:
+        found = visit(page.url)
+        write(found.tab, "# long\n" * 10_000)
+        wait_text(found.tab, "#trouble", "at most 65,536 are checked here")
+        write(found.tab, TEAM)
+        wait_text(found.tab, "#state", "no errors")
+        found.tab.wait_for_function("() => document.querySelector('#trouble').hidden")
+    write(found.tab, BROKEN)
+    wait_text(found.tab, "#trouble", "does not answer")
+    found.complaints.clear()  # the connection that was refused

@@ -21,10 +21,12 @@ spec:
 `;
 let layout = "", waitingPods = [], shipped = [], checkedAt = "", decision = null, timer = 0, turn = 0, opening = 0;
 
+const reached = (path, options) => fetch(path, options).catch(() => { throw new Error("The program that serves this page does not answer. Is it still running?"); });
+
 // An answer of the program that serves the page; an error with its sentence. `later` is what it says when too much is asked.
 async function ask(path, question) {
   for (let attempt = 0; ; attempt += 1) {
-    const answer = await fetch(`playground/${path}`, question === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+    const answer = await reached(`playground/${path}`, question === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
     if (answer.ok) return answer.json();
     if (answer.status !== 503 || attempt === 2) throw new Error((await answer.text()).trim() || `${answer.status}`);
     await new Promise((done) => { setTimeout(done, 1000 * (attempt + 1)); });
@@ -63,6 +65,11 @@ function later(pause = PAUSE) {
 
 async function work() {
   const mine = (turn += 1), text = editor.text;
+  if (text.length > links.LONGEST) {
+    trouble(`The policy has ${count(text.length)} characters; at most ${count(links.LONGEST)} are checked here.`);
+    state("too long", "bad");
+    return;
+  }
   state("checking");
   try {
     if (text !== checkedAt) {
