@@ -557,9 +557,13 @@ def _of_strings(self: Encoder, expr: typed.Call, place: Place) -> Value:
     kind = expr.type.kind
     partial = expr.function.result(tuple(a.type.present() for a in expr.arguments)).optional
     found = self.world.applied(expr.function.name, expr.function.scalar, [value.term for value in values], kind, partial=partial)
-    low, high = expr.function.interval() if expr.function.interval is not None and kind in NUMERIC else (-math.inf, math.inf)
+    low, high = -math.inf, math.inf
+    if expr.function.interval is not None and kind in NUMERIC:
+        low, high = expr.function.interval(*((-math.inf, math.inf) for _ in expr.arguments))
     if math.isfinite(low) and z3.is_expr(found.term):
-        self.world.facts.extend((found.term >= real(low), found.term <= real(high)))
+        self.world.facts.append(found.term >= real(low - abs(low) * 1e-9))
+    if math.isfinite(high) and z3.is_expr(found.term):
+        self.world.facts.append(found.term <= real(high + abs(high) * 1e-9))
     return Value(found.term, both(found.present, *(value.present for value in values)), found.low, found.high)
 
 

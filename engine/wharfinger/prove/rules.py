@@ -17,7 +17,7 @@ from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.prove.encoding import Encoder, Place
-from wharfinger.prove.logic import Condition, Term, as_bool, both, chosen, either, implied, negated, real
+from wharfinger.prove.logic import SMALL, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real
 from wharfinger.prove.world import NATIVE, POD, World, node
 
 NAMESPACE = next(each for each in POD_ATTRIBUTES if each.subject is Subject.POD and each.path == "namespace")
@@ -70,7 +70,16 @@ def state(encoder: Encoder, rule: typed.Score, index: int) -> tuple[Condition, T
     """Where a score applies to a node, its raw value, and whether it has one."""
     value = encoder.value(rule.value, Place(index))
     applying = both(governs(encoder), encoder.in_force(rule.when, rule.value), encoder.true(rule.when, Place(index)))
-    return applying, value.term, value.present
+    return applying, value.term, both(value.present, _finite(encoder.world, value))
+
+
+def _finite(world: World, value: Value) -> Condition:
+    """The condition that a number is not infinite; a score without one counts as missing."""
+    if world.example or value.largest <= SMALL or not z3.is_real(value.term):
+        return True
+    finite = z3.Function("is finite", z3.RealSort(), z3.BoolSort())(value.term)
+    world.facts.append(z3.Implies(z3.And(value.term <= real(SMALL), value.term >= real(-SMALL)), finite))
+    return finite
 
 
 def points(encoder: Encoder, rule: typed.Score, compiled: CompiledScore) -> list[Counted]:
