@@ -259,11 +259,18 @@ def rule_expressions(policy: typed.Policy) -> list[typed.Expr]:
     return [expr for expr in found if expr is not None]
 
 
+_VARIED = {
+    "number": ("0", "1", "10", "1e9"),
+    "semver": ("0.0.0", "1.2.3", "999999.0.0"),
+    "hash": tuple(f"p{index}" for index in range(30)),
+}
+
+
 def _samples(call: typed.Call) -> list[str]:
     """Texts for which a function of strings differs, made from the texts that it is given."""
     given = [a.value for a in call.arguments if isinstance(a, typed.Const) and isinstance(a.value, str)]
-    if call.function.name == "number":
-        return ["0", "1", "10", "1e9"]
+    if call.function.name in _VARIED:
+        return list(_VARIED[call.function.name])
     make: Callable[[str], list[str]] = {
         "starts_with": lambda text: [f"{text}x1"],
         "ends_with": lambda text: [f"x1{text}"],
@@ -685,6 +692,10 @@ _CALLS: Mapping[str, Callable[..., Value]] = {
 }
 
 
+MODELLED = frozenset(_CALLS) | {"tolerates", "taints", "age"}
+"""Functions of which everything is known."""
+
+
 # ── functions in examples ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -697,7 +708,18 @@ def _allocated(self: Encoder, expr: typed.Call, place: Place) -> Value:
     return _opaque(self, expr, place) if term is None else Value(term, True, 0.0, 100.0)
 
 
-_OF_EXAMPLES: Mapping[str, Callable[[Encoder, typed.Call, Place], Value]] = {"least_allocated": _allocated, "most_allocated": _allocated}
+def _has_taint(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    text = expr.arguments[-1]
+    if not isinstance(text, typed.Const):
+        return _opaque(self, expr, place)
+    return Value(z3.Bool(f"{node(place.node)} has taint {text.value}"))
+
+
+_OF_EXAMPLES: Mapping[str, Callable[[Encoder, typed.Call, Place], Value]] = {
+    "has_taint": _has_taint,
+    "least_allocated": _allocated,
+    "most_allocated": _allocated,
+}
 
 ENCODE: Mapping[type[typed.Expr], Callable[[Encoder, Any, Place], Value]] = {
     typed.Const: _const,

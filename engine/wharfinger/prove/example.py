@@ -75,6 +75,10 @@ class Example:
         for table in ("labels", "annotations", "conditions"):
             yield from _group(table, self._keyed(owner, table))
         taints = [quoted(f"counterexample-{number}:{effect}") for effect in EFFECTS for number in range(self._taints(index, effect))]
+        prefix = f"{owner} has taint "
+        said = sorted(each.name() for each in self.model.decls() if each.name().startswith(prefix))
+        named = [name.removeprefix(prefix) for name in said if self.holds(z3.Bool(name))]
+        taints += [quoted(text if ":" in text else f"{text}:NoSchedule") for text in named]
         if taints:
             yield f"taints: [{', '.join(taints)}]"
         if (owner, "unschedulable") in self.world.plain and self.holds(self.world.plain[owner, "unschedulable"][1].term):

@@ -5,7 +5,7 @@ z3 is given a budget in units of its own work, and a fixed seed, so that the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import z3
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC
-from wharfinger.prove.encoding import Asked, Encoder, Shared, Unmodelled
+from wharfinger.prove.encoding import MODELLED, Asked, Encoder, Shared, Unmodelled
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, as_bool, number_of, real
 from wharfinger.prove.reading import Reread, Trial, formatted
@@ -135,27 +135,21 @@ def _answer(statement: Statement) -> Answer:
         if found is not None:
             return found
         doubt = differing or doubt
-    return _unknown(statement, _because(statement, doubt))
+    return _unknown(statement, _because(encoders, doubt))
 
 
-def _because(statement: Statement, doubt: Asked | None) -> str:
+def _because(encoders: Sequence[Encoder], doubt: Asked | None) -> str:
     if doubt is not None:
         return f"`{describe(doubt.expr)}` ({doubt.expr.span})"
-    opaque = next((part for side in statement.sides for part in _opaque(side.policy)), None)
+    opaque = next((asked.expr for asked in encoders[0].shared.asked if _is_opaque(asked.expr)), None)
     if opaque is not None:
         return f"`{describe(opaque)}` ({opaque.span})"
     return "no example of it can be written as a test, and no proof was found within the budget"
 
 
-def _opaque(policy: typed.Policy) -> Iterator[typed.Expr]:
-    """What a policy reads that has no exact model, in the order of the file."""
-    from wharfinger.prove.encoding import rule_expressions  # noqa: PLC0415
-
-    exprs = [*(let.value for let in policy.lets), *rule_expressions(policy)]
-    for expr in exprs:
-        for part in typed.walk(expr):
-            if (isinstance(part, typed.Call) and part.function.context) or isinstance(part, (typed.Aggregate, typed.MetricRef)):
-                yield part
+def _is_opaque(expr: typed.Expr) -> bool:
+    """True for what has no exact model."""
+    return isinstance(expr, (typed.Aggregate, typed.MetricRef)) or (isinstance(expr, typed.Call) and expr.function.name not in MODELLED)
 
 
 def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -> tuple[Answer | None, Asked | None]:
