@@ -239,6 +239,7 @@ class OptimalPlacement(TypedDict):
     """What `--optimal` found."""
 
     answer: Answer
+    evicted: list[Placed]
     plan: list[Placed]
     moves: int
     why: str

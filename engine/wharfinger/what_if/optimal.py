@@ -53,7 +53,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A pod, its node before ("" for one that waits) and its node in the plan."""
+    """A pod, its node before ("" for one that waits) and its node in the plan ("" for one that is evicted)."""
 
     pod: str
     source: str

@@ -292,7 +292,7 @@ def test_the_search_for_a_placement_of_all_is_part_of_the_report(wharf, tmp_path
     (tmp_path / "full.yaml").write_text(FULL)
     code, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--exit-code")
     assert code == 1
-    assert out.endswith("there is no placement of all of them, also if every pod that may move did\n")
+    assert out.endswith("there is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n")
     _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--format", "json")
     assert json.loads(out)["optimal"]["answer"] == "none"
     _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--format", "json")

@@ -42,7 +42,9 @@ def test_the_answer_is_json():
     assert answer.json() == {
         "placed": 1,
         "unschedulable": 0,
-        "pods": [{"pod": "x/one", "node": "a"}],
+        "pods": [{"pod": "x/one", "node": "a", "fate": "placed"}],
+        "steps": 0,
+        "budgets": [],
         "newNodes": [],
         "remarks": [],
         "schedulerName": "wharfinger",

@@ -78,7 +78,7 @@ def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, A
         plan = [asdict(placed) for placed in better.plan]
         value["optimal"] = {
             "answer": better.answer.value,
-            "evicted": [{"pod": pod.pod, "source": pod.source} for pod in better.evicted],
+            "evicted": [asdict(pod) for pod in better.evicted],
             "plan": plan,
             "moves": better.moves,
             "why": better.why,
