@@ -17,6 +17,7 @@ _IN_HELP = re.compile(r"`([^`]+)`")
 _CHAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _MISSING = {Code.P401.name: ("pass", "reject"), Code.P402.name: ("neutral", "skip"), Code.P404.name: ("keep", "evict")}
 _NEW_NAME = "extracted"
+SYNTAX = ("P0", "P1")  # what is wrong with a text that does not parse has a replacement or none
 MOST_SHOWN = 40  # letters in a title
 MOST_TRIED = 4  # texts of one help
 NAMES_EXPRESSIONS = frozenset({"FILTER", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
@@ -72,7 +73,7 @@ def _near(document: Document, start: int, end: int) -> list[Finding]:
 def _fixes(document: Document, finding: Finding) -> Iterator[Action]:
     if finding.suggestion is not None:
         yield _replacement(finding, finding.start, finding.end, finding.suggestion, document.text)
-    elif finding.help and finding.severity == "error":
+    elif finding.help and finding.severity == "error" and not finding.code.startswith(SYNTAX):
         yield from _as_help_says(document, finding)
     for word in _MISSING.get(finding.code, ()):
         place = _end_of_rule(document, finding)

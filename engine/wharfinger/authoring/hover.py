@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, literal_kind
 from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS
 
+_DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?")
 _SUBJECTS = {subject.value: subject for subject in Subject}
 
 
@@ -176,8 +178,8 @@ def _range(document: Document, expr: typed.Expr) -> str:
 
 
 def _number(_: Document, word: Word, __: typed.Expr | None) -> str:
-    digits = word.text.rstrip("".join({char for unit in UNITS for char in unit if not char.isdigit()}))
-    unit = word.text[len(digits) :]
+    found = _DIGITS.match(word.text)
+    digits, unit = (found[0], word.text[found.end() :]) if found is not None else ("", "")
     if unit not in UNITS:
         return ""
     kind, value = literal_kind(digits, unit), base_value(digits, unit)

@@ -77,6 +77,7 @@ _STEP_SLOTS = {
     "SCORES": Role.RULE,
 }
 _BLOCKS = {"FILTER": "filter", "TEST": "test", "BASE": "base", "PREEMPTION": "preemption"}
+MOST_IN_MESSAGE = 200  # words of one message that are looked through for the end of a statement
 _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 
 
@@ -135,8 +136,8 @@ class Statement:
 
     @property
     def end(self) -> int:
-        """Behind its last word."""
-        return self.words[-1].end if self.words else self.start
+        """Behind its last word; those of placeholders end before the message that they stand in."""
+        return max((word.end for word in self.words[-MOST_IN_MESSAGE:]), default=self.start)
 
 
 def statements_of(words: Iterable[Word]) -> list[Statement]:

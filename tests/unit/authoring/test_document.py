@@ -98,6 +98,11 @@ def test_hover(text, word, wanted):
     assert wanted in hovered(text, word)
 
 
+def test_a_number_with_an_unknown_unit_says_nothing():
+    assert hovered("let x = 3pod", "3pod") is None
+    assert hovered("let x = 1.5e3", "1.5e3") is None
+
+
 def test_hover_shows_the_spread_over_the_nodes(openb):
     text = 'policy "x"\nlet gpus = node.free["nvidia.com/gpu"]\nscore s = clamp(gpus ?? 0, 0, 100)\n'
     text += 'let kind = node.labels["nvidia.com/gpu.product"]\n'

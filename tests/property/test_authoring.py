@@ -1,0 +1,79 @@
+"""Whatever somebody has typed so far, editors get answers: no prefix and no changed text makes one fail."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lsprotocol import types as lsp
+
+from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.language_server import Answers
+from wharfinger.errors import UsageError
+from wharfinger.language.files import shipped_policies
+from wharfinger.simulate.cluster import load_cluster
+
+FILES = sorted([*shipped_policies().glob("*.policy"), *Path("tests/cases/diagnostics").glob("*.policy")])
+TEXTS = [path.read_bytes().decode("utf-8", "replace") for path in FILES]
+PIECES = ["{", "}", "(", ")", '"', "'", "[", "]", ".", ":", ",", "=", "#", "\n", "\r", "😀", "@", "{node.", "test", "node", "as", "0x", "%"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return KnownCluster("openb:default", load_cluster(["openb:default"]))
+
+
+@st.composite
+def begun(draw):
+    """A text as it may stand in an editor, and a place in it."""
+    text = draw(st.sampled_from(TEXTS))
+    end = draw(st.integers(0, len(text)))
+    kept = draw(st.sampled_from(["prefix", "cut", "changed"]))
+    rest = text[end:] if kept != "prefix" else ""
+    piece = draw(st.sampled_from(PIECES)) if kept == "changed" else ""
+    skipped = draw(st.integers(0, min(30, len(rest)))) if kept == "cut" else 0
+    return text[:end] + piece + rest[skipped:], min(end, len(text))
+
+
+@settings(max_examples=60, deadline=None)
+@given(begun())
+def test_every_question_has_an_answer(cluster, found):
+    text, offset = found
+    answers = Answers(cluster)
+    document = answers.workspace.changed("x.policy", text, 1)
+    length = len(text)
+    answers.completion(document, offset)
+    answers.hover(document, offset)
+    answers.signature_help(document, offset)
+    answers.definition(document, offset)
+    answers.references(document, offset, declarations=True)
+    answers.highlight(document, offset)
+    answers.folding(document)
+    answers.semantic_tokens(document)
+    answers.inlay_hints(document, 0, length)
+    answers.actions(document, offset, offset, [])
+    for lens in answers.lenses(document):
+        answers.resolved(lens)
+    with contextlib.suppress(UsageError):
+        answers.rename(document, offset, "other_name")
+    for each in answers.selection(document, [offset]):
+        grown = each
+        while grown.parent is not None:
+            assert inside(grown.range, grown.parent.range)
+            grown = grown.parent
+    symbols = answers.symbols(document)
+    assert all(inside(each.selection_range, each.range) for each in symbols)
+    assert all(inside(child.range, each.range) for each in symbols for child in each.children)
+    end = answers.position(document, length)
+    assert all(inside(each.range, lsp.Range(lsp.Position(0, 0), end)) for each in answers.diagnostics(document))
+    answers.formatting(document)
+    answers.completion(document, offset)
+    answers.actions(document, 0, length, [])
+
+
+def inside(inner, outer):
+    def place(position):
+        return (position.line, position.character)
+
+    return place(outer.start) <= place(inner.start) <= place(inner.end) <= place(outer.end)
