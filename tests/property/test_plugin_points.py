@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.property import programs
-from tests.property.test_cached_decision import compiled
+from tests.property import clusters, programs
+from tests.property.test_cached_decision import compiled, told
 from tests.property.test_evaluators import pending, same, scores_at, states
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain
-from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.language.semantics import typed
+from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
@@ -78,3 +82,51 @@ def test_points_are_the_latest(state: ClusterState, pod: PodView, data: st.DataO
         bound.see(points)
         for index, plugin in enumerate(PLUGINS.values()):
             assert bound.score(index, snapshot, slice(None))[0].tolist() == points[plugin].tolist()
+
+
+MIXED = """
+policy "mixed"
+score liked weight 3 = (node_affinity_points() + 2 * pod_affinity_points()) / 3
+score even weight 2 = topology_spread_points() normalize minmax
+score marked = taint_points()
+filter few { require node.pod_count < 5 and not node.unschedulable else "no" }
+"""
+
+
+def node_of(rng: random.Random, name: str) -> objects.Node:
+    """A node that differs in what the four scores look at."""
+    labels = {clusters.HOSTNAME: name, clusters.ZONE: rng.choice("abc")} | ({"disk": "ssd"} if rng.random() < 0.5 else {})
+    taint = objects.Taint(key="old", value="x", effect="PreferNoSchedule")
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=name, labels=labels),
+        spec=objects.NodeSpec(taints=(taint,) * rng.randint(0, 2), unschedulable=rng.random() < 0.1),
+        status=objects.NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": "110"}),
+    )
+
+
+def pod_of(name: str, app: str, wishes: dict[str, Any], node: str = "") -> objects.Pod:
+    metadata = objects.ObjectMeta(name=name, namespace="web", uid=name, labels={"app": app})
+    return objects.Pod(metadata=metadata, spec=objects.PodSpec(containers=(objects.Container(name="c"),), node_name=node, **wishes))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_remembered_decisions_follow_the_points(seed: int) -> None:
+    """Most steps here change the points of a few nodes, and leave what is remembered otherwise in use."""
+    rng, state = random.Random(seed), ClusterState()
+    names = [f"n{number}" for number in range(12)]
+    for name in names:
+        state.add_node(node_of(rng, name))
+    decider = Decider(chain.assemble([compiled(MIXED)]))
+    askers = [PodView(pod_of(f"asker-{number}", "a", wishes)) for number, wishes in enumerate(clusters.WISHES[2:])]
+    running: list[objects.Pod] = []
+    for step in range(40):
+        if rng.random() < 0.15:
+            state.add_node(node_of(rng, rng.choice(names)))
+        elif running and rng.random() < 0.3:
+            state.remove_pod(running.pop(rng.randrange(len(running))))
+        else:
+            running.append(pod_of(f"running-{step}", rng.choice("ab"), rng.choice(clusters.WISHES), rng.choice(names)))
+            state.add_pod(running[-1])
+        for asker in askers:
+            snapshot = state.snapshot(now=1_010.0)
+            assert told(decider.decide(snapshot, asker)) == told(decide(decider.chain, snapshot, asker)), step
