@@ -144,6 +144,9 @@ def _because(encoders: Sequence[Encoder], doubt: Asked | None) -> str:
     opaque = next((asked.expr for asked in encoders[0].shared.asked if _is_opaque(asked.expr)), None)
     if opaque is not None:
         return f"`{describe(opaque)}` ({opaque.span})"
+    victim = next((rule for encoder in encoders for rule in encoder.policy.victims), None)
+    if victim is not None:
+        return f"`preemption` ({victim.span}), of which no example can be written"
     return "no example of it can be written as a test, and no proof was found within the budget"
 
 
