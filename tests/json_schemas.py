@@ -23,6 +23,7 @@ from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import policy_status
 from wharfinger.model import objects
 from wharfinger.model.reading.snapshot_file import Capture
+from wharfinger.prove.verdict import Verdict
 from wharfinger.simulate.dry_run import Mode, ReasonCount
 from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread
@@ -167,6 +168,16 @@ class Test(TypedDict):
     coverage: Coverage
 
 
+class Proof(TypedDict):
+    """A statement about a policy, and its verdict; `counterexample` is a test block, and `failsWith` what it fails with."""
+
+    statement: str
+    verdict: Verdict
+    counterexample: str | None
+    failsWith: str | None
+    because: str | None
+
+
 # ── what would happen ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -236,7 +247,7 @@ class DryRunSummary(TypedDict):
 
 
 class OptimalPlacement(TypedDict):
-    """What `--optimal` found."""
+    """What `--optimal` found; pods in `evicted` have no place in it."""
 
     answer: Answer
     evicted: list[Placed]
@@ -709,6 +720,7 @@ class Snapshot(TypedDict):
 TYPES: Mapping[str, Any] = {
     "check": Check,
     "test": Test,
+    "prove": list[Proof],
     "dry-run": DryRun,
     "diff": Diff,
     "capacity": Capacity,
