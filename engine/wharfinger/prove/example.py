@@ -125,7 +125,7 @@ class Example:
                 yield f"{name}: {quoted(self._text(plain[path].term))}"
         if "priority" in plain:
             yield f"priority: {int(self.number(plain['priority'].term))}"
-        for table in ("labels", "annotations", "node_selector"):
+        for table in ("labels", "namespace_labels", "annotations", "node_selector"):
             yield from _group(table, self._keyed(owner, table))
         for table in ("requests", "limits"):
             yield from _group(table, [*self._native(plain, table), *self._keyed(owner, table)])

@@ -93,6 +93,15 @@ def test_a_filter_is_implied_by_a_stricter_one():
     assert fails(compiled(RULES), answer)
 
 
+@pytest.mark.parametrize("read", ['(pod.namespace_labels["tier"] ?? "") != "g"', 'not (pod.namespace_labels matches "tier in (g)")'])
+def test_labels_of_namespaces_are_not_those_of_pods(read):
+    policy = compiled(f'policy "x"\nfilter t {{ require {read} else "no" }}\n')
+    assert statements.spares(policy, "t", 'pod.labels["tier"] == "a"').verdict is Verdict.REFUTED
+    answer = statements.dead(policy, "t")
+    assert answer.verdict is Verdict.REFUTED, str(answer)
+    assert fails(policy, answer)
+
+
 def test_names_and_conditions_that_are_wrong():
     policy = compiled(RULES)
     with pytest.raises(UnknownObject, match="no filter fwe; did you mean few"):
