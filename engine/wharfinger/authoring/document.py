@@ -210,12 +210,10 @@ class Document:
 
     def refused(self) -> Iterator[tuple[str, int, int]]:
         """Sentences of plugins about their arguments, with the characters of their names."""
-        for entry in self.checked.policy.base if self.checked.policy is not None else ():
-            if entry.arguments and entry.span.source.name == self.name:
-                try:
-                    chain_settings.arguments(default_registry()[entry.plugin], entry.arguments)
-                except UsageError as error:
-                    yield str(error), entry.span.start, entry.span.end
+        if self.checked.policy is not None:
+            for span, sentence in chain_settings.refused_arguments(self.checked.policy, default_registry()):
+                if span.source.name == self.name:
+                    yield sentence, span.start, span.end
 
     @cached_property
     def expressions(self) -> dict[tuple[int, int], typed.Expr]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -24,6 +24,8 @@ from wharfinger.framework import extension
 from wharfinger.framework.extension import Arguments
 from wharfinger.framework.registry import Registry
 from wharfinger.language.report import wording
+from wharfinger.language.report.diagnostics import Span
+from wharfinger.language.semantics import typed
 
 Path = tuple[str | int, ...]
 
@@ -146,6 +148,17 @@ def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Argu
         return plugin.arguments_model.model_validate(dict(values))
     except pydantic.ValidationError as error:
         raise UsageError(f"arguments of plugin {plugin.name}: {'; '.join(sentences(error, plugin.arguments_model))}") from error
+
+
+def refused_arguments(policy: typed.Policy, registry: Registry) -> Iterator[tuple[Span, str]]:
+    """The faults of arguments in `base kubernetes` that plugins refuse, each with the place of the plugin's name."""
+    for entry in policy.base:
+        if not entry.arguments:
+            continue
+        try:
+            arguments(registry[entry.plugin], entry.arguments)
+        except UsageError as error:
+            yield entry.span, str(error)
 
 
 def known(name: str, names: Iterable[str]) -> None:

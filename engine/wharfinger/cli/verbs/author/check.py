@@ -71,17 +71,15 @@ def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[s
 
 def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[Finding]:
     """The errors of plugins about their arguments in `base kubernetes`."""
-    entries = [entry for policy in policies if policy is not None for entry in policy.base if entry.arguments]
-    if not entries:
+    with_arguments = [policy for policy in policies if policy is not None and any(entry.arguments for entry in policy.base)]
+    if not with_arguments:
         return
     from wharfinger.framework import registry  # noqa: PLC0415 — most policies can be checked without the plugins
-    from wharfinger.framework.configuration import chain_settings  # noqa: PLC0415 — most policies can be checked without the plugins
+    from wharfinger.framework.configuration import chain_settings  # noqa: PLC0415 — likewise
 
-    for entry in entries:
-        try:
-            chain_settings.arguments(registry.default_registry()[entry.plugin], entry.arguments)
-        except UsageError as error:
-            yield Finding(rule=pipeline.ARGUMENT, message=str(error), span=entry.span)
+    for policy in with_arguments:
+        for span, sentence in chain_settings.refused_arguments(policy, registry.default_registry()):
+            yield Finding(rule=pipeline.ARGUMENT, message=sentence, span=span)
 
 
 HEAD = ("per node", "kept", "per placed pod", "per template", "selections", "decided for")
