@@ -98,7 +98,7 @@ class Verbs(typer.core.TyperGroup):
             before = args[args.index("") - 1] if args.index("") else "wharf"
             raise UsageError(f"the word after {before} is empty; is a variable of the shell not set?")
         if args and args[0] in VERBS:
-            args = options.repeated(args, options.list_options(self.get_command(ctx, args[0])))
+            args = [args[0], *options.repeated(args[1:], options.words_of(self.get_command(ctx, args[0])))]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

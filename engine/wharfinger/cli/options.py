@@ -7,7 +7,8 @@ itself reports why.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -202,28 +203,54 @@ def params(assignments: Sequence[str] | None) -> Mapping[str, str]:
     return found
 
 
-def list_options(command: Any) -> frozenset[str]:
-    """Options of a verb that take every word up to the next option, as a shell expands `--policy policies/*.policy`.
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the words of a verb's command line are.
 
-    These are repeatable options for paths, of verbs that take no list of words themselves.
+    `lists` are options that take every word up to the next option, as a shell expands `--policy policies/*.policy`. `valued` are all
+    options with a value. `required` is the number of words that the verb needs besides options: `pod` and `NAME` of `wharf explain`.
     """
-    if any(parameter.nargs == -1 for parameter in command.params):
-        return frozenset()
-    lists = (each for each in command.params if getattr(each, "multiple", False) and each.metavar in {"FILE", "PATH"})
-    return frozenset(name for each in lists for name in each.opts)
+
+    lists: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    required: int = 0
 
 
-def repeated(words: Sequence[str], lists: Container[str]) -> list[str]:
-    """The words with `--policy a b` as `--policy a --policy b`, for the options in `lists`: the form that typer takes."""
-    found: list[str] = []
-    option: str | None = None
-    free = 0  # words since the option; the first one is the option's own
-    for word in words:
+def words_of(command: Any) -> Words:
+    """The words of a verb. Lists are its repeatable options for paths, unless the verb takes a list of words itself."""
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    if any(each.nargs == -1 for each in arguments):
+        return Words()
+    options = [each for each in command.params if each.param_type_name == "option"]
+    return Words(
+        lists=frozenset(name for each in options if each.multiple and each.metavar in {"FILE", "PATH"} for name in each.opts),
+        valued=frozenset(name for each in options if not (each.is_flag or each.count) for name in each.opts),
+        required=sum(each.required for each in arguments),
+    )
+
+
+def repeated(words: Sequence[str], known: Words) -> list[str]:
+    """The words with `--policy a b` as `--policy a --policy b`, for the options that are lists: the form that typer takes.
+
+    Words that the verb needs and that stand nowhere else are the last ones behind a list: `-s a b pod web` explains the pod `web`.
+    """
+    behind: list[list[int]] = []  # for each list option, the places of the words behind its own
+    n_free = 0
+    is_list = has_value = False
+    for at, word in enumerate(words):
         if word.startswith("-") and word != "-":
-            option, free = (word if word in lists else None), 0
+            is_list, has_value = word in known.lists, word in known.valued
+            if is_list:
+                behind.append([])
+        elif has_value:
+            has_value = False
+        elif is_list:
+            behind[-1].append(at)
         else:
-            free += 1
-            if option is not None and free > 1:
-                found.append(option)
-        found.append(word)
-    return found
+            n_free += 1
+    option_of = {at: words[places[0] - 2] for places in behind for at in places}
+    missing = known.required - n_free
+    enough = [places for places in behind if len(places) >= missing > 0]
+    for at in enough[-1][-missing:] if enough else ():
+        del option_of[at]
+    return [part for at, word in enumerate(words) for part in ((option_of[at], word) if at in option_of else (word,))]
