@@ -21,10 +21,12 @@ import numpy as np
 
 from wharfinger.errors import UsageError
 from wharfinger.simulate.dry_run import Utilisation, bind_claims, queue_order, utilisation
-from wharfinger.what_if.rebalance.consolidation import Consolidation, Terms
+from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
 from wharfinger.what_if.rebalance.movable import Limits, Movable
+from wharfinger.what_if.rebalance.rearrangement import LEAST
+from wharfinger.what_if.rebalance.search import Search, Terms
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
-
-LEAST = 1e-9
 
 
 class Goal(Enum):
@@ -162,7 +162,7 @@ class _Planning:
         self._draft = Draft(chain, state, wishes.most_cordons)
         self._staying: dict[str, str | None] = {}
         self._goal_of: list[Goal] = []  # of each move
-        self._reached: list[tuple[Consolidation, float]] = []
+        self._reached: list[tuple[Search, float]] = []
         self._left: tuple[str, ...] = ()
 
     def plan(self, waiting: Sequence[PodView]) -> Rebalance:
@@ -211,9 +211,9 @@ class _Planning:
     def _consolidate(self, goal: Goal) -> tuple[float, float]:
         value, verb = value_of(goal, self._wishes, self._draft.snapshot)
         terms = Terms(cost=self._wishes.cost, most_moves=self._wishes.most_moves)
-        search = Consolidation(self._draft, value, terms, self._may_move, verb, self._holds, self._advance)
+        search = Search(self._draft, value, terms, self._may_move, verb, self._holds, self._advance)
         before = search.total()
-        search.run()
+        Consolidation(search).run()
         after = search.total()
         self._reached.append((search, after))
         return before, after

@@ -16,13 +16,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+LEAST = 1e-9
+"""A smaller gain is none."""
 STEPS = 20_000
 """Changes that one search tries."""
 FIRST_LOSS = 0.12
 """The largest loss of one change at the beginning; a whole node or GPU is 1."""
 MOVE = 0.02
 """What a pod away from its node counts at least, so that the search prefers few moves."""
-LEAST = 1e-9
 
 Worth = Callable[[Sequence[int], int], tuple[int, float]]
 """(the value of a node, how near it is to more: from 0 to less than 1/2), by what is free there and the number of its pods."""
