@@ -35,6 +35,10 @@ def _everything_is_imported():
 @pytest.mark.parametrize("name", STEPS)
 def test_of_every_operator_and_builtin(name):
     kind, step = STEPS[name]
+    if checked(doubling.chain(1, kind, step, "require"))[0] is None:  # points of Kubernetes' scores are known in scores only
+        for place in ("score in points", "branch"):
+            grows_with_its_text(lambda n, place=place: doubling.chain(n, kind, step, place))
+        return
     of_nodes = checked(doubling.chain(1, kind, step, "scope"))[0] is None  # a scope knows no node
     guarded = "when of a filter" if of_nodes else "scope, when and require"
     for place in ("require", guarded):

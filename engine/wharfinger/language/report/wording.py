@@ -45,7 +45,8 @@ def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = 
         steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
         if steps <= most and (best is None or (steps, order) < best[:2]):
             best = (steps, order, candidate)
-    full = None if best and best[0] == 0 else _full(lower, shortened)
+    typing_error = best is not None and best[0] * LETTERS_FOR_ERROR <= len(word)
+    full = None if typing_error else _full(lower, shortened)
     return full or (best[2] if best else None)
 
 
@@ -60,6 +61,8 @@ def is_short_for(word: str, name: str) -> bool:
 
 
 SHORTEST = 3  # letters of an abbreviation
+LETTERS_FOR_ERROR = 6
+"""A word with one wrong letter in so many is mistyped, and no abbreviation of another name."""
 
 
 def _full(word: str, names: Sequence[str]) -> str | None:
