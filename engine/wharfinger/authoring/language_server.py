@@ -35,6 +35,7 @@ from wharfinger.authoring.actions import Action
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.lenses import Passing
+from wharfinger.authoring.messages import Protocol
 from wharfinger.authoring.offers import Offer
 from wharfinger.authoring.positions import Positions
 from wharfinger.errors import UsageError, WharfingerError
@@ -448,7 +449,8 @@ def _markdown(text: str) -> lsp.MarkupContent:
 
 def server(cluster: KnownCluster | None = None) -> LanguageServer:
     """A language server that is not started yet; `cluster` is what completion, hover and lenses speak of."""
-    found = LanguageServer("wharf", wharfinger.__version__, text_document_sync_kind=lsp.TextDocumentSyncKind.Full)
+    full = lsp.TextDocumentSyncKind.Full
+    found = LanguageServer("wharf", wharfinger.__version__, text_document_sync_kind=full, protocol_cls=Protocol)
     answers = Answers(cluster)
     _texts(found, answers)
     _writing(found, answers)

@@ -42,7 +42,6 @@ BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 READER_LEFT = 141  # 128 + SIGPIPE, likewise
 LONGEST_HELP = 200  # characters: a whole sentence, which `--help` wraps
-TRACEBACK = "WHARF_TRACEBACK"
 
 
 class Verbs(typer.core.TyperGroup):
@@ -210,9 +209,9 @@ def _sentence(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         place = error.filename or ("the output" if error.errno == errno.ENOSPC else "")  # a full disk behind `> FILE`
         return f"{place}: {error.strerror}" if place else str(error), 2
-    if os.environ.get(TRACEBACK):
+    if os.environ.get(streams.TRACEBACK):
         traceback.print_exception(error)
-    return f"internal error: {type(error).__name__}: {error}; set {TRACEBACK}=1 to see where, and please report it", BROKEN
+    return f"internal error: {type(error).__name__}: {error}; set {streams.TRACEBACK}=1 to see where, and please report it", BROKEN
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+TRACEBACK = "WHARF_TRACEBACK"
+"""The environment variable that has tracebacks written instead of one line."""
+
 
 def prepare() -> None:
     """Makes the standard streams the same everywhere: UTF-8 for any locale, and present even if the caller closed them."""

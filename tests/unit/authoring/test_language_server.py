@@ -1,6 +1,7 @@
 """The language server as an editor sees it: a client that starts `wharf lsp` and asks."""
 
 import asyncio
+import json
 import subprocess
 import sys
 
@@ -126,6 +127,52 @@ def test_every_question_of_an_editor_is_answered(tmp_path):
     messages = [each.message for each in found["said"] if isinstance(each, lsp.ShowMessageParams)]
     assert messages == ["`filter` is a word of the language; choose another name", "passed: t"]
     assert [each.label for each in found["said"] if isinstance(each, lsp.ApplyWorkspaceEditParams)] == ["a test from a decision"]
+
+
+def message(body):
+    body = body if isinstance(body, bytes) else json.dumps({"jsonrpc": "2.0", **body}).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def ended(sent):
+    """What `wharf lsp` has done when `sent` was all that an editor had written."""
+    return subprocess.run([sys.executable, "-m", "wharfinger", "lsp"], input=sent, capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("sent", "complaint"),
+    [
+        (b"Content-Length: 99999999999\r\n\r\n{}", "99,999,999,999 bytes; at most 67,108,864"),
+        (b"Content-Length: 500\r\n\r\n{}", "has left within a message, after 2 of 500 bytes"),
+        (b"x" * 5000, "a header of more than 4,096 bytes"),
+    ],
+)
+def test_a_message_that_is_too_long_or_cut_off_ends_the_server(sent, complaint):
+    found = ended(sent)
+    assert (found.returncode, found.stdout) == (2, b"")
+    assert complaint in found.stderr.decode()
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_every_request_has_an_answer_however_broken():
+    start = {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}}
+    broken = [
+        {"id": 2, "method": "no/such"},
+        {"id": 3, "method": "textDocument/hover", "params": {"x": 1}},
+        {"id": 4, "method": "textDocument/hover"},
+        {"id": 5, "method": "workspace/executeCommand", "params": {"command": "no.such"}},
+        b"not JSON",
+        b"[]",
+        b"null",
+        {"id": [], "method": "no/such"},
+        {"method": "no/such", "params": 3},
+    ]
+    found = ended(b"".join(map(message, [start, *broken, {"id": 9, "method": "shutdown"}, {"method": "exit"}])))
+    answers = [json.loads(part[part.index(b"{") :]) for part in found.stdout.split(b"Content-Length")[1:]]
+    codes = {answer["id"]: answer.get("error", {}).get("code") for answer in answers if "id" in answer}
+    assert codes == {1: None, 2: -32601, 3: -32602, 4: -32602, 5: -32602, 9: None}
+    assert b"Traceback" not in found.stderr
+    assert all(line.startswith(b"wharf lsp: ") for line in found.stderr.splitlines())
 
 
 def test_without_the_extra_the_verb_names_it():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, BinaryIO, cast
 
 import typer
 
@@ -28,7 +29,7 @@ def command(
     With --snapshot or --live, it also knows the labels and resources of a cluster, and how many nodes a filter lets through.
     """
     try:
-        from wharfinger.authoring import language_server  # noqa: PLC0415 — needs an extra, and half a second
+        from wharfinger.authoring import language_server, messages  # noqa: PLC0415 — needs an extra, and half a second
         from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — likewise
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
@@ -41,8 +42,12 @@ def command(
         found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=True)
         cluster = KnownCluster(", ".join(map(os.path.basename, snapshot)) if snapshot else "the live cluster", found)
         streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
+    logs = logging.getLogger("pygls")
+    logs.addHandler(messages.Complaints(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
+    logs.propagate = False
     gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while somebody types
     gc.set_threshold(*COLLECT)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
-        language_server.server(cluster).start_io(reader, writer)  # which closes what it is given
+        held = cast("BinaryIO", messages.MessageReader(reader))  # pygls asks for no more of it
+        language_server.server(cluster).start_io(held, writer)  # which closes what it is given
     return 0
