@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lsprotocol import types as lsp
 
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.language_server import Answers
+from wharfinger.authoring.protocol_answers import Answers
 from wharfinger.errors import UsageError
 from wharfinger.language.files import shipped_policies
 from wharfinger.simulate.cluster import load_cluster
