@@ -11,6 +11,12 @@ SWITCH = {"type": "boolean"}
 TEXT = {"type": "string"}
 OBJECT = {"type": "object"}
 OBJECTS = {"type": "array", "items": OBJECT}
+PART = "[a-z0-9]+([-._]+[a-z0-9]+)*"
+HOST = r"([a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]+)?"
+REPOSITORY = f"^(({HOST}/)?{PART}(/{PART})*)?$"
+"""The name of an image without its tag, as github.com/distribution/reference describes it."""
+TAG = "^([_a-zA-Z0-9][-._a-zA-Z0-9]{0,127})?$"
+"""A tag, likewise."""
 BASE = {"apiVersion", "kind", "policyConfigMap"}
 """Fields of the settings that the chart sets."""
 
@@ -24,7 +30,7 @@ def text() -> str:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Values of the chart wharfinger",
         **_parts(
-            image=_parts(repository=TEXT, tag=TEXT, digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, pullSecrets=OBJECTS),
+            image=_parts(repository=_like(REPOSITORY), tag=_like(TAG), digest=_like("^(sha256:[0-9a-f]{64})?$"), pullSecrets=OBJECTS),
             replicas={"type": "integer", "minimum": 0},
             resources=OBJECT,
             priorityClassName=TEXT,
@@ -43,12 +49,26 @@ def text() -> str:
         ),
         "$defs": definitions,
     }
+    schema["required"] = [
+        "admission",
+        "crds",
+        "image",
+        "monitoring",
+        "namespace",
+        "overrides",
+        "policyApps",
+        "signals",
+    ]  # not null: templates look into them
     schema["properties"]["global"] = OBJECT  # what Helm gives every chart that is a part of another
     return json.dumps(schema, indent=1) + "\n"
 
 
 def _parts(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _like(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": pattern}
 
 
 def _without_titles(schema: Any) -> Any:

@@ -103,6 +103,11 @@ WRONG = {
     "policies.gold=x": "'gold' does not match",
     "shippedPolicies={nowhere}": "the project has no policy nowhere",
     "image.repository=": "there is no published image",
+    "image.repository=registry.example/wharfinger:1.2": "/image/repository",
+    "image.repository=a b": "/image/repository",
+    "image.tag=1.2 beta": "/image/tag",
+    "admission=null": "missing property 'admission'",
+    "overrides.Deployment/wharfingr.spec.replicas=1": "these values make no object Deployment/wharfingr; there are",
 }
 
 
