@@ -52,6 +52,13 @@ def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> 
     return cluster_of(read_paths(paths, skip_invalid=skip_invalid))
 
 
+def with_nodes(found: Cluster, name: str) -> Cluster:
+    """The cluster itself. InvalidObject if it has no nodes: what was meant is another file, or could not be read at all."""
+    if not found.state.snapshot().n_nodes:
+        raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes what is wanted")
+    return found
+
+
 def load_pods(
     paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bool = False, strict: bool = False
 ) -> tuple[tuple[PodView, ...], tuple[str, ...]]:

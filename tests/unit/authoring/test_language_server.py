@@ -182,7 +182,7 @@ def test_without_the_extra_the_verb_names_it():
     assert "pip install 'wharfinger[lsp]'" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [("--snapshot", "/no/such"), ("--snapshot", "x", "--live")])
+@pytest.mark.parametrize("arguments", [("--snapshot", "/no/such"), ("--snapshot", "x", "--live"), ("--snapshot", __file__)])
 def test_a_wrong_cluster_is_a_usage_error(arguments):
     done = subprocess.run(
         [sys.executable, "-m", "wharfinger", "lsp", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False

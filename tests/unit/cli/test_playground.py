@@ -33,6 +33,13 @@ def test_a_snapshot_that_is_not_there_is_said_at_once(wharf, snapshot, said):
     assert (code, said in err) == (2, True)
 
 
+def test_a_snapshot_without_nodes_is_refused(wharf, tmp_path):
+    (tmp_path / "broken.json").write_text('{"kind": ')
+    code, _, err = wharf("playground", "--snapshot", tmp_path / "broken.json")
+    assert code == 2
+    assert "broken.json: it has no nodes" in err
+
+
 def test_a_port_that_is_taken_is_said(wharf):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

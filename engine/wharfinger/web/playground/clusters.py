@@ -22,7 +22,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.simulate.cluster import EXAMPLE, TRACE, Cluster, cluster_of, load_cluster
+from wharfinger.simulate.cluster import EXAMPLE, TRACE, Cluster, cluster_of, load_cluster, with_nodes
 from wharfinger.simulate.examples import SIZES
 
 MOST_LOADED = 3
@@ -158,9 +158,7 @@ def _same(cluster: Cluster) -> Cluster:
 
 
 def _uploaded(name: str, content: bytes) -> tuple[Cluster, Opened]:
-    cluster = cluster_of(files.read_bytes(_unzipped(name, content), name, skip_invalid=True))
-    if not cluster.state.snapshot().n_nodes:
-        raise InvalidObject(f"{name}: it has no nodes; `wharf snapshot` writes what is wanted")
+    cluster = with_nodes(cluster_of(files.read_bytes(_unzipped(name, content), name, skip_invalid=True)), name)
     return cluster, _opened(name, cluster)
 
 

@@ -13,6 +13,7 @@ import typer
 from wharfinger.cli import live_cluster, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
+from wharfinger.simulate.cluster import with_nodes
 
 COLLECT = (50_000, 20, 50)
 """Thresholds of the garbage collector: a check makes some ten thousand objects, and few of them in circles."""
@@ -40,7 +41,9 @@ def command(
     cluster = None
     if snapshot or live or kubeconfig or context:
         found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=True)
-        cluster = KnownCluster(", ".join(map(os.path.basename, snapshot)) if snapshot else "the live cluster", found)
+        name = ", ".join(map(os.path.basename, snapshot)) if snapshot else "the live cluster"
+        streams.warn(found.skipped)
+        cluster = KnownCluster(name, with_nodes(found, name))
         streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
     logs = logging.getLogger("pygls")
     logs.addHandler(messages.Complaints(tracebacks=bool(os.environ.get(streams.TRACEBACK))))

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from wharfinger.cli import options, streams
 from wharfinger.event_loop import SystemClock
-from wharfinger.simulate.cluster import load_cluster
+from wharfinger.simulate.cluster import load_cluster, with_nodes
 from wharfinger.web.playground.clusters import OwnClusters
 from wharfinger.web.playground.routes import PATH, routes
 from wharfinger.web.playground.workbench import Workbench
@@ -34,8 +34,9 @@ def command(
 ) -> int:
     """Serve a page to write policies on, with their tests and what they do on a cluster; until Ctrl+C."""
     given = {", ".join(snapshot): load_cluster(snapshot, skip_invalid=True)} if snapshot else {}
-    for cluster in given.values():
+    for name, cluster in given.items():
         streams.warn(cluster.skipped)
+        with_nodes(cluster, name)
     asyncio.run(_serve(OwnClusters(given), port, browser=browser))
     return 0
 
