@@ -157,11 +157,11 @@ class _Comparison:
 
     def _scores(self, decision: Decision) -> dict[str, _Scores]:
         """What each score of a side adds at the two nodes, by name; nothing unless there are two."""
-        former, present = (each.node for each in self._decisions)
+        former, present = (each.row for each in self._decisions)
         if former is None or present is None:
             return {}
-        pairs = zip(decision.scores_at(former), decision.scores_at(present), strict=True)
-        return {one.name: _Scores(one.tier, one.weighted, two.weighted) for one, two in pairs}
+        there = decision.added_at(present)
+        return {name: _Scores(tier, added, there[name][1]) for name, (tier, added) in decision.added_at(former).items()}
 
 
 class _Scores(NamedTuple):

@@ -53,6 +53,22 @@ def test_scores_of_nodes_that_are_not_feasible_do_not_count():
     assert decision.scores_at("a") == ()
 
 
+def test_what_scores_add_to_a_row_is_what_their_parts_say():
+    answers = {"A": {"scores": {"a": 10, "b": 20}}, "B": {"scores": {"a": 7}, "reject": {"c": ("x",)}}, "C": {"skip": True}}
+    state = fleet.state(*ABC)
+    decision = decided(state, A, B, C, weights={"A": 5, "B": 1}, **answers)
+    rows = {name: state.snapshot().row(name) for name in ABC}
+    assert decision.added_at(rows["a"]) == {"A": (1, 50.0), "B": (1, 7.0)}
+    for name, row in rows.items():
+        assert decision.added_at(row) == {part.name: (part.tier, part.weighted) for part in decision.scores_at(name)}
+
+
+def test_the_filters_that_ran_are_those_that_are_not_skipped():
+    decision = decided(fleet.state(*ABC), A, B, A={"skip": True}, B={"reject": {"c": ("x",)}})
+    ran = [plugin.name for plugin in decision.diagnosis.ran]
+    assert ran == ["B"] == [found.plugin for found in decision.diagnosis.filters if not found.skipped]
+
+
 def test_a_plugin_that_skips_neither_filters_nor_scores():
     decision = decided(fleet.state(*ABC), A, A={"skip": True, "reject": dict.fromkeys(ABC, ("x",)), "scores": {"a": 100}})
     assert (decision.feasible, decision.ties) == (3, 3)

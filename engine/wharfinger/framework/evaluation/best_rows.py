@@ -181,9 +181,14 @@ class BestRows:
         """`sums` (n_nodes,) and `feasible` (n_nodes,) bool are by row."""
         self._at = at = arrangement
         self._sums = np.where(feasible, sums, NOTHING)[at.row]
-        first = at.starts[:-1]
-        self._tops = np.empty((2, len(first)))
+        self._tops = np.empty((2, len(at.sizes)))
         self._highest, self._below = self._tops
+        self._count_all()
+
+    def _count_all(self) -> None:
+        """Count every cell again."""
+        at = self._at
+        first = at.starts[:-1]
         self._highest[:] = np.maximum.reduceat(self._sums, first)
         best = self._sums == np.repeat(self._highest, at.sizes)
         self._n_highest = np.add.reduceat(best, first, dtype=np.intp)
@@ -225,6 +230,9 @@ class BestRows:
         if len(cells) <= FEW_CELLS:
             for cell in cells.tolist():
                 self._count(cell)
+            return
+        if len(cells) * 2 > len(at.sizes):
+            self._count_all()
             return
         sizes = at.sizes[cells]
         first = sizes.cumsum() - sizes

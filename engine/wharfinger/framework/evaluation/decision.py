@@ -8,6 +8,7 @@ the next decision.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -150,6 +151,13 @@ class Decision:
             return ()
         return tuple(_part(slot, row) for slot in evaluation.scoring.slots if not slot.skipped)
 
+    def added_at(self, row: int) -> dict[str, tuple[int, float]]:
+        """(tier, weight × points) of every score at a feasible row, by name; empty if it is not feasible. Less work than `scores_at`."""
+        evaluation = self._current()
+        if not evaluation.filtering.feasible.item(row):
+            return {}
+        return {slot.plugin.name: (slot.term.tier, slot.weight * slot.at(row)[1]) for slot in evaluation.scoring.slots if not slot.skipped}
+
     def rejections_at(self, node: str) -> tuple[str, ...]:
         """`plugin: reason` for every rejection of a node; empty if it is feasible."""
         return tuple(f"{found.plugin}: {reason}" for found in self.diagnosis.at(self._row(node)) for reason in found.reasons)
@@ -184,7 +192,7 @@ def _part(slot: ScoreSlot, row: int) -> ScorePart:
         name=slot.plugin.name,
         tier=slot.term.tier,
         weight=slot.weight,
-        raw=raw if np.isfinite(raw) else None,
+        raw=raw if math.isfinite(raw) else None,
         points=points,
         weighted=slot.weight * points,
     )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.filtering import Filtering
+from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import Mask, Reason
 
 NO_NODES = "no nodes available to schedule pods"
@@ -84,6 +85,11 @@ class Diagnosis:
                 )
             )
         return tuple(found)
+
+    @property
+    def ran(self) -> tuple[FilterPlugin, ...]:
+        """The filters that ran on nodes, in order; empty if a PreFilter refused the pod. Counts no nodes, which `filters` does."""
+        return tuple(slot.plugin for slot in self._slots() if not slot.skipped)
 
     @property
     def reasons(self) -> Mapping[str, int]:

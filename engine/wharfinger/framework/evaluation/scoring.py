@@ -122,8 +122,10 @@ class ScoreSlot:
         if len(rows):
             self.raw[rows] = self._ask(snapshot, rows, len(rows))
         raw, now = self.raw[touched], feasible[touched]
-        if self.relative and self._moved_by(raw_before[now ^ _among(touched, flips, len(feasible))], raw[now], feasible):
-            return ALL
+        if self.relative:
+            before = now ^ _among(touched, flips, len(feasible)) if len(flips) else now
+            if self._moved_by(raw_before[before], raw[now], feasible):
+                return ALL
         self.points[touched] = points = self.scale.points(raw, self.extent, now)
         different: NDArray[np.intp] = touched[points != points_before]
         return different

@@ -10,6 +10,7 @@ are also kept in a short list, which is read without a search over all rows.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -158,13 +159,7 @@ class RowChanges:
         if revision >= self._last:
             return NONE
         if revision >= self._floor:
-            changed: set[int] = set()
-            for steps, (at, row) in enumerate(reversed(self._recent)):
-                if at <= revision:
-                    return np.array(sorted(changed), dtype=np.intp)
-                if steps > RECENT:
-                    break
-                changed.add(row)
-            else:
-                return np.array(sorted(changed), dtype=np.intp)
+            later = self._recent[bisect_left(self._recent, (revision + 1, -1)) :]
+            if len(later) <= RECENT:
+                return np.array(sorted({row for _, row in later}), dtype=np.intp)
         return np.flatnonzero(self._column.view > revision)

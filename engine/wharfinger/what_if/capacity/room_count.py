@@ -13,7 +13,6 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import queue_order
 from wharfinger.what_if.capacity.further_pods import FurtherPod, PodGroup
 from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
@@ -169,7 +168,7 @@ class Count:
                 decision = None if self._chain.gate(further.pod) is not None else self._decide(further.pod)
                 if decision is None or decision.node is None:
                     return placed, False
-                nodes = decision.feasible_nodes() if _order_is_free(decision, self._state.snapshot()) else (decision.node,)
+                nodes = decision.feasible_nodes() if _order_is_free(decision) else (decision.node,)
                 taken = [further, *itertools.islice(waiting, len(nodes) - 1)]
                 for each, node in zip(taken, nodes, strict=False):
                     self._put(each.pod, node)
@@ -191,7 +190,7 @@ class Count:
                 short.update({text.removeprefix(_SHORT): n for text, n in found.reasons.items() if text.startswith(_SHORT)})
         asked = decision.pod.requests
         resources = sorted((name for name in short if asked.get(name, 0) > 1), key=lambda name: (-short[name], name))
-        zonal = not _order_is_free(decision, self._state.snapshot())
+        zonal = not _order_is_free(decision)
         return Candidates(
             models=self._models(decision.pod, zonal=zonal),
             resources=tuple(resources[:MOST_RESOURCES]),
@@ -209,11 +208,10 @@ class Count:
         return tuple(model for new, model in made if new.name in feasible)[:MOST_MODELS]
 
 
-def _order_is_free(decision: Decision, snapshot: Snapshot) -> bool:
+def _order_is_free(decision: Decision) -> bool:
     """True if no filter that ran looks at more than one node."""
-    running = {found.plugin for found in decision.diagnosis.filters if not found.skipped}
-    lineup = decision.chain.lineup(decision.pod, snapshot.now)
-    return bool(running) and all(plugin.filter_volatility < Volatility.GLOBAL for plugin in lineup.filters if plugin.name in running)
+    ran = decision.diagnosis.ran
+    return bool(ran) and all(plugin.filter_volatility < Volatility.GLOBAL for plugin in ran)
 
 
 def _stop(decision: Decision) -> Stop:

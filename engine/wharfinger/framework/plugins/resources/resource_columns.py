@@ -64,9 +64,11 @@ class Lanes:
         if self._together is not None:
             return columns[self._together, rows]
         places = self.places(snapshot)
-        lanes = np.array([0 if place is None else place for place in places], np.intp)
+        absent = [lane for lane, place in enumerate(places) if place is None]
+        lanes = np.array([0 if place is None else place for place in places] if absent else places, np.intp)
         taken = columns[lanes] if isinstance(rows, slice) else columns[lanes[:, np.newaxis], rows]
-        taken[[lane for lane, place in enumerate(places) if place is None]] = 0
+        if absent:
+            taken[absent] = 0
         return taken
 
 
