@@ -74,7 +74,7 @@ def _fixes(document: Document, finding: Finding) -> Iterator[Action]:
     if finding.suggestion is not None:
         yield _replacement(finding, finding.start, finding.end, finding.suggestion, document.text)
     elif finding.help and finding.severity == "error" and not finding.code.startswith(SYNTAX):
-        yield from _as_help_says(document, finding)
+        yield from _from_help(document, finding)
     for word in _MISSING.get(finding.code, ()):
         place = _end_of_rule(document, finding)
         if place is not None:
@@ -89,7 +89,7 @@ def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) 
     return Action(title=title, edits=(Edit(start, end, text),), fixes=finding)
 
 
-def _as_help_says(document: Document, finding: Finding) -> Iterator[Action]:
+def _from_help(document: Document, finding: Finding) -> Iterator[Action]:
     """What a help writes out, in place of what is wrong or of the chain of fields or statement around it; only if the finding goes away."""
     alone = document.part(finding.start)
     before = _errors(alone)

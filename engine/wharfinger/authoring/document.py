@@ -172,7 +172,7 @@ class Document:
         return found
 
     def _only(self, kept: Callable[[Statement], bool]) -> Document:
-        """The document with spaces for the other statements, and without the tests in the file beside."""
+        """The document with spaces for the other statements, and without the tests in the paired file."""
         text = self.text
         for each in self.statements:
             if not kept(each):

@@ -1,7 +1,7 @@
 """Names: where they are declared, where they are used, and what a change of one changes.
 
-A name belongs to a home, the file that declares it. The tests in the file beside a policy use the names of the policy, and who imports a
-library uses its names with the import's name before them. Nodes and pods of a test are known in that test only.
+A name belongs to a home, the file that declares it. The tests in the file paired with a policy use the names of the policy. A file that
+imports a library uses its names with the import's name before them. Nodes and pods of a test are known in that test only.
 """
 
 from __future__ import annotations

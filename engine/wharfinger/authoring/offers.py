@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Begun(Protocol):
+class BegunWord(Protocol):
     """The characters of the word that has been begun."""
 
     @property
@@ -37,7 +37,7 @@ class Offer:
     rank: int = 1
 
     @classmethod
-    def word(cls, place: Begun, label: str, kind: str, **more: object) -> Offer:
+    def word(cls, place: BegunWord, label: str, kind: str, **more: object) -> Offer:
         """An offer in place of the word that has been begun."""
         return cls(label=label, kind=kind, start=place.start, end=place.end, **more)  # type: ignore[arg-type]  # its own fields
 

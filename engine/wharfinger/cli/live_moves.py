@@ -14,7 +14,7 @@ from wharfinger.cli import live_cluster, streams
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.what_if.rebalance.carry_out import CarriedOut, Carrying
+    from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution
     from wharfinger.what_if.rebalance.plan import Move, Wishes
 
 
@@ -57,12 +57,12 @@ def undo_cordons(kubeconfig: str | None, context: str | None, patience: float) -
 @contextlib.asynccontextmanager
 async def _carrying(  # noqa: PLR0913 — a plan, and where
     chain: Chain, wishes: Wishes, kubeconfig: str | None, context: str | None, patience: float, *, exact: bool
-) -> AsyncIterator[Carrying]:
+) -> AsyncIterator[PlanExecution]:
     """What carries out plans on the cluster, which is watched meanwhile."""
     from wharfinger.kube.evictions import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
-    from wharfinger.what_if.rebalance.carry_out import Carrying  # noqa: PLC0415 — likewise
+    from wharfinger.what_if.rebalance.carry_out import PlanExecution  # noqa: PLC0415 — likewise
 
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
         writes = ApiEvictions(connection)
-        yield Carrying(chain, wishes, live, writes, clock, by=by, exact=exact, patience=patience, report=streams.complain)
+        yield PlanExecution(chain, wishes, live, writes, clock, by=by, exact=exact, patience=patience, report=streams.complain)

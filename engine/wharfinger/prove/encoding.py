@@ -57,7 +57,7 @@ class Selection:
 
 
 @dataclass(slots=True)
-class Asked:
+class EncodedExpression:
     """An expression that was given a term, for the comparison with what the interpreter says."""
 
     policy: CompiledPolicy
@@ -72,7 +72,7 @@ class Shared:
 
     world: World
     selections: list[Selection] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    encoded: list[EncodedExpression] = field(default_factory=list)
     equal: Callable[[World, list[Condition]], bool] = lambda _world, _facts: False
     """Tells whether facts cannot hold together."""
 
@@ -130,7 +130,7 @@ class Encoder:
             found = rule(self, expr, place)
             self._known[key] = found
             if isinstance(expr, (typed.Call, typed.Aggregate, typed.Operation, typed.Curve, typed.MetricRef)) and place.item is None:
-                self.shared.asked.append(Asked(self.compiled, expr, place, found))
+                self.shared.encoded.append(EncodedExpression(self.compiled, expr, place, found))
         return self._known[key]
 
     def true(self, expr: typed.Expr | None, place: Place) -> Condition:

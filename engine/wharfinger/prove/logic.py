@@ -239,7 +239,9 @@ class Numbers:
             self.facts.append(result * b.term == a.term if name == "quotient" else result == a.term * b.term)
             return Value(result, True, *ends)
         small = self._small(a, b)
-        facts = _signs(result, a, b) if name == "product" else [fact for m in sorted(self.marks) for fact in _beside(result, a, b, m)]
+        facts = (
+            _signs(result, a, b) if name == "product" else [fact for m in sorted(self.marks) for fact in _quotient_near(result, a, b, m)]
+        )
         there: Condition = True
         if small is not True:
             there = z3.Function(f"float {name} is a number", z3.RealSort(), z3.RealSort(), z3.BoolSort())(a.term, b.term)
@@ -262,8 +264,8 @@ def _signs(result: Any, a: Value, b: Value) -> list[Any]:
     ]
 
 
-def _beside(result: Any, a: Value, b: Value, mark: float) -> list[Any]:
-    """What is known of `a / b` beside a float64: rounding keeps to the side of it, and reaches it from its immediate neighbours only."""
+def _quotient_near(result: Any, a: Value, b: Value, mark: float) -> list[Any]:
+    """What is known of `a / b` next to a float64: rounding keeps to the side of it, and reaches it from its immediate neighbours only."""
     x, y, at = a.term, b.term, real(mark)
     below, above = real(math.nextafter(mark, -math.inf)), real(math.nextafter(mark, math.inf))
     facts = []

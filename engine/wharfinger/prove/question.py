@@ -14,10 +14,10 @@ import z3
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC
-from wharfinger.prove.encoding import MODELLED, Asked, Encoder, Shared, Unmodelled
+from wharfinger.prove.encoding import MODELLED, EncodedExpression, Encoder, Shared, Unmodelled
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, as_bool, number_of, real
-from wharfinger.prove.reading import Reread, Trial, formatted
+from wharfinger.prove.reading import EditablePolicy, Trial, formatted
 from wharfinger.prove.verdict import Answer, Verdict
 from wharfinger.prove.world import World
 
@@ -38,7 +38,7 @@ SETTINGS: tuple[Mapping[str, int], ...] = (
 class Side:
     """A policy of a statement: as it was compiled, and with the conditions of the statement typed together with it."""
 
-    text: Reread
+    text: EditablePolicy
     policy: typed.Policy
 
 
@@ -128,7 +128,7 @@ def _answer(statement: Statement) -> Answer:
     if all(effort.impossible(world, [violation]) for violation in violations):
         because = statement.blocked(encoders)
         return _unknown(statement, because) if because else Answer(statement=statement.text, verdict=Verdict.PROVED)
-    doubt: Asked | None = None
+    doubt: EncodedExpression | None = None
     search = Effort(SEARCH)
     for setting in SETTINGS:
         found, differing = _refuted(statement, setting, search)
@@ -138,10 +138,10 @@ def _answer(statement: Statement) -> Answer:
     return _unknown(statement, _because(encoders, doubt))
 
 
-def _because(encoders: Sequence[Encoder], doubt: Asked | None) -> str:
+def _because(encoders: Sequence[Encoder], doubt: EncodedExpression | None) -> str:
     if doubt is not None:
         return f"`{describe(doubt.expr)}` ({doubt.expr.span})"
-    opaque = next((asked.expr for asked in encoders[0].shared.asked if _is_opaque(asked.expr)), None)
+    opaque = next((asked.expr for asked in encoders[0].shared.encoded if _is_opaque(asked.expr)), None)
     if opaque is not None:
         return f"`{describe(opaque)}` ({opaque.span})"
     victim = next((rule for encoder in encoders for rule in encoder.policy.victims), None)
@@ -155,13 +155,13 @@ def _is_opaque(expr: typed.Expr) -> bool:
     return isinstance(expr, (typed.Aggregate, typed.MetricRef)) or (isinstance(expr, typed.Call) and expr.function.name not in MODELLED)
 
 
-def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -> tuple[Answer | None, Asked | None]:
+def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -> tuple[Answer | None, EncodedExpression | None]:
     """A confirmed counterexample, or None and what made examples wrong."""
     world = World(statement.n_nodes, example=True, fixed=[dict(setting)] * statement.n_nodes)
     encoders = _encoders(statement, world, effort)
     violations = [as_bool(each) for each in (statement.examples or statement.violations)(encoders)]
     world.close()
-    doubt: Asked | None = None
+    doubt: EncodedExpression | None = None
     for violation in violations:
         asked = effort.solver()
         asked.add(*world.facts, violation)
@@ -228,11 +228,11 @@ def _tried(statement: Statement, example: Example, encoders: Sequence[Encoder]) 
     return None, trials
 
 
-def _differing(encoders: Sequence[Encoder], example: Example, trials: Mapping[int, Trial]) -> tuple[Asked, Any] | None:
+def _differing(encoders: Sequence[Encoder], example: Example, trials: Mapping[int, Trial]) -> tuple[EncodedExpression, Any] | None:
     """An expression that has another value than in the example, and that the next example gives it its true value."""
     if not encoders or not trials:
         return None
-    for asked in encoders[0].shared.asked:
+    for asked in encoders[0].shared.encoded:
         number = next((n for n, encoder in enumerate(encoders) if encoder.compiled is asked.policy and n in trials), None)
         if number is None or asked.expr.type.kind not in NUMERIC or not z3.is_expr(asked.value.term):
             continue

@@ -29,7 +29,7 @@ from wharfinger.policies.scenario import Attempt, Scenario
 SPARE = "condition_of_statement_"
 
 
-class Reread:
+class EditablePolicy:
     """A compiled policy with its syntax tree, to which conditions and tests can be added."""
 
     def __init__(self, compiled: CompiledPolicy) -> None:

@@ -22,16 +22,16 @@ from wharfinger.prove.encoding import Encoder, Place
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, chosen, either, implied, negated, same_truth
 from wharfinger.prove.question import Side, Statement, answer
-from wharfinger.prove.reading import Reread, Trial
+from wharfinger.prove.reading import EditablePolicy, Trial
 from wharfinger.prove.verdict import Answer, Verdict
 
 HERE = Place(0)
 
 
 def _side(compiled: CompiledPolicy, texts: Mapping[str, str], pods: frozenset[str] = frozenset()) -> tuple[Side, dict[str, typed.Expr]]:
-    reread = Reread(compiled)
-    policy, conditions = reread.conditions(texts, pods) if texts else (compiled.policy, {})
-    return Side(text=reread, policy=policy), conditions
+    editable = EditablePolicy(compiled)
+    policy, conditions = editable.conditions(texts, pods) if texts else (compiled.policy, {})
+    return Side(text=editable, policy=policy), conditions
 
 
 def _filter(policy: typed.Policy, name: str) -> typed.Filter:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger import cli
+from tests.unit.cli.conftest import wharf
+
+__all__ = ["extension", "wharf"]
 
 EXTENSION = Path(__file__).parents[3] / "editors" / "vscode"
 NOT_SOURCES = shutil.ignore_patterns("node_modules", "dist", "*.vsix")
@@ -24,15 +26,3 @@ def extension(tmp_path_factory):
         ran = subprocess.run(["npm", *command], cwd=folder, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stdout + ran.stderr
     return folder
-
-
-@pytest.fixture
-def wharf(capsys):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        code = cli.main(list(map(str, arguments)))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run

@@ -84,7 +84,7 @@ class _Stopped(Exception):
     """The plan cannot go on; the message says why."""
 
 
-class Carrying:
+class PlanExecution:
     """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds.
 
     `by` is what the annotation of a cordoned node says. With `exact` the plan is one that was kept: every pod must still be one that may
@@ -156,17 +156,17 @@ class Carrying:
             if draft.snapshot.placed(landing.move.uid) is not None:  # still ending
                 draft.evict(self._live.pods[landing.move.uid])
         before = self._totals(moves, draft, closed)
-        if self._exact and not self._landings and (why := self._may_not(moves, draft)) is not None:
+        if self._exact and not self._landings and (why := self._unmovable(moves, draft)) is not None:
             return why
         try:
             why = next(
-                (why for place, move in enumerate(moves) if (why := self._rehearsed(draft, move, first=place == 0)) is not None), None
+                (why for place, move in enumerate(moves) if (why := self._move_or_reason(draft, move, first=place == 0)) is not None), None
             )
             return why or self._loss(moves, before, self._totals(moves, draft, closed))
         finally:
             draft.back_to(0)
 
-    def _may_not(self, moves: Sequence[Move], draft: Draft) -> str | None:
+    def _unmovable(self, moves: Sequence[Move], draft: Draft) -> str | None:
         """Why a pod of these moves, if it is where it was, may not move any more; None if all may."""
         rules = Movable(self._chain, draft.snapshot, self._wishes.limits)
         for move in moves:
@@ -187,7 +187,7 @@ class Carrying:
                 return f"goal {goal.value}: what is left of the plan would gain {gained:g} now, not {planned:g} as planned"
         return None
 
-    def _rehearsed(self, draft: Draft, move: Move, *, first: bool) -> str | None:
+    def _move_or_reason(self, draft: Draft, move: Move, *, first: bool) -> str | None:
         """Why a move is not possible on the draft any more; otherwise the draft is changed by it."""
         changed = _changed(draft, move)
         if changed is not None:

@@ -123,8 +123,8 @@ class Consolidation:
         yield from self._prefixes(bundles)
         if len({bundle.node for bundle in bundles}) > SMALL:
             return
-        for combined, hoped in combinations(bundles, self._worth):
-            if hoped <= self._best.worth + LEAST:
+        for combined, most in combinations(bundles, self._worth):
+            if most <= self._best.worth + LEAST:
                 return
             if self._has_room(combined):
                 ordered = sorted(combined, key=lambda bundle: (-self._search.size(bundle.pods), bundle.node))

@@ -172,7 +172,7 @@ class _Planning:
         rules = Movable(self._chain, draft.snapshot, self._wishes.limits)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)
-        goals = tuple(self._pursue(goal) for goal in self._wishes.goals)
+        goals = tuple(self._reach(goal) for goal in self._wishes.goals)
         reasons = Counter(reason for reason in self._staying.values() if reason is not None)
         moves, uncordon = _steps(draft.moves, self._goal_of)
         return Rebalance(
@@ -189,7 +189,7 @@ class _Planning:
             after=utilisation(draft.snapshot),
         )
 
-    def _pursue(self, goal: Goal) -> Reached:
+    def _reach(self, goal: Goal) -> Reached:
         began = len(self._draft.moves)
         if goal is Goal.VIOLATIONS:
             before, after = self._end_violations()

@@ -17,7 +17,7 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.kubectl_drain import cordoned
-from wharfinger.what_if.rebalance.carry_out import AT_ONCE, Carrying
+from wharfinger.what_if.rebalance.carry_out import AT_ONCE, PlanExecution
 from wharfinger.what_if.rebalance.cordons import CORDONED_BY, left_cordons
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move, Wishes, rebalance
@@ -114,7 +114,7 @@ def plan():
 
 
 def carrying(world, **how):
-    return Carrying(CHAIN, how.pop("wishes", WISHES), world.live, world, Clock(), **how)
+    return PlanExecution(CHAIN, how.pop("wishes", WISHES), world.live, world, Clock(), **how)
 
 
 def carried_out(world, plan, **how):
