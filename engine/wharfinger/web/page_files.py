@@ -10,7 +10,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -95,3 +97,8 @@ def guarded(answer: Answer, *, to_anybody: bool) -> Answer:
         return found
 
     return asked
+
+
+def fresh_json(found: Any) -> Response:
+    """Values that a page asks for, as JSON that no cache keeps."""
+    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})

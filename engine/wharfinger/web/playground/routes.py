@@ -19,7 +19,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -46,7 +45,7 @@ def routes(workbench: Workbench, *, to_anybody: bool = False) -> list[Route]:
     guarded = partial(page_files.guarded, to_anybody=to_anybody)
 
     async def start(_request: Request) -> Response:
-        return _json(workbench.start())
+        return page_files.fresh_json(workbench.start())
 
     async def cluster(request: Request) -> Response:
         return await _said(workbench.cluster(request.path_params["key"]))
@@ -104,7 +103,7 @@ async def _upload(workbench: Workbench, request: Request) -> Response:
 
 async def _said(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda found: found) -> Response:
     try:
-        return _json(plain(await answer))
+        return page_files.fresh_json(plain(await answer))
     except PolicyError as error:
         return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
     except UnknownObject as error:
@@ -113,7 +112,3 @@ async def _said(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda fou
         return PlainTextResponse(f"{error}\n", 400)
     except WharfingerError as error:
         return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "2"})
-
-
-def _json(found: Any) -> Response:
-    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -321,7 +320,7 @@ async def _events(feed: Feed, request: Request) -> Response:
 
 async def _node(board: Board, request: Request) -> Response:
     try:
-        return _json(board.node(request.path_params["name"]))
+        return page_files.fresh_json(board.node(request.path_params["name"]))
     except UnknownObject as error:
         return PlainTextResponse(f"{error}\n", 404)
 
@@ -339,7 +338,7 @@ async def _pods(board: Board, request: Request) -> Response:
             await asyncio.sleep(0)
     except WharfingerError as error:
         return PlainTextResponse(f"{error}\n", 503)
-    return _json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
+    return page_files.fresh_json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
 
 
 async def _objects(request: Request) -> Response:
@@ -351,10 +350,6 @@ async def _objects(request: Request) -> Response:
         return PlainTextResponse(f"the text is longer than {MOST_WRITTEN:,} bytes\n", 413)
     try:
         found = await asyncio.to_thread(lambda: list(decode.parse_yaml(body, unique_keys=True)))
-        return _json({"objects": found})
+        return page_files.fresh_json({"objects": found})
     except (decode.NotReadable, TypeError) as error:  # TypeError: a key that JSON does not have
         return PlainTextResponse(f"{error}\n", 400)
-
-
-def _json(found: Any) -> Response:
-    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
