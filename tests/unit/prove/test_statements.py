@@ -114,3 +114,5 @@ def test_names_and_conditions_that_are_wrong():
         statements.keeps(policy, "node.unschedulable")
     with pytest.raises(PolicyError):
         statements.keeps(policy, "pod.nam == 1")
+    with pytest.raises(PolicyError, match="unexpected end of the expression"):
+        statements.keeps(policy, "pod.labels[")

@@ -246,7 +246,7 @@ def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], d
     """The value of the production that the tokens form, or None with findings."""
     tokens[:] = Respelling(source, tokens, diagnostics).read()
     end = tokens[-1].end if tokens else len(source.text)
-    last = Token(grammar.END, "end of the file" if start == "start" else "end of the placeholder", end, end)
+    last = Token(grammar.END, "end of the file" if start == "start" else "end of the expression", end, end)
     everything = [*tokens, last]
     parse = Interactive(start)
     if not parse.feed_all(everything):
