@@ -263,4 +263,5 @@ def test_a_text_that_is_too_long_and_a_program_that_has_ended_are_said(visit):
         found.tab.wait_for_function("() => document.querySelector('#trouble').hidden")
     write(found.tab, BROKEN)
     wait_text(found.tab, "#trouble", "does not answer")
-    found.complaints.clear()  # the connection that was refused
+    found.tab.close()  # the page would ask again
+    found.complaints.clear()  # the connections that were refused
