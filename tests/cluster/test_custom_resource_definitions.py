@@ -79,7 +79,7 @@ def test_kubectl_prints_columns_and_scales(defined, kubectl):
     custom.create(defined, "PlacementPreview", "more", {"template": {"spec": {}}})
     assert kubectl("get", "pprev").splitlines()[0].split() == ["NAME", "STATUS", "PODS", "PLACED", "NODE", "MESSAGE", "AGE"]
     assert "policyapp.scheduling.wharfinger.dev/web" in kubectl("get", "wharfinger", "-o", "name")
-    assert "at least" in kubectl("explain", "policyapps.spec.evictionIntervalSeconds")
+    assert "Minimum time between two evictions" in kubectl("explain", "policyapps.spec.evictionIntervalSeconds")
     kubectl("scale", "papp/web", "--replicas=4")
     assert custom.get(defined, "PolicyApp", "web")["spec"]["replicas"] == 4
 

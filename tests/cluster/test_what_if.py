@@ -19,7 +19,7 @@ from tests.cluster.what_if_scenarios import OTHER_NAME, OTHER_POLICY, POLICY, Dr
 from tests.testbed import build
 from wharfinger.what_if.drain import Fate
 
-SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "16"))
+SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "24"))
 FIRST = int(os.environ.get("WHARF_FIRST_SCENARIO", "0"))
 AT_ONCE = 50
 TURNS = itertools.count()
