@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-from wharfinger.web.requests import body_of, guarded, has_type
+from wharfinger.errors import WharfingerError
+from wharfinger.web.requests import guarded, refusal, status_of, with_body
 from wharfinger.what_if import live_evaluation
 from wharfinger.what_if.live_evaluation import MOST_BYTES, EvaluationAnswer, EvaluationRequest
 
@@ -34,34 +34,22 @@ class Evaluations:
 def routes(evaluations: Evaluations) -> list[Route]:
     """The routes of `/evaluate` and its schema."""
 
-    async def evaluated(request: Request) -> Response:
-        return await _answer(evaluations.evaluate, request)
+    async def evaluated(_request: Request, body: bytes) -> Response:
+        return await _answer(evaluations.evaluate, body)
 
     async def schema(_request: Request) -> Response:
         return _json(live_evaluation.schema())
 
-    asked = evaluated if evaluations.to_anybody else guarded(evaluated, "remoteUi")
+    answer = with_body("application/json", MOST_BYTES, evaluated)
+    asked = answer if evaluations.to_anybody else guarded(answer, "remoteUi")
     return [Route("/evaluate", asked, methods=["POST"]), Route("/evaluate/schema", schema)]
 
 
-async def _answer(evaluate: Evaluate, request: Request) -> Response:
-    if not has_type(request, "application/json"):
-        return _refusal("the body has to be application/json", 415)
-    body = await body_of(request, MOST_BYTES)
-    if body is None:
-        return _refusal(f"the body is longer than {MOST_BYTES:,} bytes", 413)
+async def _answer(evaluate: Evaluate, body: bytes) -> Response:
     try:
         return _json(await evaluate(live_evaluation.read_request(body)))
-    except UnknownObject as error:
-        return _refusal(str(error), 404)
-    except (UsageError, InvalidObject) as error:
-        return _refusal(str(error), 400)
     except WharfingerError as error:
-        return _refusal(str(error), 503)
-
-
-def _refusal(sentence: str, status: int) -> Response:
-    return PlainTextResponse(f"{sentence}\n", status, headers={"X-Content-Type-Options": "nosniff"})
+        return refusal(str(error), status_of(error))
 
 
 def _json(found: object) -> Response:

@@ -1,4 +1,4 @@
-"""What all routes ask of a request: who sends it, of which media type its body is, and how long the body is.
+"""What all routes ask of a request: who sends it, of which media type its body is, and how long that is; and how failures are answered.
 
 Routes that tell of all namespaces are for clients on this machine, until a setting opens them. A browser here could be led to them by a
 page of another site, under a host name of that site; so the host name has to be an address or `localhost`.
@@ -13,17 +13,46 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+
 Answer = Callable[[Request], Awaitable[Response]]
+LATER = 503
+"""The status that asks for the same request later."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
 
 
-def has_type(request: Request, media_type: str) -> bool:
-    """True if the body of a request says that it is of this media type."""
+def with_body(media_type: str, most: int, answer: Callable[[Request, bytes], Awaitable[Response]], called: str = "body") -> Answer:
+    """The answer to a request with its body, of this media type and of at most `most` bytes; `called` names the body in a refusal."""
+
+    async def asked(request: Request) -> Response:
+        if not _has_type(request, media_type):
+            return refusal(f"the body has to be {media_type}", 415)
+        body = await _body_of(request, most)
+        if body is None:
+            return refusal(f"the {called} is longer than {most:,} bytes", 413)
+        return await answer(request, body)
+
+    return asked
+
+
+def refusal(sentence: str, status: int) -> Response:
+    """A sentence as the answer of this status."""
+    return PlainTextResponse(f"{sentence}\n", status, headers={"X-Content-Type-Options": "nosniff"})
+
+
+def status_of(error: WharfingerError) -> int:
+    """The status of the answer to what could not be done: 404 for what is not there, 400 for what makes no sense, else 503, for later."""
+    if isinstance(error, UnknownObject):
+        return 404
+    return 400 if isinstance(error, UsageError | InvalidObject) else LATER
+
+
+def _has_type(request: Request, media_type: str) -> bool:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == media_type
 
 
-async def body_of(request: Request, most: int) -> bytes | None:
+async def _body_of(request: Request, most: int) -> bytes | None:
     """The body of a request; None if it has more than `most` bytes, of which no more are read."""
     body = bytearray()
     async for part in request.stream():
@@ -48,9 +77,9 @@ def not_ours(request: Request, setting: str) -> Response:
     host = request.headers.get("host", "")
     sentence = (
         f"only for the machine itself, and this was asked from {client} for {host!r}; "
-        f"ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `{setting}: true`\n"
+        f"ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `{setting}: true`"
     )
-    return PlainTextResponse(sentence, 403, headers={"X-Content-Type-Options": "nosniff"})
+    return refusal(sentence, 403)
 
 
 def is_ours(request: Request) -> bool:

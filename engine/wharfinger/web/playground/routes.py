@@ -23,12 +23,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.web import page_files
 from wharfinger.web.playground.workbench import About, Placing, Workbench, read
-from wharfinger.web.requests import Answer, body_of, has_type
+from wharfinger.web.requests import LATER, Answer, refusal, status_of, with_body
 
 MOST_QUESTION = 2**20
 """Bytes of a question: a policy and a manifest, with every character escaped."""
@@ -68,7 +68,7 @@ def routes(workbench: Workbench, *, to_anybody: bool = False) -> list[Route]:
         "/decide": _question(Placing, workbench.decide),
     }
     if workbench.clusters.uploads:
-        asked["/clusters"] = partial(_upload, workbench)
+        asked["/clusters"] = with_body("application/octet-stream", MOST_UPLOAD, partial(_upload, workbench), called="file")
     return [
         *(Route(f"{PATH}{path}", guarded(answer), methods=["POST"]) for path, answer in asked.items()),
         *(Route(f"{PATH}{path}", guarded(answer)) for path, answer in read_only.items()),
@@ -76,27 +76,17 @@ def routes(workbench: Workbench, *, to_anybody: bool = False) -> list[Route]:
 
 
 def _question(kind: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> Answer:
-    async def asked(request: Request) -> Response:
-        if not has_type(request, "application/json"):
-            return PlainTextResponse("the body has to be application/json\n", 415)
-        body = await body_of(request, MOST_QUESTION)
-        if body is None:
-            return PlainTextResponse(f"the body is longer than {MOST_QUESTION:,} bytes\n", 413)
+    async def asked(_request: Request, body: bytes) -> Response:
         try:
             question = read(body, kind)
         except UsageError as error:
-            return PlainTextResponse(f"{error}\n", 400)
+            return refusal(str(error), status_of(error))
         return await _said(answer(question))
 
-    return asked
+    return with_body("application/json", MOST_QUESTION, asked)
 
 
-async def _upload(workbench: Workbench, request: Request) -> Response:
-    if not has_type(request, "application/octet-stream"):
-        return PlainTextResponse("the body has to be application/octet-stream\n", 415)
-    body = await body_of(request, MOST_UPLOAD)
-    if body is None:
-        return PlainTextResponse(f"the file is longer than {MOST_UPLOAD:,} bytes\n", 413)
+async def _upload(workbench: Workbench, request: Request, body: bytes) -> Response:
     name = request.query_params.get("name", "")[:100] or "the file"
     return await _said(workbench.upload(name, body), asdict)
 
@@ -106,9 +96,8 @@ async def _said(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda fou
         return page_files.fresh_json(plain(await answer))
     except PolicyError as error:
         return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
-    except UnknownObject as error:
-        return PlainTextResponse(f"{error}\n", 404)
-    except (UsageError, InvalidObject) as error:
-        return PlainTextResponse(f"{error}\n", 400)
     except WharfingerError as error:
-        return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "2"})
+        found = refusal(str(error), status_of(error))
+        if found.status_code == LATER:
+            found.headers["Retry-After"] = "2"
+        return found

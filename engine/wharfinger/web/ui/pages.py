@@ -35,7 +35,7 @@ from wharfinger.model.reading import decode
 from wharfinger.web import page_files
 from wharfinger.web.decisions import RESULTS
 from wharfinger.web.page_files import HEADERS
-from wharfinger.web.requests import Answer, body_of, has_type
+from wharfinger.web.requests import Answer, with_body
 from wharfinger.web.ui.board import Board, Channel, PodQuery, message
 
 INTERVAL = 1.0
@@ -292,7 +292,7 @@ def routes(page: LivePage) -> list[Route]:
         "/ui/pods": partial(_pods, page.board),
     }
     guarded = partial(page_files.guarded, to_anybody=page.to_anybody)
-    written = Route("/ui/objects", guarded(_objects), methods=["POST"])
+    written = Route("/ui/objects", guarded(with_body("application/yaml", MOST_WRITTEN, _objects, called="text")), methods=["POST"])
     return [static_route(to_anybody=page.to_anybody), written, *(Route(path, guarded(answer)) for path, answer in found.items())]
 
 
@@ -341,13 +341,8 @@ async def _pods(board: Board, request: Request) -> Response:
     return page_files.fresh_json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
 
 
-async def _objects(request: Request) -> Response:
+async def _objects(_request: Request, body: bytes) -> Response:
     """The objects of a text, for a question about them. A page of another site cannot send this content type unasked."""
-    if not has_type(request, "application/yaml"):
-        return PlainTextResponse("the body has to be application/yaml\n", 415)
-    body = await body_of(request, MOST_WRITTEN)
-    if body is None:
-        return PlainTextResponse(f"the text is longer than {MOST_WRITTEN:,} bytes\n", 413)
     try:
         found = await asyncio.to_thread(lambda: list(decode.parse_yaml(body, unique_keys=True)))
         return page_files.fresh_json({"objects": found})
