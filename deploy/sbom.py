@@ -33,14 +33,13 @@ TRACE = {
 def parts_list() -> dict[str, Any]:
     """The parts list as CycloneDX's JSON."""
     document = described()
-    wanted = {name for name in requirements_of.blocks(runtime()) if name}
+    wanted = requirements_of.blocks(runtime()).keys()
     kept = [part for part in document["components"] if normal(part["name"]) in wanted]
     own = document["metadata"]["component"]
     added = [*npm_packages(json.loads(BUNDLED.read_text("utf-8"))), TRACE]
-    known = {part["bom-ref"] for part in kept}
+    known, named = {part["bom-ref"] for part in kept}, direct()
     edges = {edge["ref"]: [ref for ref in edge.get("dependsOn", []) if ref in known] for edge in document["dependencies"]}
-    direct = requirements_of.dependencies((ROOT / "pyproject.toml").read_text("utf-8"))
-    edges[own["bom-ref"]] = [part["bom-ref"] for part in kept if normal(part["name"]) in direct] + [part["bom-ref"] for part in added]
+    edges[own["bom-ref"]] = [part["bom-ref"] for part in kept if normal(part["name"]) in named] + [part["bom-ref"] for part in added]
     document["components"] = sorted([*kept, *added], key=lambda part: str(part["bom-ref"]))
     document["dependencies"] = [
         {"ref": ref, **({"dependsOn": sorted(refs)} if refs else {})}
@@ -68,8 +67,12 @@ def described() -> dict[str, Any]:
 
 def runtime() -> str:
     """The part of requirements.txt that a running Wharfinger needs."""
-    text = (ROOT / "requirements.txt").read_text("utf-8")
-    return requirements_of.closure(text, requirements_of.dependencies((ROOT / "pyproject.toml").read_text("utf-8")))
+    return requirements_of.closure((ROOT / "requirements.txt").read_text("utf-8"), direct())
+
+
+def direct() -> set[str]:
+    """The packages that the project itself asks for."""
+    return requirements_of.dependencies((ROOT / "pyproject.toml").read_text("utf-8"))
 
 
 def normal(name: str) -> str:

@@ -154,6 +154,12 @@ class Scenario:
         """How many pods were foretold what."""
         raise NotImplementedError
 
+    def _draw_budgets(self, draw: random.Random, *, likely: float, most: int) -> None:
+        """Give some apps a PodDisruptionBudget."""
+        for app in APPS:
+            if draw.random() < likely:
+                self.budgets.append(_budget(f"{app}-budget", self.namespace, {"matchLabels": {"app": app}}, draw.randint(0, most)))
+
     def _pods(self, api: Api) -> dict[str, Plain]:
         return {pod["metadata"]["name"]: pod for pod in api.list("Pod", self.namespace)}
 
@@ -177,9 +183,7 @@ class DrainScenario(Scenario):
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, the budgets, the nodes and the flags."""
         Scenario.draw(self, draw, owners)
-        for app in APPS:
-            if draw.random() < 0.4:
-                self.budgets.append(_budget(f"{app}-budget", self.namespace, {"matchLabels": {"app": app}}, draw.randint(0, 4)))
+        self._draw_budgets(draw, likely=0.4, most=4)
         if draw.random() < 0.1:
             self.budgets.append(_budget("all", self.namespace, {}, draw.randint(0, 6)))
         self.drained = draw.sample(sorted(node["metadata"]["name"] for node in self.nodes), draw.randint(1, 2))
@@ -373,9 +377,7 @@ class RebalanceScenario(Scenario):
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, the budgets and the goal."""
         Scenario.draw(self, draw, owners)
-        for app in APPS:
-            if draw.random() < 0.3:
-                self.budgets.append(_budget(f"{app}-budget", self.namespace, {"matchLabels": {"app": app}}, draw.randint(0, 3)))
+        self._draw_budgets(draw, likely=0.3, most=3)
         self.goal = GOALS[self.seed // len(KINDS) % len(GOALS)]
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:

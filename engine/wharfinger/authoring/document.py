@@ -15,6 +15,7 @@ from wharfinger.framework.configuration import chain_settings
 from wharfinger.framework.registry import default_registry
 from wharfinger.language import files
 from wharfinger.language.check.context import Notes
+from wharfinger.language.formatting.format import format_source
 from wharfinger.language.load import Loader, OnDisk, Texts
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Source
@@ -107,6 +108,11 @@ class Document:
     def source(self) -> Source:
         """The text with its name."""
         return Source(name=self.name, text=self.text)
+
+    @cached_property
+    def formatted(self) -> str | None:
+        """The text in its canonical layout, or None where it does not parse."""
+        return format_source(self.source, Diagnostics())
 
     @cached_property
     def tokens(self) -> list[Token]:

@@ -16,7 +16,6 @@ from wharfinger.authoring import (
     actions,
     completion,
     findings,
-    formatting,
     highlighting,
     hover,
     inlay_hints,
@@ -243,7 +242,7 @@ class Answers:
 
     def formatting(self, document: Document) -> list[lsp.TextEdit] | None:
         """The change to the canonical layout; None where a text does not parse."""
-        text = formatting.formatted(document)
+        text = document.formatted
         if text is None or text == document.text:
             return None if text is None else []
         return [lsp.TextEdit(self.range(document, 0, len(document.text)), text)]

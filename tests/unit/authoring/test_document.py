@@ -8,7 +8,6 @@ from wharfinger.authoring import vocabulary
 from wharfinger.authoring.completion import offers
 from wharfinger.authoring.document import Document, Opened
 from wharfinger.authoring.findings import findings
-from wharfinger.authoring.formatting import formatted
 from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
@@ -141,8 +140,8 @@ def test_highlights_tell_names_apart():
 
 
 def test_formatting_is_that_of_fmt():
-    assert formatted(Document("x", 'policy   "x"\nscore  s=1')) == 'policy "x"\n\nscore s = 1\n'
-    assert formatted(Document("x", 'policy "x"\nscore s = (')) is None
+    assert Document("x", 'policy   "x"\nscore  s=1').formatted == 'policy "x"\n\nscore s = 1\n'
+    assert Document("x", 'policy "x"\nscore s = (').formatted is None
 
 
 @pytest.mark.parametrize("text", ["", "a\nb", "a\r\nb\rc", "😀x\n😀", "é\n\n", "\ufeffpolicy"])
@@ -179,4 +178,4 @@ def test_no_prefix_of_a_text_makes_an_answer_fail(path):
         hover(document, max(0, end - 2))
         highlights(document)
         findings(document)
-        formatted(document)
+        _ = document.formatted

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wharfinger.authoring.document import Document
-from wharfinger.authoring.formatting import formatted
 from wharfinger.authoring.positions import Positions
 from wharfinger.compiler.cost import OF_CLUSTER, Budget
 from wharfinger.compiler.program import CompiledPolicy
@@ -121,7 +120,7 @@ class Workbench:
     async def format(self, asked: About) -> Mapping[str, Any]:
         """The text in its canonical layout, None where it does not parse."""
         async with self._taking_turns():
-            return await self._run(lambda: {"text": formatted(self._document(asked.text))})
+            return await self._run(lambda: {"text": self._document(asked.text).formatted})
 
     async def cluster(self, key: str) -> Mapping[str, Any]:
         """A cluster as a map, and the pods to ask about. UnknownObject if there is none."""
