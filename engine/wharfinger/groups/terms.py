@@ -1,0 +1,107 @@
+"""What holds for a group of pods, and the answers to the question where it goes.
+
+The terms are the same whoever wrote them: a PodGroup (`scheduling.k8s.io/v1alpha2`), labels of the coscheduling plugin, or a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+
+DEFAULT_TIMEOUT = 300.0
+"""Seconds that placed members of a group wait for the others (Permit of the GangScheduling plugin, Kubernetes 1.36)."""
+
+
+class Disruption(Enum):
+    """What preemption may take of a group: single pods, or all of it at once."""
+
+    POD = "Pod"
+    GROUP = "PodGroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of topology within which all members of a group must (or should) be: nodes with one value of the label `key`."""
+
+    key: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTerms:
+    """What holds for a group.
+
+    `min_count`: how many members must be placed before any of them is bound; 0 for a group without that condition (`basic`). `levels` are
+    from the widest to the narrowest. `spread`: topology keys over which this group and others of its policy are spread. `timeout` in
+    seconds. `priority`: that of the group, None for the highest of its pods. `reserve`: nodes may be kept free for it while it waits.
+    `source`: who says so, for messages (`PodGroup default/training`, `policy training`).
+    """
+
+    min_count: int
+    source: str
+    levels: tuple[Level, ...] = ()
+    spread: tuple[str, ...] = ()
+    timeout: float = DEFAULT_TIMEOUT
+    disruption: Disruption = Disruption.POD
+    priority: int | None = None
+    reserve: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group at one time: its key (`namespace/name`), its terms, and its members; `placed` are bound or assumed, with their nodes."""
+
+    key: str
+    terms: GroupTerms
+    waiting: tuple[PodView, ...]
+    placed: tuple[PodView, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        """How many of the waiting members must be placed at once."""
+        return max(0, self.terms.min_count - len(self.placed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainFit:
+    """How many members a domain takes at once (`fits` of `wanted`), and what stops the next one: message → number of nodes."""
+
+    key: str
+    value: str
+    fits: int
+    wanted: int
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A placement: node by uid, in the order in which the members were assumed; `left` are members beyond the minimum without a place."""
+
+    nodes: Mapping[str, str]
+    domains: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[PodView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impossible:
+    """A proof that the group cannot be placed now; `nearest` are the domains that take most members, best first."""
+
+    nearest: tuple[DomainFit, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """No placement was found within the budget of the search (`steps` of work), and none was shown to be impossible."""
+
+    nearest: tuple[DomainFit, ...]
+    steps: int
+    message: str
+
+
+GroupAnswer = Placed | Impossible | NotFound
