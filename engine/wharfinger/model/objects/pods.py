@@ -353,6 +353,28 @@ class ContainerStatus(KubeStruct, frozen=True):
     allocated_resources: Quantities = field(default_factory=dict)
 
 
+class PodResourceClaimStatus(KubeStruct, frozen=True):
+    """The claim that was made for one of spec.resourceClaims; None if none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(KubeStruct, frozen=True):
+    """The request of the claim that provides an extended resource to a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(KubeStruct, frozen=True):
+    """The claim that the scheduler made for the extended resources of a pod."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
 class PodStatus(KubeStruct, frozen=True):
     """status of a pod."""
 
@@ -365,6 +387,8 @@ class PodStatus(KubeStruct, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities = field(default_factory=dict)
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(KubeStruct, frozen=True):

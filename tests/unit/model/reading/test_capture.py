@@ -36,6 +36,71 @@ MANIFESTS = [
     ("storage.k8s.io/v1", "VolumeAttachment", {"spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}),
     ("policy/v1", "PodDisruptionBudget", {"spec": {"selector": {}}, "status": {"disruptionsAllowed": 0, "disruptedPods": {"p": None}}}),
     ("scheduling.k8s.io/v1", "PriorityClass", {"value": -5, "preemptionPolicy": "Never", "globalDefault": True}),
+    (
+        "resource.k8s.io/v1",
+        "ResourceSlice",
+        {
+            "spec": {
+                "driver": "gpu.example.com",
+                "pool": {"name": "n1", "generation": 2, "resourceSliceCount": 1},
+                "nodeName": "n1",
+                "devices": [
+                    {
+                        "name": "gpu-0",
+                        "attributes": {
+                            "model": {"string": "a100"},
+                            "index": {"int": 0},
+                            "healthy": {"bool": False},
+                            "v": {"version": "1.2.3"},
+                        },
+                        "capacity": {
+                            "memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}
+                        },
+                        "taints": [{"key": "k", "effect": "NoExecute"}],
+                        "consumesCounters": [{"counterSet": "s", "counters": {"slots": {"value": 2}}}],
+                        "allowMultipleAllocations": True,
+                    }
+                ],
+            }
+        },
+    ),
+    (
+        "resource.k8s.io/v1",
+        "DeviceClass",
+        {
+            "spec": {
+                "selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}],
+                "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"mode": ["a", {"b": 1}]}}}],
+                "extendedResourceName": "example.com/gpu",
+            }
+        },
+    ),
+    (
+        "resource.k8s.io/v1",
+        "ResourceClaim",
+        {
+            "spec": {
+                "devices": {
+                    "requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu", "count": 2}]}],
+                    "constraints": [{"requests": ["r"], "matchAttribute": "example.com/numa"}],
+                }
+            },
+            "status": {
+                "allocation": {
+                    "devices": {
+                        "results": [{"request": "r/s", "driver": "d", "pool": "p", "device": "x", "shareID": "1", "adminAccess": False}]
+                    },
+                    "nodeSelector": TERMS,
+                },
+                "reservedFor": [{"resource": "pods", "name": "web", "uid": "u"}],
+            },
+        },
+    ),
+    (
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+        {"spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]}}}},
+    ),
 ]
 
 
