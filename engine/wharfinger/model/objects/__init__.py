@@ -119,6 +119,18 @@ from wharfinger.model.objects.metadata import (
     Quantities,
     ResourceRequirements,
 )
+from wharfinger.model.objects.pod_groups import (
+    CoschedulingPodGroup,
+    CoschedulingPodGroupSpec,
+    GangSchedulingPolicy,
+    ObjectCondition,
+    PodGroup,
+    PodGroupSchedulingConstraints,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+    PodGroupStatus,
+    TopologyConstraint,
+)
 from wharfinger.model.objects.pods import (
     ISCSI,
     RBD,
@@ -192,6 +204,8 @@ AnyObject: TypeAlias = (
     | DeviceClass
     | ResourceClaim
     | ResourceClaimTemplate
+    | PodGroup
+    | CoschedulingPodGroup
 )
 
 # Kinds by the API group that defines them: another group may have a kind of the same name (Knative's Service), which is not read.
@@ -223,6 +237,8 @@ KINDS: MappingProxyType[tuple[str, str], type[AnyObject]] = MappingProxyType(
         ("resource.k8s.io", "DeviceClass"): DeviceClass,
         ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
         ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
+        ("scheduling.k8s.io", "PodGroup"): PodGroup,
+        ("scheduling.x-k8s.io", "PodGroup"): CoschedulingPodGroup,
     }
 )
 
@@ -244,8 +260,16 @@ CLUSTER_SCOPED = frozenset(
 
 
 def kind_of(obj: AnyObject) -> str:
-    """The Kubernetes kind of an object: `Pod`, `Node`, …."""
+    """The kind under which an object is kept: `Pod`, `Node`, …; that of Kubernetes, unless two API groups have a kind of that name."""
     return type(obj).__name__
+
+
+_WRITTEN_KINDS = MappingProxyType({struct: kind for (_, kind), struct in KINDS.items()})
+
+
+def written_kind(obj: AnyObject) -> str:
+    """The `kind` of an object in a manifest."""
+    return _WRITTEN_KINDS[type(obj)]
 
 
 def key_of(obj: AnyObject) -> str:
@@ -293,6 +317,8 @@ __all__ = [
     "ContainerResizePolicy",
     "ContainerResources",
     "ContainerStatus",
+    "CoschedulingPodGroup",
+    "CoschedulingPodGroupSpec",
     "Counter",
     "CounterConsumption",
     "CounterSet",
@@ -317,6 +343,7 @@ __all__ = [
     "EphemeralVolume",
     "ExactDeviceRequest",
     "GCEPersistentDisk",
+    "GangSchedulingPolicy",
     "ImageVolume",
     "Job",
     "JobSpec",
@@ -335,6 +362,7 @@ __all__ = [
     "NodeSelectorTerm",
     "NodeSpec",
     "NodeStatus",
+    "ObjectCondition",
     "ObjectMeta",
     "ObjectReference",
     "OpaqueConfiguration",
@@ -355,6 +383,11 @@ __all__ = [
     "PodDisruptionBudgetSpec",
     "PodDisruptionBudgetStatus",
     "PodExtendedResourceClaimStatus",
+    "PodGroup",
+    "PodGroupSchedulingConstraints",
+    "PodGroupSchedulingPolicy",
+    "PodGroupSpec",
+    "PodGroupStatus",
     "PodResourceClaim",
     "PodResourceClaimStatus",
     "PodSchedulingGate",
@@ -391,6 +424,7 @@ __all__ = [
     "StorageClass",
     "Taint",
     "Toleration",
+    "TopologyConstraint",
     "TopologySelectorRequirement",
     "TopologySelectorTerm",
     "TopologySpreadConstraint",
@@ -406,4 +440,5 @@ __all__ = [
     "WorkloadSpec",
     "key_of",
     "kind_of",
+    "written_kind",
 ]

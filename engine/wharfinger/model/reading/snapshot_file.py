@@ -101,7 +101,7 @@ def encoded(obj: objects.AnyObject, api_version: str) -> bytes:
     if LAST_APPLIED in annotations:
         kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
         obj = msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=kept))
-    return b'{"apiVersion":"%s","kind":"%s",%s' % (api_version.encode(), objects.kind_of(obj).encode(), msgspec.json.encode(obj)[1:])
+    return b'{"apiVersion":"%s","kind":"%s",%s' % (api_version.encode(), objects.written_kind(obj).encode(), msgspec.json.encode(obj)[1:])
 
 
 def document(items: Iterable[bytes], capture: Capture, metrics: Mapping[str, Samples] | None = None) -> Iterator[bytes]:

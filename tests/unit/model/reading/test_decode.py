@@ -86,7 +86,7 @@ def test_not_utf8_is_said():
 def test_every_kind_decodes_from_nothing():
     for (group, kind), struct in objects.KINDS.items():
         empty = decode.decode_json(b"{}", struct)
-        assert objects.kind_of(empty) == kind, group
+        assert objects.written_kind(empty) == kind, group
 
 
 @pytest.mark.parametrize("text", ["-1", "-0.5Gi", "-1e-9"])

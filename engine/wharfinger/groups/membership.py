@@ -1,0 +1,230 @@
+"""Which group a pod belongs to, and what holds for the group.
+
+A pod names its group itself: in `spec.schedulingGroup`, or in a label of the coscheduling plugin. Otherwise a policy may put it into one.
+What holds for the group is read from the PodGroup of that name when it is asked for, so a PodGroup that appears, changes or goes needs no
+event here. `GroupIndex` knows the members: it is told of every pod, and pods without a group leave no trace in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from wharfinger.groups.terms import Disruption, Group, GroupTerms, Level
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_groups import GROUP_LABELS, DisruptionModes, labelled_group, podgroup_name
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.tables import ObjectStore
+
+COSCHEDULING_TIMEOUT = 60.0
+"""Seconds that the coscheduling plugin waits if the PodGroup does not say (permitWaitingTimeSeconds, sigs.k8s.io/scheduler-plugins)."""
+
+GroupRule: TypeAlias = Callable[[PodView], tuple[str, GroupTerms] | None]
+"""The group of policies for a pod: its name within the namespace, and what holds for it; None for a pod that no policy puts into one."""
+
+
+def no_rule(_pod: PodView) -> tuple[str, GroupTerms] | None:
+    """Returns None: no policy has groups."""
+    return None
+
+
+def named_group(pod: PodView) -> str:
+    """The name of the group that a pod itself names, or ""."""
+    return podgroup_name(pod.object) or labelled_group(pod.object)
+
+
+def podgroup_terms(group: objects.PodGroup) -> GroupTerms:
+    """What a PodGroup of Kubernetes says."""
+    spec = group.spec
+    gang, constraints = spec.scheduling_policy.gang, spec.scheduling_constraints
+    return GroupTerms(
+        min_count=0 if gang is None else gang.min_count,
+        source=f"PodGroup {objects.key_of(group)}",
+        levels=tuple(Level(each.key) for each in (constraints.topology if constraints is not None else ())),
+        disruption=_disruption(spec.disruption_mode),
+        priority=spec.priority,
+    )
+
+
+def _disruption(mode: str | DisruptionModes | None) -> Disruption:
+    whole = mode.all is not None if isinstance(mode, DisruptionModes) else mode == Disruption.GROUP.value
+    return Disruption.GROUP if whole else Disruption.POD
+
+
+def coscheduling_terms(group: objects.CoschedulingPodGroup) -> GroupTerms:
+    """What a PodGroup of the coscheduling plugin says; `minResources` adds nothing, because the members themselves are placed."""
+    timeout = group.spec.schedule_timeout_seconds
+    return GroupTerms(
+        min_count=group.spec.min_member,
+        source=f"PodGroup {objects.key_of(group)} of the coscheduling plugin",
+        timeout=COSCHEDULING_TIMEOUT if timeout is None else float(timeout),
+    )
+
+
+def narrowed(terms: GroupTerms, policy: GroupTerms) -> GroupTerms:
+    """The terms of a PodGroup with those that a policy adds: levels, spread, reservation, and a minimum if the PodGroup has none."""
+    known = {level.key for level in terms.levels}
+    return replace(
+        terms,
+        min_count=terms.min_count or policy.min_count,
+        levels=(*(level for level in policy.levels if level.key not in known), *terms.levels),
+        spread=policy.spread,
+        reserve=policy.reserve,
+    )
+
+
+@dataclass(slots=True)
+class _Members:
+    by_uid: dict[str, PodView] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
+    policy: GroupTerms | None = None
+
+
+class GroupIndex:
+    """The groups of the pods it was told of. `store` has the PodGroups, `rule` the groups of policies.
+
+    `podgroups_served`: the API server has PodGroups of the coscheduling plugin, so members of a group without one wait for it. It is taken
+    as true once such a PodGroup is there.
+    """
+
+    def __init__(self, store: ObjectStore, rule: GroupRule = no_rule) -> None:
+        self._store = store
+        self._rule = rule
+        self._groups: dict[str, _Members] = {}
+        self._key_of: dict[str, str] = {}
+        self.podgroups_served = False
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys of all groups that have members."""
+        return iter(self._groups)
+
+    def put(self, pod: PodView) -> str | None:
+        """Take over a pod in its present state, placed if it has a node; returns the key of its group, or None."""
+        spec = pod.object.spec
+        if spec.scheduling_group is None and self._rule is no_rule and not pod.labels and pod.uid not in self._key_of:
+            return None
+        name, policy = named_group(pod), self._rule(pod)
+        if not name and policy is not None:
+            name = policy[0]
+        old = self._key_of.get(pod.uid)
+        if not name:
+            if old is not None:
+                self.remove(pod.uid)
+            return None
+        key = f"{pod.namespace}/{name}"
+        if old is not None and old != key:
+            self.remove(pod.uid)
+        members = self._groups.setdefault(key, _Members())
+        members.by_uid[pod.uid] = pod
+        members.policy = None if policy is None else policy[1]
+        (members.placed.add if pod.node_name else members.placed.discard)(pod.uid)
+        self._key_of[pod.uid] = key
+        return key
+
+    def remove(self, uid: str) -> str | None:
+        """Forget a pod; returns the key of the group it belonged to, or None."""
+        key = self._key_of.pop(uid, None)
+        if key is not None:
+            members = self._groups[key]
+            del members.by_uid[uid]
+            members.placed.discard(uid)
+            if not members.by_uid:
+                del self._groups[key]
+        return key
+
+    def use_rule(self, rule: GroupRule, pods: Iterable[PodView]) -> None:
+        """Follow other policies; `pods` are all pods that are known, with the nodes of those that are assumed."""
+        self._rule = rule
+        self._groups, self._key_of = {}, {}
+        for pod in pods:
+            self.put(pod)
+
+    def key_of(self, uid: str) -> str | None:
+        """The key of the group that a pod belongs to, or None."""
+        return self._key_of.get(uid)
+
+    def members(self, key: str) -> tuple[PodView, ...]:
+        """All members of a group, by priority, then age, then in the order in which they came; empty for an unknown key."""
+        found = self._groups.get(key)
+        return () if found is None else tuple(sorted(found.by_uid.values(), key=_order))
+
+    def terms(self, key: str) -> GroupTerms | None:
+        """What holds for a group; None as long as the PodGroup that its members name does not exist, and for an unknown key."""
+        members = self._groups.get(key)
+        if members is None:
+            return None
+        by_spec = any(podgroup_name(pod.object) for pod in members.by_uid.values())
+        said = self._podgroup_terms(key, labelled=not by_spec)
+        if said is not None:
+            return said if members.policy is None else narrowed(said, members.policy)
+        if by_spec:
+            return None
+        if members.policy is not None:
+            return members.policy
+        if self.podgroups_served or self._store.revision_of(objects.CoschedulingPodGroup):
+            return None
+        return GroupTerms(min_count=0, source=f"label {_label(next(iter(members.by_uid.values())))}")
+
+    def _podgroup_terms(self, key: str, *, labelled: bool) -> GroupTerms | None:
+        """The terms of the PodGroup of that name; one of the coscheduling plugin counts for members that name it in a label."""
+        namespace, _, name = key.partition("/")
+        group = self._store.get(objects.PodGroup, name, namespace)
+        if group is not None:
+            return podgroup_terms(group)
+        older = self._store.get(objects.CoschedulingPodGroup, name, namespace) if labelled else None
+        return None if older is None else coscheduling_terms(older)
+
+    def group(self, key: str) -> Group | None:
+        """The group as it is now; None if its `terms` are not known."""
+        terms = self.terms(key)
+        if terms is None:
+            return None
+        placed = self._groups[key].placed
+        members = self.members(key)
+        return Group(
+            key=key,
+            terms=terms,
+            waiting=tuple(pod for pod in members if pod.uid not in placed),
+            placed=tuple(pod for pod in members if pod.uid in placed),
+        )
+
+    def awaited(self, key: str) -> str | None:
+        """What the members of a group wait for before they are tried, in kube-scheduler's words; None if they can be tried.
+
+        Source: PreEnqueue, plugins/gangscheduling/gangscheduling.go, Kubernetes 1.36.
+        """
+        members = self._groups.get(key)
+        if members is None:
+            return None
+        terms = self.terms(key)
+        if terms is None:
+            return f'waiting for pods\'s pod group "{key.partition("/")[2]}" to appear in scheduling queue'
+        if len(members.by_uid) < terms.min_count:
+            return "waiting for minCount pods from a gang to appear in scheduling queue"
+        return None
+
+
+def group_index(pods: Iterable[PodView], store: ObjectStore, rule: GroupRule = no_rule) -> GroupIndex:
+    """The groups of these pods; finished ones do not count."""
+    index = GroupIndex(store, rule)
+    for pod in pods:
+        if not pod.finished:
+            index.put(pod)
+    return index
+
+
+def _order(pod: PodView) -> tuple[int, float]:
+    """As kube-scheduler, with the creation in place of the first attempt (podGroupInfoForPod, schedule_one_podgroup.go)."""
+    created = pod.created
+    return -pod.priority, float("inf") if created is None else created
+
+
+def _label(pod: PodView) -> str:
+    return next(f"{key}: {pod.labels[key]}" for key in GROUP_LABELS if pod.labels.get(key))
