@@ -11,12 +11,13 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
-from wharfinger.framework.evaluation.kept_result import Evaluation
+from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
 from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.evaluation.supposition import Trial
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
@@ -56,6 +57,22 @@ class Decider:
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
+
+    def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
+        """The best node for a pod among some rows (None: all), as `decide` on a cluster where only these can take it; None if none can.
+
+        Filters count the pods of all nodes; scores are compared with those of the other rows given. No PostFilter runs.
+        """
+        evaluation = self.evaluation(snapshot, pod)
+        choice = evaluation.choose(pod, snapshot) if rows is None else evaluation.choose_among(pod, snapshot, rows)
+        evaluation.concluded(choice)
+        return choice
+
+    def evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
+        """The filters' and scores' results for a pod, up to date; readable until the next decision."""
+        evaluation = self._evaluation(snapshot, pod)
+        evaluation.update(pod, snapshot)
+        return evaluation
 
     @property
     def n_remembered(self) -> int:

@@ -94,14 +94,24 @@ class Diagnosis:
     @property
     def reasons(self) -> Mapping[str, int]:
         """The number of nodes under each reason, as kube-scheduler counts: the first failing filter of a node, with all of its reasons."""
+        return self._counted(np.ones(self._n_nodes, np.bool_))
+
+    def reasons_among(self, rows: NDArray[np.intp]) -> Mapping[str, int]:
+        """The same for some rows only."""
+        among = np.zeros(self._n_nodes, np.bool_)
+        among[rows] = True
+        return self._counted(among)
+
+    def _counted(self, among: Mask) -> Mapping[str, int]:
         refusal = self._filtering.refusal
         if refusal is not None:
-            return {reason.text: self._n_nodes for reason in refusal.reasons}
-        left = self._considered()
-        counts: Counter[str] = Counter(reason.text for found in self._filtering.crowded.values() for reason in found)
+            return {reason.text: int(np.count_nonzero(among)) for reason in refusal.reasons}
+        left = self._considered() & among
+        crowded = self._filtering.crowded.items()
+        counts: Counter[str] = Counter(reason.text for row, found in crowded if among[row] for reason in found)
         chosen = self._filtering.node_set
-        if chosen is not None and not chosen.mask.all():
-            counts[chosen.reason.text] = self._n_nodes - int(np.count_nonzero(chosen.mask))
+        if chosen is not None and not chosen.mask[among].all():
+            counts[chosen.reason.text] = int(np.count_nonzero(among & ~chosen.mask))
         for slot in self._slots():
             if not slot.skipped and left.any():
                 failing = slot.bits != 0

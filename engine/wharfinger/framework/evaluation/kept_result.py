@@ -156,6 +156,22 @@ class Evaluation:
             return Choice(int(best[0]), 1)
         return Choice(int(best[best_rows.winner(pod.uid, snapshot.name_hashes[best])]), len(best))
 
+    def choose_among(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice | None:
+        """The best feasible node among some rows, by scores normalised over these; None if none is feasible."""
+        rows = rows[self.filtering.feasible[rows]]
+        if not len(rows):
+            return None
+        for number in range(len(self.scoring.tiers)):
+            if len(rows) > 1:
+                keys = self.scoring.key_among(rows, number)
+                rows = rows[keys == keys.max()]
+        for rule in self.lineup.tie_breaks:
+            if len(rows) > 1:
+                rows = self._laps.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
+        if len(rows) == 1:
+            return Choice(int(rows[0]), 1)
+        return Choice(int(rows[best_rows.winner(pod.uid, snapshot.name_hashes[rows])]), len(rows))
+
     def _narrow(self, rows: NDArray[np.intp], pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
         """The rows that are still equal after the later tiers and the tie breaks of policies."""
         for tier in self.scoring.tiers[1:]:

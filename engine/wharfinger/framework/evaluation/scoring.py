@@ -405,6 +405,22 @@ class Scoring:
         found = self._best.find(tier.added, tier.per_unit)
         return self._best.row(found, best_rows.place(uid, found.n_rows) if found.n_rows > 1 else 0), found.n_rows
 
+    def key_among(self, rows: NDArray[np.intp], number: int = 0) -> NDArray[np.float64]:
+        """The totals of some feasible rows in the tier of that number, in whole quanta, as if no other node were feasible."""
+        tier = self.tiers[number]
+        every = np.ones(len(rows), np.bool_)
+        totals = np.zeros(len(rows))
+        for slot in self.slots:
+            if not slot.skipped and slot.term.tier == tier.tier:
+                places = rows if slot.classes is None else slot.classes.ids[rows]
+                if slot.relative:
+                    raw = slot.raw[places]
+                    totals += slot.weight * slot.scale.points(raw, slot.scale.extent(raw, every), every)
+                else:
+                    totals += slot.weight * slot.points[places]
+        quanta: NDArray[np.float64] = np.rint(totals * tier.per_unit)
+        return quanta
+
     def best_rows(self, feasible: Mask) -> NDArray[np.intp]:
         """All rows with the highest total in the first tier."""
         tier = self.tiers[0]

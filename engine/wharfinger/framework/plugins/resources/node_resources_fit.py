@@ -181,6 +181,15 @@ class Fit(PreparedFilter):
                 bits |= 1 << 2 * lane + 1
         return bits
 
+    def room(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The number of pods of the template that each row takes at once by this filter, `(n_rows,)`."""
+        room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
+        if self._needs:
+            free = self._lanes.take(snapshot, snapshot.allocatable, rows) - self._lanes.take(snapshot, snapshot.requested, rows)
+            room = np.minimum(room, (free // self._amounts).min(axis=0))
+        fitting: NDArray[np.int64] = np.maximum(room, 0)
+        return fitting
+
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reasons against the supposed node."""
         places_left, resources = supposed.once(self, lambda: self._room(supposed.snapshot, supposed.row))

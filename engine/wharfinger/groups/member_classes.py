@@ -1,0 +1,81 @@
+"""Members that get equal answers, and bounds on how many of them fit, for all nodes at once.
+
+A group of a thousand equal pods is one class: what is shown for one of them holds for all. The bounds count the filters of which it is
+known that a pod more on a node never helps; so no bound is ever too low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.plugins.resources.node_resources_fit import Fit
+from wharfinger.language.semantics.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.cycle import Decider
+    from wharfinger.framework.evaluation.filtering import Filtering
+    from wharfinger.framework.verdict import Mask
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+WORSENING = frozenset({"NodeResourcesFit", "NodePorts", "NodeVolumeLimits", "VolumeRestrictions"})
+"""The filters, besides the STATIC ones, that never let a pod onto a node because another pod was added somewhere."""
+UNLIMITED = 1 << 40
+
+
+@dataclass(slots=True)
+class MemberClass:
+    """Members with equal answers, in the order in which they are placed."""
+
+    key: Hashable
+    members: list[PodView] = field(default_factory=list)
+
+    @property
+    def pod(self) -> PodView:
+        """The first member."""
+        return self.members[0]
+
+
+def ordered(waiting: Sequence[PodView]) -> list[PodView]:
+    """Members by priority, then by creation, then by name: the order of kube-scheduler 1.36 (schedule_one_podgroup.go)."""
+    return sorted(waiting, key=lambda pod: (-pod.priority, pod.created if pod.created is not None else np.inf, pod.key))
+
+
+def classes(decider: Decider, waiting: Sequence[PodView], now: float) -> list[MemberClass]:
+    """The classes of some members, in the order of their first members."""
+    found: dict[Hashable, MemberClass] = {}
+    for pod in waiting:
+        key = decider.chain.key(pod, now)
+        found.setdefault(key, MemberClass(key)).members.append(pod)
+    return list(found.values())
+
+
+def open_rows(filtering: Filtering, n_nodes: int) -> Mask:
+    """The nodes that may take the pod now or after more pods were placed, `(n_nodes,) bool`; all nodes that ever can are among them."""
+    mask = np.ones(n_nodes, np.bool_)
+    if filtering.refusal is not None:
+        return mask
+    if filtering.node_set is not None:
+        mask &= filtering.node_set.mask
+    for slot in filtering.slots:
+        if not slot.skipped and (slot.volatility is Volatility.STATIC or slot.plugin.name in WORSENING):
+            mask &= slot.bits == 0
+    return mask
+
+
+def room(decider: Decider, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64]:
+    """The most pods of a template that each node may take at once, `(n_nodes,)`: never too few."""
+    filtering = decider.evaluation(snapshot, pod).filtering
+    mask = open_rows(filtering, snapshot.n_nodes)
+    found = np.where(mask, UNLIMITED, 0)
+    for slot in filtering.slots:
+        if filtering.refusal is None and not slot.skipped and isinstance(slot.answer, Fit):
+            found = np.where(mask, np.minimum(found, slot.answer.room(snapshot, slice(None))), 0)
+    if pod.host_ports:
+        found = np.minimum(found, 1)
+    return found

@@ -1,0 +1,153 @@
+"""Groups are placed whole, within their domains, and the state is as before unless the placement is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.groups.placing import place, placing
+from wharfinger.groups.terms import Group, GroupTerms, Impossible, Level, NotFound, Placed
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+
+RACK, BLOCK = "rack", "block"
+
+
+def node(name: str, cpu: int = 4, **labels: str) -> objects.Node:
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **labels}),
+        status=objects.NodeStatus(allocatable={"cpu": str(cpu), "memory": "64Gi", "pods": "110"}),
+    )
+
+
+def member(name: str, cpu: int = 1, priority: int = 0) -> PodView:
+    container = objects.Container(name="main", resources=objects.ContainerResources(requests={"cpu": str(cpu)}))
+    return PodView(
+        objects.Pod(
+            metadata=objects.ObjectMeta(name=name, namespace="default", uid=name),
+            spec=objects.PodSpec(containers=(container,), priority=priority),
+        )
+    )
+
+
+def members(number: int, cpu: int = 1) -> list[PodView]:
+    return [member(f"m{index}-{cpu}", cpu) for index in range(number)]
+
+
+def cluster(nodes: Sequence[objects.Node]) -> ClusterState:
+    state = ClusterState(1000.0)
+    for each in nodes:
+        state.add_node(each)
+    return state
+
+
+def group(waiting: Sequence[PodView], min_count: int | None = None, levels: Sequence[Level] = (), placed: Sequence[PodView] = ()) -> Group:
+    least = len(waiting) + len(placed) if min_count is None else min_count
+    terms = GroupTerms(min_count=least, source="PodGroup default/training", levels=tuple(levels))
+    return Group(key="default/training", terms=terms, waiting=tuple(waiting), placed=tuple(placed))
+
+
+def racks(sizes: Sequence[int], cpu: int = 4) -> ClusterState:
+    """A rack of each of these numbers of nodes; two racks are a block."""
+    return cluster(
+        [
+            node(f"r{rack}-{number}", cpu, rack=f"r{rack}", block=f"b{rack // 2}")
+            for rack, size in enumerate(sizes)
+            for number in range(size)
+        ]
+    )
+
+
+def decider() -> Decider:
+    return Decider(assemble())
+
+
+def test_every_member_is_placed_in_one_rack_and_the_state_is_as_before() -> None:
+    state = racks([1, 3, 2])
+    before = dict(enumerate(state.placements()))
+    answer = place(decider(), state, group(members(12), levels=[Level(RACK)]))
+    assert isinstance(answer, Placed)
+    assert answer.domains == {RACK: "r1"}
+    assert {name.split("-")[0] for name in answer.nodes.values()} == {"r1"}
+    assert len(answer.nodes) == 12
+    assert dict(enumerate(state.placements())) == before
+
+
+def test_a_placement_that_is_kept_stays_assumed() -> None:
+    state = racks([2])
+    waiting = members(8)
+    answer = place(decider(), state, group(waiting), keep=True)
+    assert isinstance(answer, Placed)
+    assert all(state.is_assumed(pod.uid) for pod in waiting)
+
+
+def test_each_step_of_a_placement_is_a_decision_of_the_chain() -> None:
+    state, chain = racks([3, 3]), assemble()
+    waiting = [*members(3, 2), *members(6, 1)]
+    answer = place(Decider(chain), state, group(waiting, levels=[Level(RACK)]))
+    assert isinstance(answer, Placed)
+    by_uid = {pod.uid: pod for pod in waiting}
+    for uid, name in answer.nodes.items():
+        assert name in decide(chain, state.snapshot(), by_uid[uid]).feasible_nodes()
+        state.assume(by_uid[uid], name)
+
+
+def test_one_member_too_many_is_impossible_and_the_nearest_rack_is_named() -> None:
+    answer = place(decider(), racks([1, 3, 2]), group(members(13), levels=[Level(RACK)]))
+    assert isinstance(answer, Impossible)
+    assert [(fit.value, fit.fits, fit.wanted) for fit in answer.nearest] == [("r1", 12, 13), ("r2", 8, 13), ("r0", 4, 13)]
+
+
+def test_placed_members_pin_the_domain() -> None:
+    state = racks([4, 2])
+    first = member("first")
+    state.assume(first, "r1-0")
+    answer = place(decider(), state, group(members(7), levels=[Level(RACK)], placed=[first.placed_on("r1-0")]))
+    assert isinstance(answer, Placed)
+    assert answer.domains == {RACK: "r1"}
+    full = place(decider(), state, group(members(8), levels=[Level(RACK)], placed=[first.placed_on("r1-0")]))
+    assert isinstance(full, Impossible | NotFound)
+
+
+def test_a_preferred_level_is_left_where_no_domain_of_it_takes_the_group() -> None:
+    state = racks([2, 2, 2, 1])
+    levels = [Level(BLOCK), Level(RACK, required=False)]
+    near = place(decider(), state, group(members(8), levels=levels))
+    wide = place(decider(), state, group(members(16), levels=levels))
+    assert isinstance(near, Placed)
+    assert RACK in near.domains
+    assert isinstance(wide, Placed)
+    assert wide.domains == {BLOCK: "b0"}
+
+
+def test_members_beyond_the_minimum_are_placed_where_they_fit() -> None:
+    answer = place(decider(), racks([2, 3]), group(members(14), min_count=5, levels=[Level(RACK)]))
+    assert isinstance(answer, Placed)
+    assert (len(answer.nodes), len(answer.left), answer.domains) == (12, 2, {RACK: "r1"})
+
+
+def test_members_that_do_not_exist_yet_are_waited_for() -> None:
+    answer = place(decider(), racks([4]), group(members(3), min_count=4))
+    assert isinstance(answer, Impossible)
+    assert answer.message == "3 members of at least 4 exist"
+
+
+def test_a_search_that_is_closed_leaves_the_state_as_before() -> None:
+    state = racks([4])
+    search = placing(decider(), state, group(members(8)))
+    for _ in range(6):
+        next(search)
+    assert list(state.placements())
+    search.close()
+    assert not list(state.placements())
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_the_budget_ends_a_search(number: int) -> None:
+    answer = place(decider(), racks([2, 2]), group([*members(4, 3), *members(1)]), steps=number)
+    assert isinstance(answer, NotFound | Placed)
+    assert not isinstance(answer, NotFound) or answer.steps <= 5
