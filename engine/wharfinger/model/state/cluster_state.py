@@ -16,6 +16,7 @@ from wharfinger.model import objects
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.pod_table import Placement
+from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.snapshot import Snapshot
@@ -276,11 +277,18 @@ class ClusterState:
         else:
             self._tables.revision += 1
             self._tables.objects.put(obj)
+            self._tables.objects_changed()
 
     def drop(self, kind: str, key: str) -> bool:
         """Remove an object of `objects` by kind and key (`namespace/name` or `name`); True if it existed."""
         self._tables.revision += 1
-        return self._tables.objects.drop(kind, key)
+        dropped = self._tables.objects.drop(kind, key)
+        self._tables.objects_changed()
+        return dropped
+
+    def read_devices(self, sources: Sequence[DeviceSource]) -> None:
+        """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""
+        self._tables.read_devices(sources)
 
     def set_metric(self, name: str, samples: Samples) -> None:
         """Replace the samples of a metric: node name → (value, time in seconds since 1970)."""
@@ -327,6 +335,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     others = list(snapshot.objects)
     metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
     state = ClusterState(snapshot.now)
+    state.read_devices(tables.device_sources)
     for number, node in enumerate(nodes):
         state.add_node(node)
         if number % STEP == 0:
@@ -360,6 +369,7 @@ class Checkpoint:
     assumed: Sequence[bool]
     nominations: tuple[tuple[PodView, str], ...]
     metrics: Mapping[str, Samples]
+    device_sources: tuple[DeviceSource, ...] = ()
 
 
 def checkpoint_of(state: ClusterState) -> Checkpoint:
@@ -377,6 +387,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
         assumed=[placement.assumed for placement in placed] + [assumed for _, _, assumed in aside],
         nominations=tuple(tables.nominations.items()),
         metrics=dict(tables.metrics.samples),
+        device_sources=tables.device_sources,
     )
 
 
@@ -399,6 +410,7 @@ def stand_at(state: ClusterState, revision: int) -> None:
 def restored(cluster: Checkpoint, now: float) -> ClusterState:
     """A new state of what a checkpoint has, at the time `now`."""
     state = ClusterState(now)
+    state.read_devices(cluster.device_sources)
     for node in cluster.nodes:
         state.add_node(node)
     for obj in cluster.others:

@@ -21,6 +21,7 @@ from wharfinger.model.columns.node_table import Fact, ImageState
 from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
 from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import ClusterTables, ObjectStore
@@ -218,6 +219,13 @@ class Snapshot:
     def port_users(self, protocol: str, port: int) -> Mapping[int, tuple[str, ...]]:
         """The host IPs on which a port is in use, by row."""
         return self._current().ports.users(protocol, port)
+
+    # ── devices ──
+
+    @property
+    def devices(self) -> DeviceTable:
+        """The devices of all nodes. The table is made at the first call for a cluster."""
+        return self._current().devices
 
     # ── domains and selections ──
 

@@ -21,6 +21,9 @@ from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import Placement, PodReaders, PodTable
 from wharfinger.model.columns.resource_table import HostPorts
 from wharfinger.model.columns.selection import Selections
+from wharfinger.model.devices.device import DeviceSource
+from wharfinger.model.devices.device_table import DeviceTable
+from wharfinger.model.devices.whole_counts import WholeCounts
 from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView
 
@@ -193,12 +196,15 @@ class ClusterTables:
     """The tables of one cluster.
 
     `revision` grows with every change; `layout_revision` is the one in which a row was last added, removed or moved. `newest` is
-    the latest time in any object or sample, the best estimate of the present time of the cluster.
+    the latest time in any object or sample, the best estimate of the present time of the cluster. `device_sources` say which devices nodes
+    have; their table is made when it is first read.
     """
 
     __slots__ = (
+        "_devices",
         "_nominated",
         "_nominated_at",
+        "device_sources",
         "layout_revision",
         "metrics",
         "newest",
@@ -230,6 +236,27 @@ class ClusterTables:
         self.revision = 0
         self.layout_revision = 0
         self.newest = 0.0
+        self.device_sources: tuple[DeviceSource, ...] = (WholeCounts(),)
+        self._devices: DeviceTable | None = None
+
+    @property
+    def devices(self) -> DeviceTable:
+        """The devices of all nodes; made at the first call, and kept up to date from then on."""
+        if self._devices is None:
+            self._devices = DeviceTable(self, self.device_sources)
+        return self._devices
+
+    def read_devices(self, sources: Sequence[DeviceSource]) -> None:
+        """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""
+        self.revision += 1
+        self.device_sources, self._devices = tuple(sources), None
+        for row in range(self.nodes.rows.count):
+            self.usage_changes.record(row, self.revision)
+
+    def objects_changed(self) -> None:
+        """Record the rows whose devices are others because of an object that is neither node nor pod."""
+        if self._devices is not None:
+            self._devices.follow_objects()
 
     def add_node(self, node: objects.Node) -> int:
         """Add a new node; returns its row."""
@@ -360,6 +387,7 @@ class ClusterTables:
     def copy(self) -> ClusterTables:
         """A copy of the tables with rows in the same order."""
         twin = ClusterTables()
+        twin.device_sources = self.device_sources
         for node in self.nodes.objects:
             twin.add_node(node)
         for row, placements in enumerate(self.pods.by_row):

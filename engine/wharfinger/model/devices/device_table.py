@@ -1,0 +1,212 @@
+"""The devices of all nodes as columns: one entry per device, in the order of the rows of their nodes.
+
+Policies ask of devices per node, so the devices of a node are neighbours: `starts[row]:starts[row + 1]`. A column is made when it is first
+read. The table is made when a policy or plugin first reads devices, and then follows the log of changed rows: the devices of a changed node
+are asked of the sources again, and if there are as many as before, their entries are written over. A cluster whose devices nobody reads
+has no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.columns.arrays import RowChanges
+from wharfinger.model.columns.node_table import NodeTable
+from wharfinger.model.columns.pod_table import PodTable
+from wharfinger.model.columns.strings import ABSENT, StringTable
+from wharfinger.model.devices.device import Asked, Device, DeviceSource, Store
+from wharfinger.model.objects.pod_view import PodView
+
+MOST_COLUMNS: Final = 256
+"""The columns kept at most; a pod may name any attribute, and the one used least recently is dropped first."""
+
+
+class Cluster(Protocol):
+    """What the table reads of a cluster (`model.state.tables.ClusterTables`)."""
+
+    nodes: NodeTable
+    pods: PodTable
+    node_changes: RowChanges
+    usage_changes: RowChanges
+    revision: int
+    layout_revision: int
+
+    @property
+    def objects(self) -> Store:
+        """The objects that are neither nodes nor pods."""
+
+
+class DevicesOf(NamedTuple):
+    """The devices of some rows: their entries in the table, and for each which of the rows it is on."""
+
+    table: DeviceTable
+    entries: NDArray[np.intp] | slice
+    owners: NDArray[np.intp]
+    n_rows: int
+
+
+ReadDevice = Callable[[Device], Any]
+
+
+class _Column:
+    __slots__ = ("read", "text", "values")
+
+    def __init__(self, read: ReadDevice, *, text: bool) -> None:
+        self.read = read
+        self.text = text
+        self.values: NDArray[Any] = np.empty(0)
+
+
+class DeviceTable:
+    """The devices of a cluster; every question first follows the changes of the cluster."""
+
+    __slots__ = ("_by_row", "_columns", "_layout", "_owners", "_seen", "_sources", "_starts", "_strings", "_tables", "_tokens", "version")
+
+    def __init__(self, tables: Cluster, sources: Sequence[DeviceSource]) -> None:
+        self._tables = tables
+        self._sources = tuple(sources)
+        self._by_row: list[tuple[Device, ...]] = []
+        self._starts: NDArray[np.intp] = np.zeros(1, dtype=np.intp)
+        self._owners: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._columns: dict[Hashable, _Column] = {}
+        self._tokens: list[Hashable] = []
+        self._layout = -1
+        self._seen = -1
+        self._strings: StringTable | None = None
+        self.version = 0
+
+    # ── what is asked ──
+
+    def on(self, row: int) -> Sequence[Device]:
+        """The devices of a node, in their order."""
+        self.follow()
+        return self._by_row[row]
+
+    def asked(self, pod: PodView) -> Asked | None:
+        """What a pod asks of devices, by the first source that knows; None if nothing."""
+        store = self._tables.objects
+        return next((asked for source in self._sources if (asked := source.asked(pod, store)) is not None), None)
+
+    def of(self, rows: slice | NDArray[np.intp]) -> DevicesOf:
+        """The devices of some rows: `slice(None)` for all, or an index array."""
+        self.follow()
+        if isinstance(rows, slice):
+            return DevicesOf(self, slice(None), self._owners, len(self._by_row))
+        counts = self._starts[rows + 1] - self._starts[rows]
+        owners = np.repeat(np.arange(len(rows), dtype=np.intp), counts)
+        first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(rows) else np.empty(0, dtype=np.intp)
+        entries = np.arange(len(owners), dtype=np.intp) + (self._starts[rows] - first)[owners]
+        return DevicesOf(self, entries, owners, len(rows))
+
+    def numbers(self, key: Hashable, read: ReadDevice) -> NDArray[np.float64]:
+        """A number of each device, (n_devices,) float64 with NaN where `read` returns None; `key` identifies `read`."""
+        return self._column(key, read, text=False)
+
+    def codes(self, key: Hashable, read: ReadDevice) -> NDArray[np.int32]:
+        """The string code of a text of each device, (n_devices,) int32 with -1 where `read` returns None; `key` identifies `read`."""
+        return self._column(key, read, text=True)
+
+    # ── following ──
+
+    def follow(self) -> Sequence[int] | None:
+        """Read the devices of changed nodes again; returns the rows whose devices are others now, None if rows were added or moved."""
+        tables = self._tables
+        if self._seen == tables.revision:
+            return ()
+        tokens = [source.token(tables.objects) for source in self._sources]
+        same_rows = self._layout == tables.layout_revision and self._seen >= 0
+        changed = None
+        if same_rows:
+            changed = self._read_again(self._changed(tokens))
+        else:
+            self._rebuild()
+        self._tokens = tokens
+        self._seen, self._layout = tables.revision, tables.layout_revision
+        return changed
+
+    def follow_objects(self) -> None:
+        """Follow a change of objects that are neither nodes nor pods: rows whose devices are others now count as changed."""
+        tables = self._tables
+        for row in self.follow() or ():
+            tables.usage_changes.record(row, tables.revision)
+
+    def _changed(self, tokens: Sequence[Hashable]) -> Collection[int]:
+        tables = self._tables
+        rows = {*tables.node_changes.since(self._seen).tolist(), *tables.usage_changes.since(self._seen).tolist()}
+        for source, old, new in zip(self._sources, self._tokens, tokens, strict=True):
+            if old == new:
+                continue
+            names = source.changed_nodes(tables.objects, old)
+            if names is None:
+                return range(len(self._by_row))
+            rows |= {tables.nodes.row_of[name] for name in names if name in tables.nodes.row_of}
+        return rows
+
+    def _read(self, row: int) -> tuple[Device, ...]:
+        tables = self._tables
+        node, pods = tables.nodes.objects[row], [placement.pod for placement in tables.pods.by_row[row].values()]
+        found: list[Device] = []
+        for source in self._sources:
+            found += source.devices_on(node, pods, tables.objects)
+        return tuple(found)
+
+    def _rebuild(self) -> None:
+        self._by_row = [self._read(row) for row in range(self._tables.nodes.rows.count)]
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        counts = np.fromiter(map(len, self._by_row), dtype=np.intp, count=len(self._by_row))
+        self._starts = np.concatenate((np.zeros(1, dtype=np.intp), np.cumsum(counts)))
+        self._owners = np.repeat(np.arange(len(counts), dtype=np.intp), counts)
+        self._columns.clear()
+        self.version += 1
+
+    def _read_again(self, rows: Collection[int]) -> list[int]:
+        as_many = True
+        changed: list[int] = []
+        for row in rows:
+            devices = self._read(row)
+            if devices != self._by_row[row]:
+                as_many &= len(devices) == len(self._by_row[row])
+                self._by_row[row] = devices
+                changed.append(row)
+        if not as_many:
+            self._lay_out()
+        elif changed:
+            self.version += 1
+            self._write_over(changed)
+        return changed
+
+    def _write_over(self, rows: Sequence[int]) -> None:
+        for column in self._columns.values():
+            for row in rows:
+                start, end = self._starts[row], self._starts[row + 1]
+                column.values[start:end] = self._values(column, self._by_row[row])
+
+    # ── columns ──
+
+    def _column(self, key: Hashable, read: ReadDevice, *, text: bool) -> NDArray[Any]:
+        self.follow()
+        strings = self._tables.nodes.strings
+        if strings is not self._strings:  # codes of another table
+            self._strings = strings
+            self._columns = {name: column for name, column in self._columns.items() if not column.text}
+        column = self._columns.pop(key, None)
+        if column is None:
+            column = _Column(read, text=text)
+            column.values = self._values(column, [device for devices in self._by_row for device in devices])
+            if len(self._columns) >= MOST_COLUMNS:
+                del self._columns[next(iter(self._columns))]
+        self._columns[key] = column
+        return column.values
+
+    def _values(self, column: _Column, devices: Sequence[Device]) -> NDArray[Any]:
+        found = [column.read(device) for device in devices]
+        if column.text:
+            code = self._tables.nodes.strings.code
+            return np.array([ABSENT if value is None else code(value) for value in found], dtype=np.int32)
+        return np.array([np.nan if value is None else value for value in found], dtype=np.float64)

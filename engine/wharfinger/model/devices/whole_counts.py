@@ -1,0 +1,61 @@
+"""Devices of nodes that only say how many they have, such as `nvidia.com/gpu: 8`.
+
+The kubelet chooses which of them a pod gets and tells nobody. So each is a device without a capacity, of which is not known if it is taken;
+how many are taken is known. Labels of the node under the name of the resource, as feature discovery writes them (`nvidia.com/gpu.product`),
+are attributes of its devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Final
+
+from wharfinger.model import objects
+from wharfinger.model.devices.device import WHOLE, Asked, Device, Store
+from wharfinger.model.objects.node_view import amounts
+from wharfinger.model.objects.pod_view import PodView
+
+MOST_OF_A_KIND: Final = 64
+"""Resources of which a node has more are amounts and no devices: no computer has as many slots."""
+
+
+class WholeCounts:
+    """The devices of extended resources, without those in `besides`, which another source tells in detail."""
+
+    __slots__ = ("_besides",)
+
+    def __init__(self, besides: Collection[str] = ()) -> None:
+        self._besides = frozenset(besides)
+
+    def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:  # noqa: ARG002 — a port
+        """A device for each unit of each extended resource, resources by name."""
+        found: list[Device] = []
+        for resource, count in sorted(amounts(_extended(node.status.allocatable, self._besides)).items()):
+            if not 0 < count <= MOST_OF_A_KIND:
+                continue
+            taken = sum(pod.requests.get(resource, 0) for pod in pods)
+            start = f"{resource}."
+            attributes = {key.removeprefix(start): value for key, value in node.metadata.labels.items() if key.startswith(start)}
+            found += [
+                Device(resource, node.metadata.name, str(unit), attributes, taken=None, share=0.0 if unit < taken else WHOLE)
+                for unit in range(count)
+            ]
+        return found
+
+    def asked(self, pod: PodView, store: Store) -> Asked | None:  # noqa: ARG002 — a port
+        """All units of extended resources that a pod requests."""
+        count = sum(amount for name, amount in pod.requests.items() if "/" in name and name not in self._besides)
+        return Asked(count) if 0 < count <= MOST_OF_A_KIND else None
+
+    def token(self, store: Store) -> Hashable:  # noqa: ARG002 — a port
+        """Always the same: nodes and their pods tell all."""
+        return None
+
+    def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:  # noqa: ARG002 — a port
+        """None of the nodes."""
+        return ()
+
+
+def _extended(allocatable: dict[str, str], besides: frozenset[str]) -> dict[str, str]:
+    """The quantities of extended resources."""
+    return {name: text for name, text in allocatable.items() if "/" in name and name not in besides}

@@ -1,0 +1,208 @@
+"""The columns of devices agree with the devices of each node, whatever changed before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wharfinger.model import objects
+from wharfinger.model.devices.device import MILLI, WHOLE, Asked, Device, Store, own_name
+from wharfinger.model.devices.device_table import DeviceTable
+from wharfinger.model.devices.whole_counts import WholeCounts
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of, copied, restored
+
+GPU = "example.com/gpu"
+
+
+class Noted:
+    """A source of devices that are shared: a pod names its device and share in annotations, a namespace adds a taint to all devices."""
+
+    def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
+        taints = tuple(each.metadata.name for each in store.all(objects.Namespace))
+        left = dict.fromkeys(range(int(node.metadata.labels.get("gpus", "0"))), WHOLE)
+        for pod in pods:
+            if int(pod.annotations["gpu"]) in left:
+                left[int(pod.annotations["gpu"])] -= 100.0
+        model = {"model": node.metadata.labels["model"]} if "model" in node.metadata.labels else {}
+        return [
+            Device("noted", node.metadata.name, str(number), model, {MILLI: WHOLE}, {MILLI: free}, free < WHOLE, taints)
+            for number, free in left.items()
+        ]
+
+    def asked(self, pod: PodView, store: Store) -> Asked | None:
+        return Asked(1, 100.0) if "gpu" in pod.annotations else None
+
+    def token(self, store: Store) -> Hashable:
+        return store.revision_of(objects.Namespace)
+
+    def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:
+        return None
+
+
+def node(name: str, gpus: int, model: str | None = None, **allocatable: str) -> objects.Node:
+    labels = {"gpus": str(gpus)} | ({} if model is None else {"model": model})
+    return objects.Node(metadata=objects.ObjectMeta(name=name, labels=labels), status=objects.NodeStatus(allocatable=allocatable))
+
+
+def pod(name: str, node_name: str, gpu: int) -> objects.Pod:
+    meta = objects.ObjectMeta(name=name, namespace="default", uid=name, annotations={"gpu": str(gpu)})
+    return objects.Pod(metadata=meta, spec=objects.PodSpec(node_name=node_name))
+
+
+def free(device: Device) -> float | None:
+    return device.free_of(MILLI)
+
+
+def model(device: Device) -> Any:
+    return device.attribute("model")
+
+
+def shown(table: DeviceTable, state: ClusterState) -> list[Any]:
+    snapshot = state.snapshot()
+    numbers, codes = table.numbers("free", free), table.codes("model", model)
+    of = table.of(slice(None))
+    texts = [snapshot.strings.text(code) for code in codes.tolist()]
+    return sorted(zip([snapshot.names[row] for row in of.owners.tolist()], numbers.tolist(), map(str, texts), strict=True))
+
+
+def plain(state: ClusterState) -> list[Any]:
+    snapshot = state.snapshot()
+    return sorted(
+        (snapshot.names[row], free(device), str(model(device))) for row in range(snapshot.n_nodes) for device in snapshot.devices.on(row)
+    )
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("node"), st.sampled_from("abc"), st.integers(0, 3), st.sampled_from([None, "A100", "T4"])),
+        st.tuples(st.just("gone"), st.sampled_from("abc"), st.just(0), st.none()),
+        st.tuples(st.just("pod"), st.sampled_from("xyz"), st.integers(0, 2), st.sampled_from(["a", "b", "c"])),
+        st.tuples(st.just("left"), st.sampled_from("xyz"), st.just(0), st.none()),
+        st.tuples(st.just("space"), st.sampled_from("mn"), st.integers(0, 1), st.none()),
+    ),
+    max_size=12,
+)
+
+
+def change(state: ClusterState, kind: str, name: str, number: int, other: str | None) -> None:
+    if kind == "node":
+        state.add_node(node(name, number, other))
+    elif kind == "gone":
+        state.remove_node(name)
+    elif kind == "pod":
+        state.add_pod(pod(name, other or "a", number))
+    elif kind == "left":
+        state.remove_pod(pod(name, "a", 0))
+    elif number:
+        state.put(objects.Namespace(metadata=objects.ObjectMeta(name=name)))
+    else:
+        state.drop("Namespace", name)
+
+
+@settings(max_examples=120)
+@given(STEPS)
+def test_columns_follow_every_change(steps: list[tuple[str, str, int, str | None]]) -> None:
+    state = ClusterState()
+    state.read_devices([Noted()])
+    for kind, name, number, other in steps:
+        before = state.revision
+        old = {row: state.snapshot().devices.on(row) for row in range(state.snapshot().n_nodes)}
+        change(state, kind, name, number, other)
+        snapshot = state.snapshot()
+        fresh = ClusterState()
+        fresh.read_devices([Noted()])
+        for row in range(snapshot.n_nodes):
+            fresh.add_node(snapshot.node(row).object)
+            for each in snapshot.pods_on(row):
+                fresh.add_pod(each)
+        for each in snapshot.objects:
+            fresh.put(each)
+        assert shown(snapshot.devices, state) == plain(state) == plain(fresh)
+        told = snapshot.usage_changes(before)
+        nodes_told = snapshot.node_changes(before)
+        if told is not None and nodes_told is not None:
+            others = {row for row in range(snapshot.n_nodes) if snapshot.devices.on(row) != old[row]}
+            assert others <= {*told.tolist(), *nodes_told.tolist()}
+
+
+def test_the_devices_of_some_rows() -> None:
+    state = ClusterState()
+    state.read_devices([Noted()])
+    for name, gpus in (("a", 2), ("b", 0), ("c", 3)):
+        state.add_node(node(name, gpus))
+    state.add_pod(pod("x", "c", 1))
+    of = state.snapshot().devices.of(np.array([2, 1, 0]))
+
+    assert of.owners.tolist() == [0, 0, 0, 2, 2]
+    assert state.snapshot().devices.numbers("free", free)[of.entries].tolist() == [1000.0, 900.0, 1000.0, 1000.0, 1000.0]
+
+
+def test_copies_of_a_cluster_have_its_devices() -> None:
+    state = ClusterState()
+    state.read_devices([Noted()])
+    state.add_node(node("a", 2))
+    state.add_pod(pod("x", "a", 1))
+    copy = copied(state.snapshot())
+    try:
+        while True:
+            next(copy)
+    except StopIteration as end:
+        of_steps = end.value
+    for other in (of_steps.snapshot(), state.snapshot().detach(), restored(checkpoint_of(state), 0.0).snapshot()):
+        assert other.devices.on(0) == state.snapshot().devices.on(0)
+
+
+def test_whole_counts_are_devices_of_which_is_not_known_if_they_are_taken() -> None:
+    state = ClusterState()
+    labelled = node("a", 0, **{GPU: "3", "example.com/amount": "5000", "cpu": "8"})
+    labelled.metadata.labels[f"{GPU}.product"] = "T4"
+    state.add_node(labelled)
+    container = objects.Container(name="c", resources=objects.ContainerResources(requests={GPU: "2"}))
+    asking = objects.Pod(metadata=objects.ObjectMeta(name="p", uid="p"), spec=objects.PodSpec(node_name="a", containers=(container,)))
+    state.add_pod(asking)
+    devices = state.snapshot().devices.on(0)
+
+    assert [(d.driver, d.name, d.taken, d.attribute("product"), d.thousandths) for d in devices] == [
+        (GPU, "0", None, "T4", 0.0),
+        (GPU, "1", None, "T4", 0.0),
+        (GPU, "2", None, "T4", WHOLE),
+    ]
+    assert state.snapshot().devices.asked(PodView(asking)) == Asked(2)
+
+
+def test_a_resource_that_another_source_tells_is_no_whole_count() -> None:
+    assert not WholeCounts([GPU]).devices_on(node("a", 0, **{GPU: "3"}), [], ClusterState().objects)
+
+
+def test_no_table_is_made_for_a_cluster_whose_devices_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a table of devices was made")
+
+    monkeypatch.setattr(DeviceTable, "__init__", refuse)
+    state = ClusterState()
+    state.add_node(node("a", 2))
+    state.add_pod(pod("x", "a", 1))
+    state.put(objects.Namespace(metadata=objects.ObjectMeta(name="n")))
+    state.remove_node("a")
+
+
+@pytest.mark.parametrize(
+    ("written", "own"), [("model", "model"), ("gpu.example.com/model", "model"), ("other.com/model", "other.com/model"), ("/x", "/x")]
+)
+def test_the_domain_of_the_driver_may_be_left_out(written: str, own: str) -> None:
+    assert own_name("gpu.example.com", written) == own
+
+
+def test_what_is_left_of_a_device() -> None:
+    exclusive = Device("d", "p", "n", capacity={"memory": 40.0})
+    assert (exclusive.free_of("memory"), exclusive.free_of("other"), exclusive.thousandths) == (40.0, None, WHOLE)
+    taken = Device("d", "p", "n", capacity={"memory": 40.0}, taken=True)
+    assert (taken.free_of("d/memory"), taken.thousandths) == (0.0, 0.0)
+    unknown = Device("d", "p", "n", capacity={"memory": 40.0}, taken=None, share=0.0)
+    assert (unknown.free_of("memory"), unknown.thousandths) == (None, 0.0)
