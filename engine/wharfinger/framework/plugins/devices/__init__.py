@@ -1,0 +1,1 @@
+"""Devices of dynamic resource allocation: which of them a pod's claims get, and where."""

@@ -1,0 +1,403 @@
+"""Functions that Kubernetes adds to CEL: quantities, versions, regular expressions, lists, sets, addresses.
+
+Source: `apiserver/pkg/cel/environment/base.go` and `apiserver/pkg/cel/library`, Kubernetes 1.36. Values of types that CEL does not have are
+maps with one key that names the type (`{"quantity": nanos}`), because values of foreign types cannot be made in Python. Equal values have
+equal maps. `compareTo` and its like exist for two such types, so each is one function that looks at its arguments.
+
+A function raises ValueError with the text that the user sees. The runtime takes no macros, and no second function of a name that its own
+extension for strings has. So `indexOf` and `lastIndexOf` of lists, `sortBy`, and macros with two variables are missing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model.objects import quantity
+
+NO_OVERLOAD = "no such overload"
+QUANTITY, SEMVER, IP, CIDR = "quantity", "semver", "ip", "cidr"
+Value = Mapping[str, Any]
+
+_FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+_WORD = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+_LONGEST_RANGE = 10_000
+
+
+# ── quantities ──
+
+
+def quantity_value(text: str) -> dict[str, str]:
+    """The value of a Kubernetes quantity; ValueError if it is none."""
+    try:
+        return {QUANTITY: str(quantity.nano(text))}
+    except InvalidObject:
+        raise ValueError(_FORMAT_WRONG) from None
+
+
+def _nanos(value: Value) -> int:
+    if QUANTITY not in value:
+        raise ValueError(NO_OVERLOAD)
+    return int(value[QUANTITY])
+
+
+def _of_nanos(nanos: int) -> dict[str, str]:
+    return {QUANTITY: str(nanos)}
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        quantity.nano(text)
+    except InvalidObject:
+        return False
+    return True
+
+
+def _is_integer(value: Value) -> bool:
+    nanos = _nanos(value)
+    return nanos % quantity.NANO == 0 and nanos // quantity.NANO in _INT64
+
+
+def _as_integer(value: Value) -> int:
+    if not _is_integer(value):
+        raise ValueError("cannot convert value to integer")
+    return _nanos(value) // quantity.NANO
+
+
+def _sign(value: Value) -> int:
+    nanos = _nanos(value)
+    return (nanos > 0) - (nanos < 0)
+
+
+# ── versions ──
+
+
+def semver_value(text: str) -> dict[str, str]:
+    """The value of a semantic version, without its build metadata; ValueError if it is none (`Parse` of blang/semver)."""
+    _order(text)
+    return {SEMVER: text.partition("+")[0]}
+
+
+@lru_cache(maxsize=4096)
+def _order(text: str) -> tuple[Any, ...]:
+    """A tuple that orders as the version does."""
+    if not text:
+        raise ValueError("Version string empty")
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise ValueError("No Major.Minor.Patch elements found")
+    core, _, build = parts[2].partition("+")
+    patch, dash, pre = core.partition("-")
+    numbers = [_version_number(name, part) for name, part in (("major", parts[0]), ("minor", parts[1]), ("patch", patch))]
+    identifiers = tuple(_identifier(part) for part in pre.split(".")) if dash else ()
+    if "+" in parts[2]:
+        for part in build.split("."):
+            if not part:
+                raise ValueError("Build meta data is empty")
+            if not _WORD.fullmatch(part):
+                raise ValueError(f'Invalid character(s) found in build meta data "{part}"')
+    return (*numbers, not dash, identifiers)
+
+
+def _version_number(name: str, part: str) -> int:
+    if not re.fullmatch("[0-9]*", part):
+        raise ValueError(f'Invalid character(s) found in {name} number "{part}"')
+    if not part:
+        raise ValueError('strconv.ParseUint: parsing "": invalid syntax')
+    if not _NUMBER.fullmatch(part):
+        raise ValueError(f'{name.capitalize()} number must not contain leading zeroes "{part}"')
+    if len(part) > 20 or int(part) >= 2**64:
+        raise ValueError(f'strconv.ParseUint: parsing "{part}": value out of range')
+    return int(part)
+
+
+def _identifier(part: str) -> tuple[int, int, str]:
+    if not part:
+        raise ValueError("Prerelease is empty")
+    if re.fullmatch("[0-9]+", part):
+        if not _NUMBER.fullmatch(part):
+            raise ValueError(f'Numeric PreRelease version must not contain leading zeroes "{part}"')
+        return (0, int(part), "")
+    if not _WORD.fullmatch(part):
+        raise ValueError(f'Invalid character(s) found in prerelease "{part}"')
+    return (1, 0, part)
+
+
+def _normalized(text: str) -> str:
+    parts = text.removeprefix("v").split(".", 2)
+    for index, part in enumerate(parts):
+        if len(part) > 1:
+            stripped = part.lstrip("0")
+            parts[index] = stripped if stripped[:1].isdigit() else "0" + stripped
+    if len(parts) < 3:
+        if re.search("[+-]", parts[-1]):
+            raise ValueError("short version cannot contain PreRelease/Build meta data")
+        parts += ["0"] * (3 - len(parts))
+    return ".".join(parts)
+
+
+def _semver(text: str, normalize: bool = False) -> dict[str, str]:
+    return semver_value(_normalized(text) if normalize else text)
+
+
+def _is_semver(text: str, normalize: bool = False) -> bool:
+    try:
+        _semver(text, normalize)
+    except ValueError:
+        return False
+    return True
+
+
+def _version_part(index: int) -> Callable[[Value], int]:
+    def part(value: Value) -> int:
+        if SEMVER not in value:
+            raise ValueError(NO_OVERLOAD)
+        found: int = _order(value[SEMVER])[index]
+        return found
+
+    return part
+
+
+def _compare(one: Value, other: Value) -> int:
+    if SEMVER in one and SEMVER in other:
+        left, right = _order(one[SEMVER]), _order(other[SEMVER])
+        return (left > right) - (left < right)
+    difference = _nanos(one) - _nanos(other)
+    return (difference > 0) - (difference < 0)
+
+
+# ── texts ──
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str) -> Any:
+    try:
+        return re2.compile(text)
+    except re2.error as error:
+        raise ValueError(f"illegal regex: {error}") from None
+
+
+def _find(text: str, pattern: str) -> str:
+    found = _pattern(pattern).search(text)
+    return found.group(0) if found else ""
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    if not limit:
+        return []
+    found = [match.group(0) for match in _pattern(pattern).finditer(text)]
+    return found if limit < 0 else found[:limit]
+
+
+# ── lists and sets ──
+
+
+def _same_kind(items: Sequence[Any]) -> Sequence[Any]:
+    try:
+        sorted(items)
+    except TypeError:
+        raise ValueError(NO_OVERLOAD) from None
+    return items
+
+
+def _least(items: Sequence[Any]) -> Any:
+    if not items:
+        raise ValueError("min called on empty list")
+    return min(_same_kind(items))
+
+
+def _most(items: Sequence[Any]) -> Any:
+    if not items:
+        raise ValueError("max called on empty list")
+    return max(_same_kind(items))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """True if two values are equal as CEL sees it: true is not 1."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _contains(items: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    return all(any(_same(item, each) for item in items) for each in wanted)
+
+
+def _distinct(items: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for item in items:
+        if not any(_same(item, each) for each in found):
+            found.append(item)
+    return found
+
+
+def _slice(items: Sequence[Any], start: int, end: int) -> Sequence[Any]:
+    if start < 0 or end < 0:
+        raise ValueError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise ValueError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if end > len(items):
+        raise ValueError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+def _flatten(items: Sequence[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise ValueError("level must be non-negative")
+    flat: list[Any] = []
+    for item in items:
+        if isinstance(item, list | tuple) and depth:
+            flat += _flatten(item, depth - 1)
+        else:
+            flat.append(item)
+    return flat
+
+
+def _range(count: int) -> list[int]:
+    if count > _LONGEST_RANGE:
+        raise ValueError(f"lists.range({count}) is longer than {_LONGEST_RANGE}")
+    return list(range(count))
+
+
+# ── addresses ──
+
+
+def _ip(text: str) -> dict[str, str]:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"IP Address {text!r} parse error during conversion from string".replace("'", '"')) from None
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped is not None or address.scope_id):
+        raise ValueError(f'IP Address "{text}" is not allowed: an IPv4-mapped address or one with a zone')
+    return {IP: str(address)}
+
+
+def _cidr(text: str) -> dict[str, str]:
+    try:
+        network = ipaddress.ip_interface(text) if "/" in text else None
+    except ValueError:
+        network = None
+    if network is None:
+        raise ValueError(f'network address parse error during conversion from string: "{text}"')
+    return {CIDR: str(network)}
+
+
+def _valid(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def valid(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return valid
+
+
+def _address(value: Value) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    if IP not in value:
+        raise ValueError(NO_OVERLOAD)
+    return ipaddress.ip_address(value[IP])
+
+
+def _network(value: Value) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    if CIDR not in value:
+        raise ValueError(NO_OVERLOAD)
+    return ipaddress.ip_interface(value[CIDR]).network
+
+
+def _cidr_address(value: Value) -> dict[str, str]:
+    _network(value)
+    return {IP: value[CIDR].partition("/")[0]}
+
+
+def _address_in(network: Value, address: Value | str) -> bool:
+    return _address(_ip(address) if isinstance(address, str) else address) in _network(network)
+
+
+def _network_in(network: Value, other: Value | str) -> bool:
+    outer, inner = _network(network), _network(_cidr(other) if isinstance(other, str) else other)
+    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
+
+
+# ── all of it ──
+
+
+def functions(cel: Any) -> list[Any]:
+    """The declarations of all functions, for `cel.NewEnv`; `cel` is the module of cel-expr-python."""
+    kind = cel.Type
+    # Foreign values are maps: the only parametric kind of argument that the runtime finds a function by.
+    foreign, items, texts = kind.Map(kind.STRING, kind.STRING), kind.LIST, kind.List(kind.STRING)
+    text, integer, boolean, real, anything = kind.STRING, kind.INT, kind.BOOL, kind.DOUBLE, kind.DYN
+
+    def declared(name: str, *overloads: tuple[Any, list[Any], Callable[..., Any]], member: bool = True) -> Any:
+        return cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{number}", return_type=result, parameters=takes, is_member=member, impl=impl)
+                for number, (result, takes, impl) in enumerate(overloads)
+            ],
+        )
+
+    return [
+        declared("quantity", (foreign, [text], quantity_value), member=False),
+        declared("isQuantity", (boolean, [text], _is_quantity), member=False),
+        declared("sign", (integer, [foreign], _sign)),
+        declared("isInteger", (boolean, [foreign], _is_integer)),
+        declared("asInteger", (integer, [foreign], _as_integer)),
+        declared("asApproximateFloat", (real, [foreign], lambda value: _nanos(value) / quantity.NANO)),
+        declared(
+            "add",
+            (foreign, [foreign, foreign], lambda one, other: _of_nanos(_nanos(one) + _nanos(other))),
+            (foreign, [foreign, integer], lambda one, other: _of_nanos(_nanos(one) + other * quantity.NANO)),
+        ),
+        declared(
+            "sub",
+            (foreign, [foreign, foreign], lambda one, other: _of_nanos(_nanos(one) - _nanos(other))),
+            (foreign, [foreign, integer], lambda one, other: _of_nanos(_nanos(one) - other * quantity.NANO)),
+        ),
+        declared("compareTo", (integer, [foreign, foreign], _compare)),
+        declared("isGreaterThan", (boolean, [foreign, foreign], lambda one, other: _compare(one, other) > 0)),
+        declared("isLessThan", (boolean, [foreign, foreign], lambda one, other: _compare(one, other) < 0)),
+        declared("semver", (foreign, [text], _semver), (foreign, [text, boolean], _semver), member=False),
+        declared("isSemver", (boolean, [text], _is_semver), (boolean, [text, boolean], _is_semver), member=False),
+        declared("major", (integer, [foreign], _version_part(0))),
+        declared("minor", (integer, [foreign], _version_part(1))),
+        declared("patch", (integer, [foreign], _version_part(2))),
+        declared("find", (text, [text, text], _find)),
+        declared("findAll", (texts, [text, text], _find_all), (texts, [text, text, integer], _find_all)),
+        declared("isSorted", (boolean, [items], lambda found: list(_same_kind(found)) == sorted(found))),
+        declared("sum", (anything, [items], lambda found: sum(_same_kind(found)))),
+        declared("min", (anything, [items], _least)),
+        declared("max", (anything, [items], _most)),
+        declared("slice", (items, [items, integer, integer], _slice)),
+        declared("flatten", (items, [items], _flatten), (items, [items, integer], _flatten)),
+        declared("distinct", (items, [items], _distinct)),
+        declared("sort", (items, [items], lambda found: sorted(_same_kind(found)))),
+        declared("reverse", (items, [items], lambda found: list(reversed(found)))),
+        declared("sets.contains", (boolean, [items, items], _contains), member=False),
+        declared("sets.equivalent", (boolean, [items, items], lambda one, two: _contains(one, two) and _contains(two, one)), member=False),
+        declared("sets.intersects", (boolean, [items, items], lambda one, two: any(_contains(one, [each]) for each in two)), member=False),
+        declared("lists.range", (items, [integer], _range), member=False),
+        cel.FunctionDecl(
+            "ip",
+            [
+                cel.Overload("ip_of_text", return_type=foreign, parameters=[text], is_member=False, impl=_ip),
+                cel.Overload("ip_of_cidr", return_type=foreign, parameters=[foreign], is_member=True, impl=_cidr_address),
+            ],
+        ),
+        declared("isIP", (boolean, [text], _valid(_ip)), member=False),
+        declared("family", (integer, [foreign], lambda value: _address(value).version)),
+        declared("isLoopback", (boolean, [foreign], lambda value: _address(value).is_loopback)),
+        declared("isUnspecified", (boolean, [foreign], lambda value: _address(value).is_unspecified)),
+        declared("cidr", (foreign, [text], _cidr), member=False),
+        declared("isCIDR", (boolean, [text], _valid(_cidr)), member=False),
+        declared("containsIP", (boolean, [foreign, foreign], _address_in), (boolean, [foreign, text], _address_in)),
+        declared("containsCIDR", (boolean, [foreign, foreign], _network_in), (boolean, [foreign, text], _network_in)),
+        declared("prefixLength", (integer, [foreign], lambda value: _network(value).prefixlen)),
+    ]

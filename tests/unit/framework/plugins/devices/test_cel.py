@@ -1,0 +1,112 @@
+"""Selectors of devices: what they say, and kube-scheduler's words where they fail."""
+
+import pytest
+
+from wharfinger.framework.plugins.devices.cel import library
+from wharfinger.framework.plugins.devices.cel.selector import DeviceTraits, Selector, SelectorFailed, compiled
+
+DOMAIN = "gpu.example.com"
+DEVICE = DeviceTraits(
+    driver=DOMAIN,
+    attributes={
+        DOMAIN: {"index": 0, "model": "a100", "healthy": True, "version": library.semver_value("1.9.0")},
+        "net": {"address": "10.1.2.3"},
+    },
+    capacity={DOMAIN: {"memory": library.quantity_value("40Gi")}},
+    allow_multiple_allocations=False,
+    key="a100",
+)
+GPU = f'device.attributes["{DOMAIN}"]'
+MEMORY = f'device.capacity["{DOMAIN}"].memory'
+
+
+def answer(expression, device=DEVICE):
+    selector = compiled(expression)
+    assert isinstance(selector, Selector), selector
+    return selector.matches(device)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f'device.driver == "{DOMAIN}"',
+        f'{GPU}.model in ["a100", "h100"] && {GPU}.index == 0',
+        f'{GPU}["model"].matches("^[ah]100$")',
+        f"has({GPU}.healthy) && !has({GPU}.numa)",
+        f"{GPU}.?numa.orValue(3) == 3",
+        f'cel.bind(gpu, {GPU}, gpu.model == "t4" || gpu.healthy)',
+        f'{GPU}.exists(name, name == "index")',
+        "!device.allowMultipleAllocations",
+        f'{MEMORY}.compareTo(quantity("40960Mi")) == 0 && {MEMORY} == quantity("40Gi")',
+        f'{MEMORY}.isGreaterThan(quantity("20Gi")) && {MEMORY}.isLessThan(quantity("1Ti"))',
+        f"{MEMORY}.asInteger() == 42949672960 && {MEMORY}.sign() == 1",
+        'quantity("50k").add(20).sub(quantity("100k")).sub(-50000) == quantity("20")',
+        '!quantity("100m").isInteger() && quantity("100m").asApproximateFloat() < 0.2',
+        'isQuantity("1.3Gi") && !isQuantity("200K")',
+        f'{GPU}.version.compareTo(semver("1.10.0")) == -1 && {GPU}.version.minor() == 9',
+        'semver("v01.1", true) == semver("1.1.0+build") && semver("1.0.0-rc.2").isLessThan(semver("1.0.0-rc.10"))',
+        '!isSemver("v1.0") && isSemver("v1.0", true)',
+        '"abc 123".find("[0-9]+") == "123" && "1 a 2".findAll("[0-9]", 1) == ["1"]',
+        '[1, 3].sum() == 4 && [3, 1].min() == 1 && ["a", "b"].isSorted()',
+        "sets.contains([1, 2], [2]) && sets.equivalent([1, 1], [1]) && !sets.intersects([1], [true])",
+        "[1, [2]].flatten() == [1, 2] && [1, 1].distinct() == [1] && lists.range(3).slice(1, 2) == [1]",
+        'cidr("10.0.0.0/8").containsIP(device.attributes["net"].address) && ip("::1").isLoopback()',
+        '!("no-such-domain" in device.attributes)',
+        '!has(device.attributes["no-such-domain"].x)',
+        f'{GPU}.nothing == 1 || device.driver == "{DOMAIN}"',
+    ],
+)
+def test_an_expression_selects_a_device(expression):
+    assert answer(expression) is True
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (f"{GPU}.numa == 0", "no such key: numa"),
+        (f"{MEMORY[:-7]}.cores.isInteger()", "no such key: cores"),
+        ('device.attributes["no-such-domain"].x.isGreaterThan(quantity("0"))', "no such key: x"),
+        (f'{GPU}.index.startsWith("a")', "no such overload"),
+        (f'{GPU}.version.compareTo(quantity("1")) == 0', "no such overload"),
+        (f"{GPU}.index / {GPU}.index == 1", "division by zero"),
+        (f"5 % {GPU}.index == 1", "modulus by zero"),
+        (f"[1][{GPU}.index + 3] == 1", "index out of bounds: 3"),
+        (f"{GPU}.index", "CEL result of type int could not be converted to bool: unsupported type conversion from 'int' to bool"),
+        (f"{GPU}.model", "CEL result of type string could not be converted to bool: unsupported native conversion from string to 'bool'"),
+        (MEMORY, "CEL result of type kubernetes.Quantity could not be converted to bool: type conversion error from 'Quantity' to 'bool'"),
+        ('semver("1.0") == semver("1.0.0")', "No Major.Minor.Patch elements found"),
+        ("[].min() == 1", "min called on empty list"),
+        ("lists.range(1000000000) == []", "lists.range(1000000000) is longer than 10000"),
+    ],
+)
+def test_a_failure_has_the_words_of_kube_scheduler(expression, text):
+    with pytest.raises(SelectorFailed) as failed:
+        answer(expression)
+    assert str(failed.value) == text
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [("?!", "Syntax error"), ("foo(1)", "undeclared reference to 'foo'"), ("1", "must evaluate to bool or the unknown type, not int")],
+)
+def test_an_expression_that_cannot_be_compiled_says_why(expression, text):
+    failed = compiled(expression)
+    assert isinstance(failed, SelectorFailed)
+    assert text in str(failed)
+
+
+def test_equal_devices_share_an_answer():
+    asked = []
+
+    class Program:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def eval(self, **given):
+            asked.append(given)
+            return self.inner.eval(**given)
+
+    made = compiled(f'{GPU}.model == "a100"')
+    selector = Selector(made.expression, Program(made._program))
+    assert all(selector.matches(DEVICE) for _ in range(100))
+    assert len(asked) == 1
