@@ -64,8 +64,11 @@ class _Reading:
     async def read(self, resource: Resource) -> None:
         """Adds the objects of a kind to `items`, or the reason to `not_read`."""
         try:
-            found = await self._patiently(resource)
+            resource, found = await self._at_a_version(resource)
         except (refusals.Forbidden, refusals.NotFound) as error:
+            if resource.optional and isinstance(error, refusals.NotFound):
+                self.counts[resource.name] += 0
+                return
             if resource.required:
                 raise UsageError(f"cannot read {resource.plural}: {_remedy(resource, error)}") from error
             self.not_read.append(f"{resource.plural} are missing: {_remedy(resource, error)}")
@@ -84,6 +87,16 @@ class _Reading:
         except InvalidObject as error:
             self.not_read.append(f"left out: {error}")
             return None
+
+    async def _at_a_version(self, resource: Resource) -> tuple[Resource, list[msgspec.Raw]]:
+        """The objects of a kind, with the first of its versions that the server has; NotFound if it has none."""
+        for version in resource.versions[:-1]:
+            try:
+                return version, await self._patiently(version)
+            except refusals.NotFound:
+                continue
+        last = resource.versions[-1]
+        return last, await self._patiently(last)
 
     async def _patiently(self, resource: Resource) -> list[msgspec.Raw]:
         """The objects of a kind; repeated a few times while the server is busy."""

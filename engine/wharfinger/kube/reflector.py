@@ -11,7 +11,7 @@ the watch start again from the last version; an object that cannot be read is re
 
 The scheduler and the reconcilers see the same events in the same order (`Informers`). No decision should be made before every kind that
 decides has been listed once: that is the sync gate. Kinds that may not be read count as kinds without objects and are named in `refused`;
-nodes and pods are required.
+nodes and pods are required. Optional kinds are looked for at each version of their API, once a minute where the server has none.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Reflector:
         settings: ReflectorSettings | None = None,
     ) -> None:
         self._connection = connection
+        self._versions = resource.versions
         self._resource = resource
         self._sink = sink
         self._clock = clock
@@ -91,8 +92,9 @@ class Reflector:
                 self._version = None  # list at once, but not in a busy loop: that list may be refused as well
                 await self._clock.sleep(0 if self.synced else self._backoff.after())
             except _UNAVAILABLE as error:
-                await self._unavailable(error)
-                await self._clock.sleep(self._settings.unavailable_wait)
+                if not self._has_next_version(error):
+                    await self._unavailable(error)
+                    await self._clock.sleep(self._settings.unavailable_wait)
             except refusals.Silent as error:
                 if self._bookmarked or self._version is None:
                     await self._failed(error)
@@ -118,15 +120,31 @@ class Reflector:
         if short:
             await self._clock.sleep(self._backoff.after())
 
-    async def _unavailable(self, error: refusals.ApiError) -> None:
-        """Treats a refused kind as one without objects, unless it is required."""
+    def _has_next_version(self, error: refusals.ApiError) -> bool:
+        """Goes on to the next version of the API if the server does not have this one; False after the last, and begins again."""
+        if not isinstance(error, refusals.NotFound):
+            return False
         self._version = None
-        if self.refused is None:
+        following = self._versions.index(self._resource) + 1
+        self._resource = self._versions[following % len(self._versions)]
+        return following < len(self._versions)
+
+    async def _unavailable(self, error: refusals.ApiError) -> None:
+        """Treats a refused kind as one without objects, unless it is required; an optional kind that is gone has none any more."""
+        self._version = None
+        absent = isinstance(error, refusals.NotFound)
+        expected = absent and self._resource.optional
+        if self.refused is None and not expected:
             self._emit(Failed(f"watch of {self._resource.name}", error))
-        self.refused = str(error)
-        self.absent = isinstance(error, refusals.NotFound)
-        if not self._resource.required and not self.synced:
+        gone = expected and not self.absent and self.synced
+        self.refused, self.absent = None if expected else str(error), absent
+        if gone or not (self._resource.required or self.synced):
             await self._deliver([], None)
+
+    @property
+    def path(self) -> str:
+        """The path of the version that is watched."""
+        return self._resource.path
 
     async def _read_all(self) -> None:
         """One list. After a stream that broke off, one list is read in pages: a failed page loses less."""
@@ -318,7 +336,7 @@ class Informers:
 
     @property
     def absent(self) -> frozenset[str]:
-        """The refused kinds that the API server does not have: their definitions are not installed."""
+        """The kinds that the API server does not have: their definitions are not installed."""
         return frozenset(name for name, reflector in self.reflectors.items() if reflector.absent)
 
     def upsert(self, kind: str, obj: Any) -> None:

@@ -10,7 +10,7 @@ slowly is refused with `Gone` and lists again.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -29,12 +29,18 @@ WHOLE_LIST = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind, its path, and which of its objects matter (`params`). Without a `required` kind nothing can be scheduled."""
+    """A kind, its path, and which of its objects matter (`params`). Without a `required` kind nothing can be scheduled.
+
+    `older` are the paths of other versions of the API, tried in this order where the server does not have `path`. That a server does not
+    have an `optional` kind is no failure.
+    """
 
     kind: type[objects.AnyObject]
     path: str
     required: bool = False
     params: Mapping[str, str] = field(default_factory=dict)
+    older: tuple[str, ...] = ()
+    optional: bool = False
 
     @property
     def name(self) -> str:
@@ -52,6 +58,11 @@ class Resource:
         return self.path.rpartition("/")[0].removeprefix("/apis/").removeprefix("/api/")
 
     @property
+    def versions(self) -> tuple[Resource, ...]:
+        """The same kind at each of its paths, this one first."""
+        return (self, *(replace(self, path=path) for path in self.older))
+
+    @property
     def group(self) -> str:
         """The API group, empty for that of pods and nodes."""
         return self.api_version.rpartition("/")[0]
@@ -63,6 +74,14 @@ _UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 PODS = Resource(kind=objects.Pod, path="/api/v1/pods", required=True, params=_UNFINISHED)
 NODES = Resource(kind=objects.Node, path="/api/v1/nodes", required=True)
+
+PODGROUPS = Resource(
+    kind=objects.PodGroup,
+    path="/apis/scheduling.k8s.io/v1beta1/podgroups",
+    older=("/apis/scheduling.k8s.io/v1alpha3/podgroups", "/apis/scheduling.k8s.io/v1alpha2/podgroups"),
+    optional=True,
+)
+COSCHEDULING_PODGROUPS = Resource(kind=objects.CoschedulingPodGroup, path="/apis/scheduling.x-k8s.io/v1alpha1/podgroups", optional=True)
 
 SCHEDULING = (
     NODES,
@@ -81,6 +100,8 @@ SCHEDULING = (
     Resource(kind=objects.VolumeAttachment, path="/apis/storage.k8s.io/v1/volumeattachments"),
     Resource(kind=objects.PodDisruptionBudget, path="/apis/policy/v1/poddisruptionbudgets"),
     Resource(kind=objects.PriorityClass, path="/apis/scheduling.k8s.io/v1/priorityclasses"),
+    PODGROUPS,
+    COSCHEDULING_PODGROUPS,
 )
 
 

@@ -10,7 +10,8 @@ from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.errors import UsageError
 from wharfinger.kube import capture
-from wharfinger.kube.wire import SCHEDULING
+from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING
+from wharfinger.model import objects
 from wharfinger.model.reading import files
 
 PODS, NODES, CLASSES = "/api/v1/pods", "/api/v1/nodes", "/apis/storage.k8s.io/v1/storageclasses"
@@ -41,9 +42,9 @@ async def content(connection):
 def test_everything_is_asked_for_as_it_was_when_the_first_was(run):
     async def scenario(server, connection):
         serve(server, nodes=[listed(named("a"))], pods=[listed(named("web"), version="9")], storageclasses=[listed(named("fast"))])
-        found, objects = await content(connection)
+        found, read = await content(connection)
         assert dict(found.counts) == {resource.name: int(resource.name in {"Node", "Pod", "StorageClass"}) for resource in SCHEDULING}
-        assert [len(objects.nodes), len(objects.pods), len(objects)] == [1, 1, 3]
+        assert [len(read.nodes), len(read.pods), len(read)] == [1, 1, 3]
         assert server.requests("GET", NODES)[0].query == {"limit": "500"}
         assert server.requests("GET", CLASSES)[0].query == {"limit": "500", **EXACT}
         selection = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
@@ -56,8 +57,8 @@ def test_everything_is_asked_for_as_it_was_when_the_first_was(run):
 def test_pages_after_the_first_name_no_version(run):
     async def scenario(server, connection):
         serve(server, pods=[listed(named("one"), token="more"), listed(named("two"))])
-        _, objects = await content(connection)
-        assert [pod.metadata.name for pod in objects.pods] == ["one", "two"]
+        _, read = await content(connection)
+        assert [pod.metadata.name for pod in read.pods] == ["one", "two"]
         more = server.requests("GET", PODS)[1].query
         assert more["continue"] == "more"
         assert not EXACT.keys() & more.keys()
@@ -69,8 +70,8 @@ def test_pages_after_the_first_name_no_version(run):
 def test_a_server_that_does_not_have_that_version_is_asked_for_what_is_there(run, refusal):
     async def scenario(server, connection):
         serve(server, pods=[refusal, listed(named("web"))])
-        _, objects = await content(connection)
-        assert len(objects.pods) == 1
+        _, read = await content(connection)
+        assert len(read.pods) == 1
         assert not EXACT.keys() & server.requests("GET", PODS)[1].query.keys()
 
     run(scenario)
@@ -80,8 +81,8 @@ def test_a_list_that_expires_between_pages_is_read_anew_and_whole(run):
     async def scenario(server, connection):
         page = listed(named("old"), token="more")
         serve(server, pods=[page, refused(410, "Expired"), page, refused(410, "Expired"), listed(named("new"))])
-        _, objects = await content(connection)
-        assert [pod.metadata.name for pod in objects.pods] == ["new"]
+        _, read = await content(connection)
+        assert [pod.metadata.name for pod in read.pods] == ["new"]
         assert "limit" not in server.requests("GET", PODS)[-1].query
 
     run(scenario)
@@ -90,8 +91,8 @@ def test_a_list_that_expires_between_pages_is_read_anew_and_whole(run):
 def test_a_busy_server_is_asked_again(run):
     async def scenario(server, connection):
         serve(server, nodes=[refused(429, "TooManyRequests", Retry_After="1"), refused(500), listed(named("a"))])
-        _, objects = await content(connection)
-        assert len(objects.nodes) == 1
+        _, read = await content(connection)
+        assert len(read.nodes) == 1
 
     run(scenario)
 
@@ -123,13 +124,13 @@ def test_without_pods_there_is_no_capture(run, refusal, sentence):
 def test_another_kind_that_may_not_be_read_is_named_in_the_file(run):
     async def scenario(server, connection):
         serve(server, storageclasses=[refused(403, "Forbidden", "no")], csinodes=[refused(404, "NotFound")])
-        found, objects = await content(connection)
+        found, read = await content(connection)
         rule = 'it takes a ClusterRole with the rule {apiGroups: ["storage.k8s.io"], resources: [storageclasses], verbs: [list]}'
         assert found.word.not_read == (
             f"storageclasses are missing: no; {rule}",
             "csinodes are missing: the API server knows no csinodes of storage.k8s.io/v1",
         )
-        assert objects.skipped == tuple(f"the cluster: {sentence}" for sentence in found.word.not_read)
+        assert read.skipped == tuple(f"the cluster: {sentence}" for sentence in found.word.not_read)
 
     run(scenario)
 
@@ -137,8 +138,8 @@ def test_another_kind_that_may_not_be_read_is_named_in_the_file(run):
 def test_an_object_that_cannot_be_read_is_named_and_left_out(run):
     async def scenario(server, connection):
         serve(server, pods=[listed(named("good"), named("bad", spec={"nodeName": 7}))])
-        found, objects = await content(connection)
-        assert [pod.metadata.name for pod in objects.pods] == ["good"]
+        found, read = await content(connection)
+        assert [pod.metadata.name for pod in read.pods] == ["good"]
         assert found.word.not_read == ("left out: Pod shop/bad: spec.nodeName: expected text, got a whole number",)
 
     run(scenario)
@@ -157,14 +158,31 @@ def test_what_a_pod_is_told_in_confidence_stays_out_of_the_file(run):
         pod = named("web", spec={"containers": [container], "initContainers": [container]})
         pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(pod), "team": "shop"}
         serve(server, pods=[listed(pod)])
-        found, objects = await content(connection)
+        found, read = await content(connection)
         assert b"hush" not in found.content
         assert b"managedFields" not in found.content
-        assert objects.pods[0].metadata.annotations == {"team": "shop"}
-        assert objects.pods[0].spec.containers[0].resources.requests == {"cpu": "1"}
+        assert read.pods[0].metadata.annotations == {"team": "shop"}
+        assert read.pods[0].spec.containers[0].resources.requests == {"cpu": "1"}
 
     run(scenario)
 
 
 def test_no_kind_is_asked_for_that_holds_secrets():
     assert not {resource.plural for resource in SCHEDULING} & {"secrets", "configmaps", "serviceaccounts"}
+
+
+def test_podgroups_are_read_at_the_version_that_the_server_has(run):
+    group = {"metadata": {"name": "train", "namespace": "shop"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}}}
+
+    async def scenario(server, connection):
+        serve(server)
+        for path in (PODGROUPS.path, PODGROUPS.older[0], COSCHEDULING_PODGROUPS.path):
+            server.on("GET", path, refused(404, "NotFound"))
+        server.on("GET", PODGROUPS.older[1], listed(group))
+        found, read = await content(connection)
+        assert found.word.not_read == ()
+        assert b'"apiVersion":"scheduling.k8s.io/v1alpha2","kind":"PodGroup"' in found.content
+        (podgroup,) = read.by_kind[objects.PodGroup]
+        assert podgroup.spec.scheduling_policy.gang.min_count == 4
+
+    run(scenario)

@@ -93,4 +93,4 @@ def test_every_kind_that_is_watched_is_one_that_can_be_read():
     assert len({resource.path for resource in SCHEDULING}) == len(SCHEDULING)
     for resource in SCHEDULING:
         group = resource.path.split("/")[2] if resource.path.startswith("/apis/") else ""
-        assert objects.KINDS[group, resource.name] is resource.kind
+        assert objects.KINDS[group, objects.written_kind(resource.kind())] is resource.kind

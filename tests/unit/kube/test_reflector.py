@@ -277,6 +277,50 @@ def test_a_kind_that_may_be_read_later_is_read_then(follow):
     assert reflector.refused is None
 
 
+OPTIONAL = Resource(kind=objects.PodGroup, path=PATH, optional=True)
+
+
+def test_a_kind_that_the_server_need_not_have_is_looked_for_once_a_minute_without_a_report(follow):
+    lists = [refused(404, "NotFound")] * 3 + [listed(node("a"))]
+    recorder, _, clock, reflector = follow(lambda _, served: served.watch_queries, lists=lists, resource=OPTIONAL)
+    assert recorder.names("PodGroup") == {"default/a"}
+    assert recorder.kinds_synced == ["PodGroup"]
+    assert recorder.reports == []
+    assert clock.waits == [60.0] * 3
+    assert not reflector.absent
+
+
+def test_a_kind_that_the_server_need_not_have_has_no_objects_once_it_is_gone(follow):
+    lists = [listed(node("a")), refused(404, "NotFound")]
+    watches = [Stream(events=[event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"})])]
+    recorder, _, _, reflector = follow(lambda r, s: len(s.list_queries) > 2, lists=lists, watches=watches, resource=OPTIONAL)
+    assert recorder.names("PodGroup") == set()
+    assert reflector.absent
+    assert reflector.refused is None
+    assert recorder.reports == []
+
+
+def test_a_kind_is_read_at_the_newest_version_that_the_server_has(run):
+    resource = Resource(
+        kind=objects.PodGroup, path="/apis/x/v3/podgroups", older=("/apis/x/v2/podgroups", "/apis/x/v1/podgroups"), optional=True
+    )
+
+    async def scenario(server, connection):
+        for path in ("/apis/x/v3/podgroups", "/apis/x/v1/podgroups"):
+            server.on("GET", path, refused(404, "NotFound"))
+        server.on("GET", "/apis/x/v2/podgroups", listed(node("a")), QUIET)
+        recorder, clock = Recorder(), RealClock()
+        reflector = Reflector(connection, resource, recorder, clock, recorder.emit, ReflectorSettings(backoff=steady))
+        async with running(reflector.run()):
+            await until(lambda: len(server.seen) == 3)
+        assert [seen.path for seen in server.seen] == ["/apis/x/v3/podgroups", "/apis/x/v2/podgroups", "/apis/x/v2/podgroups"]
+        assert reflector.path == "/apis/x/v2/podgroups"
+        assert recorder.names("PodGroup") == {"default/a"}
+        assert clock.waits == []
+
+    run(scenario)
+
+
 END = {"k8s.io/initial-events-end": "true"}
 
 
