@@ -21,6 +21,8 @@ from wharfinger.explain.difference import Cause
 from wharfinger.explain.explained_policy import Governed, RejectingFilter
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import policy_status
+from wharfinger.groups.results import GroupState
+from wharfinger.groups.terms import DomainFit
 from wharfinger.model import objects
 from wharfinger.model.reading.snapshot_file import Capture
 from wharfinger.prove.verdict import Verdict
@@ -257,11 +259,26 @@ class OptimalPlacement(TypedDict):
     left_out: str
 
 
+class GroupResult(TypedDict):
+    """What becomes of a group: `members` are all that are known, `placed` those with a node in the end; `domains` by topology key."""
+
+    group: str
+    source: str
+    min_count: int
+    members: int
+    placed: int
+    state: GroupState
+    message: str
+    domains: dict[str, str]
+    nearest: list[DomainFit]
+
+
 class DryRun(Decided):
     """`wharf dry-run --format json`."""
 
     mode: Mode
     pods: list[PodResult]
+    groups: list[GroupResult]
     summary: DryRunSummary
     notes: list[str]
     ignored: dict[str, int]

@@ -3,18 +3,22 @@
 `SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does; where preemption makes room, its victims
 leave at once and the pod is decided again. `INDEPENDENT` asks for each pod alone, as if no other were waiting. Either way every answer
 comes from the same `decide`.
+
+The members of a group are tried together, in the group's turn and by the same search as the live scheduler's: as many as the group needs,
+or none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
+from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import Explanation, explain_decision
 from wharfinger.framework.chain import Chain
@@ -23,6 +27,10 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.verdict import Reason
+from wharfinger.groups.attempt import attempt, decided, undecided
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.results import GroupResult
+from wharfinger.groups.turns import Key, Turn, groups_among, queue_key, turns
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -101,17 +109,10 @@ class Outcome(Generic[Seen]):
 
 
 def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
-    """The pods in the order of the scheduling queue: as the chain sorts it (priority), then creation time (unknown last), then key."""
-    return sorted(pods, key=lambda pod: (chain.sort_key(pod), pod.created is None, pod.created or 0.0, pod.key))
+    """The pods in the order of the scheduling queue, each for itself: without regard to groups, whose members have one turn together."""
+    return sorted(pods, key=lambda pod: queue_key(chain, pod))
 
 
-def by_age(_chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
-    """The pods in the order in which a cluster is filled over time: by creation time (unknown last), then key."""
-    return sorted(pods, key=lambda pod: (pod.created is None, pod.created or 0.0, pod.key))
-
-
-Order = Callable[[Chain, Iterable[PodView]], list[PodView]]
-"""Returns pods in the order in which they are tried."""
 Tried = Callable[[Decision, Snapshot], None]
 """Is told each decision while its snapshot is current, before anybody is evicted for the pod."""
 
@@ -123,19 +124,23 @@ def ignore(_decision: Decision, _snapshot: Snapshot) -> None:
 def place_pods(
     chain: Chain,
     state: ClusterState,
-    pods: Iterable[PodView],
+    pods: Sequence[PodView],
     *,
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
 ) -> Iterator[Outcome[Seen]]:
-    """Outcomes in queue order, one at a time. In SEQUENTIAL mode `state` is changed: it assumes every placement.
+    """Outcomes in queue order, one at a time; those of a group together. In SEQUENTIAL mode `state` is changed: it assumes every placement.
 
     A decision reads its snapshot lazily, and a snapshot ends with the next change of the state, so everything that is needed of it has to
     be read in `watch` (decision, snapshot, evicted pods).
     """
-    decider = Decider(chain)
-    for pod in queue_order(chain, pods):
-        yield place_pod(decider, state, pod, watch=watch, mode=mode)
+    decider, index = Decider(chain), groups_among(state, pods)
+    for turn in turns(chain, index, pods):
+        if turn.group is None:
+            yield place_pod(decider, state, turn.pods[0], watch=watch, mode=mode)
+        else:
+            outcomes, _ = at_once(place_group(decider, state, index, turn, watch=watch, mode=mode))
+            yield from outcomes
 
 
 def place_pod(  # noqa: PLR0913 — the keywords are independent choices
@@ -165,6 +170,40 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
         bind_claims(state, pod, decision.node)
         state.assume(pod, decision.node)
     return outcome
+
+
+def place_group(  # noqa: PLR0913 — the keywords are independent choices
+    decider: Decider,
+    state: ClusterState,
+    index: GroupIndex,
+    turn: Turn,
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+    tried: Tried = ignore,
+) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
+    """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
+
+    In SEQUENTIAL mode they are assumed on their nodes, in `state` and in `index`.
+    """
+    assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
+    found = yield from attempt(decider, state, index, turn.group, turn.pods)
+    outcomes: list[Outcome[Seen]] = []
+    for pod, node in found.placed:
+        decision = decided(decider, state.snapshot(), pod, node)
+        tried(decision, state.snapshot())
+        outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
+        if mode is Mode.SEQUENTIAL:
+            bind_claims(state, pod, node)
+            state.assume(pod, node)
+            index.put(pod.placed_on(node))
+        yield
+    for pod in found.without:
+        decision = undecided(decider, state.snapshot(), pod, found.result.of_member)
+        tried(decision, state.snapshot())
+        outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
+        yield
+    return outcomes, found.result
 
 
 def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
@@ -220,13 +259,19 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed."""
+    """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed.
+
+    `results` are in the order in which the pods of `pods` were tried. `groups` are the groups that these belong to, in the order of their
+    turns.
+    """
 
     mode: Mode
     chain: Chain
+    pods: tuple[PodView, ...]
     results: tuple[PodResult, ...]
     before: Utilisation
     after: Utilisation | None
+    groups: tuple[GroupResult, ...] = ()
 
     @property
     def placed(self) -> int:
@@ -270,13 +315,14 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     explained: Callable[[PodView], bool] = lambda _pod: False,
     nodes: Sequence[str] = (),
     advance: Callable[[], None] = lambda: None,
-    order: Order = queue_order,
+    order: Key = queue_key,
     tried: Tried = ignore,
 ) -> DryRun:
     """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
 
     Gated pods are not tried. Pods for which `explained` returns True get an explanation, with a report on each of `nodes`. `advance` is
-    called after every pod that was tried, `tried` with every decision before anybody is evicted for the pod.
+    called after every pod that was tried, `tried` with every decision before anybody is evicted for the pod. `order` says in which order
+    pods and groups are tried.
     """
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
@@ -285,57 +331,90 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
         return pod_result(decision, evicted, explanation)
 
-    results = _Attempts(chain, state, order(chain, pods), mode, result_of, tried).results(advance)
+    index = groups_among(state, pods)
+    attempts = _Attempts(chain, state, index, turns(chain, index, pods, order), mode, result_of, tried)
+    attempts.run(advance)
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
-    return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
+    return DryRun(
+        mode=mode,
+        chain=chain,
+        pods=attempts.pods,
+        results=tuple(attempts.results[pod.uid] for pod in attempts.pods),
+        before=before,
+        after=after,
+        groups=tuple(attempts.groups.values()),
+    )
 
 
 class _Attempts:
-    """Pods tried in order; in SEQUENTIAL mode those that fit nowhere are tried again, as long as others were placed after them.
+    """Turns taken in order; in SEQUENTIAL mode pods that fit nowhere are tried again, as long as others were placed after them.
 
     The live scheduler tries such a pod again when a placement may help it: one with affinity to a pod that came later, or a spread that
-    later pods have evened out. The result of a pod that is never placed is that of its first attempt.
+    later pods have evened out. The result of a pod that is never placed is that of its first attempt. Of groups the same is true.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what is tried, and who is told
         self,
         chain: Chain,
         state: ClusterState,
-        ordered: Sequence[PodView],
+        index: GroupIndex,
+        ordered: Sequence[Turn],
         mode: Mode,
         result_of: Callable[..., PodResult],
         tried: Tried,
     ) -> None:
         self._chain = chain
         self._state = state
+        self._index = index
         self._mode = mode
         self._result_of = result_of
-        self._order = ordered
+        self._turns = ordered
         self._tried = tried
         self._decider = Decider(chain)
-        self._results: dict[int, PodResult] = {}
+        self.pods = tuple(pod for turn in ordered for pod in turn.pods)
+        self.results: dict[str, PodResult] = {}
+        self.groups: dict[str, GroupResult] = {}
 
-    def results(self, advance: Callable[[], None]) -> tuple[PodResult, ...]:
-        """A result for every pod in order; `advance` is called after each first attempt."""
+    def run(self, advance: Callable[[], None]) -> None:
+        """Fill `results`, by uid, and `groups`, by key; `advance` is called after each first attempt."""
         n_nodes = self._state.snapshot().n_nodes
-        gates = {place: gate for place, pod in enumerate(self._order) if (gate := self._chain.gate(pod)) is not None}
-        unplaced = self._attempt([place for place in range(len(self._order)) if place not in gates], self._result_and(advance))
-        while self._mode is Mode.SEQUENTIAL and unplaced and any(place not in unplaced for place in self._results if place > min(unplaced)):
-            again = self._attempt(sorted(unplaced), self._result_if_placed)
+        gates = {pod.uid: gate for pod in self.pods if (gate := self._chain.gate(pod)) is not None}
+        free = [_without(turn, gates) for turn in self._turns]
+        unplaced = self._attempt(list(enumerate(free)), self._result_and(advance))
+        while self._mode is Mode.SEQUENTIAL and unplaced and self._placed_after(min(unplaced), unplaced, free):
+            placed = {uid for uid, result in self.results.items() if result.node is not None}
+            left = [(place, _without(free[place], placed)) for place in sorted(unplaced)]
+            again = self._attempt(left, self._result_if_placed)
             if again == unplaced:
                 break
             unplaced = again
-        self._results |= {place: gated_result(self._order[place], gate, n_nodes) for place, gate in gates.items()}
-        return tuple(self._results[place] for place in range(len(self._order)))
+        self.results |= {pod.uid: gated_result(pod, gates[pod.uid], n_nodes) for pod in self.pods if pod.uid in gates}
 
-    def _attempt(self, places: Sequence[int], watch: Callable[..., PodResult | None]) -> set[int]:
-        """The places of the pods that found no node."""
-        for place in places:
-            pod = self._order[place]
-            outcome = place_pod(self._decider, self._state, pod, watch=watch, mode=self._mode, tried=self._tried)
-            if outcome.seen is not None:
-                self._results[place] = outcome.seen
-        return {place for place in places if self._results[place].node is None}
+    @staticmethod
+    def _placed_after(first: int, unplaced: Container[int], taken: Sequence[Turn]) -> bool:
+        return any(place not in unplaced and taken[place].pods for place in range(first, len(taken)))
+
+    def _attempt(self, taken: Sequence[tuple[int, Turn]], watch: Callable[..., PodResult | None]) -> set[int]:
+        """The places of the turns that left a pod without a node."""
+        left = set()
+        for place, turn in taken:
+            outcomes = self._outcomes(turn, watch)
+            self.results.update((outcome.decision.pod.uid, outcome.seen) for outcome in outcomes if outcome.seen is not None)
+            if any(outcome.decision.node is None for outcome in outcomes):
+                left.add(place)
+        return left
+
+    def _outcomes(self, turn: Turn, watch: Callable[..., PodResult | None]) -> list[Outcome[PodResult | None]]:
+        if turn.group is None:
+            outcomes = [place_pod(self._decider, self._state, pod, watch=watch, mode=self._mode, tried=self._tried) for pod in turn.pods]
+        else:
+            steps = place_group(self._decider, self._state, self._index, turn, watch=watch, mode=self._mode, tried=self._tried)
+            outcomes, result = at_once(steps)
+            if turn.group not in self.groups or result.is_placed:
+                self.groups[turn.group] = result
+        for victim in [victim for outcome in outcomes for victim in outcome.evicted]:
+            self._index.remove(victim.uid)
+        return outcomes
 
     def _result_and(self, advance: Callable[[], None]) -> Callable[..., PodResult]:
         def watch(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
@@ -347,6 +426,12 @@ class _Attempts:
 
     def _result_if_placed(self, decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult | None:
         return None if decision.node is None else self._result_of(decision, snapshot, evicted)
+
+
+def _without(turn: Turn, uids: Container[str]) -> Turn:
+    """The turn without some of its pods; itself if it has none of them."""
+    left = tuple(pod for pod in turn.pods if pod.uid not in uids)
+    return turn if len(left) == len(turn.pods) else Turn(pods=left, group=turn.group)
 
 
 def gated_result(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
@@ -368,6 +453,8 @@ def gated_result(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
 def pod_result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None = None) -> PodResult:
     """The result of a decision as a plain value; to be made while the snapshot of the decision is current."""
     reasons = decision.diagnosis.reasons if decision.node is None else {}
+    if decision.node is None and decision.feasible:  # its group has no place: no node is to blame
+        reasons = {decision.message: decision.n_nodes}
     return PodResult(
         pod=decision.pod.key,
         node=decision.node,

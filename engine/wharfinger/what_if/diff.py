@@ -21,10 +21,11 @@ from wharfinger.explain.difference import Cause, causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, by_age, dry_run, ignore, queue_order
+from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, dry_run, ignore
 from wharfinger.what_if.recreated import recreated
 
 ZONE = "topology.kubernetes.io/zone"
@@ -184,7 +185,7 @@ class _Placing:
         self._snapshot = state.snapshot()
         self._pods = pods
         self._without = without
-        self._order = by_age if without else queue_order
+        self._order = age_key if without else queue_key
         self._labels = labels
         self._advance = advance
 
@@ -192,13 +193,12 @@ class _Placing:
         """What a chain makes of them; `tried` is told its decisions."""
         state = at_once(copied(self._snapshot, self._without))
         run = dry_run(chain, state, self._pods, advance=self._advance, order=self._order, tried=tried)
-        ordered = self._order(chain, self._pods)
         end = state.snapshot()
         spreads = tuple(_spread(end, label) for label in self._labels)
         return _Placed(
             side=Side(chain=chain, run=run, spreads=tuple(spread for spread in spreads if spread is not None)),
-            results={pod.uid: result for pod, result in zip(ordered, run.results, strict=True)},
-            nodes={pod.uid: _node(end, pod.uid) for pod in ordered},
+            results={pod.uid: result for pod, result in zip(run.pods, run.results, strict=True)},
+            nodes={pod.uid: _node(end, pod.uid) for pod in run.pods},
         )
 
 

@@ -19,13 +19,14 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, checkpoint_of, restored
 from wharfinger.scheduler.decision_log.lines import HEAD, Line
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
-from wharfinger.simulate.dry_run import by_age, dry_run, place_pod, queue_order
+from wharfinger.simulate.dry_run import dry_run, place_pod
 from wharfinger.what_if.recreated import recreated
 from wharfinger.what_if.replacement import replaced_pods
 from wharfinger.what_if.tune import objectives
@@ -50,7 +51,7 @@ class Waiting:
     def measured(self, policies: Sequence[CompiledPolicy], names: Sequence[str]) -> Measures:
         """The measures by name once the pods are placed by these policies."""
         state = restored(self.cluster, self.now)
-        run = dry_run(assemble(policies, self.config), state, self.pods, order=by_age if self.former else queue_order)
+        run = dry_run(assemble(policies, self.config), state, self.pods, order=age_key if self.former else queue_key)
         snapshot = state.snapshot()
         nodes = {pod.uid: None if (placed := snapshot.placed(pod.uid)) is None else snapshot.names[placed[0]] for pod in self.pods}
         counts = {

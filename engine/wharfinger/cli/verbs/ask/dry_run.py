@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams, usage
+from wharfinger.cli import group_report, options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
@@ -26,8 +26,9 @@ from wharfinger.what_if.optimal import LEFT_OUT, Answer, Optimal, optimal
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
-    """The report for people: a line per pod (or an explanation), then the summary."""
-    return "\n".join(part for part in (_pods(run), _summary(run, cluster)) if part)
+    """The report for people: a line per pod (or an explanation) and per group, then the summary."""
+    groups = "".join(f"{line}\n" for line in group_report.lines(run.groups))
+    return "\n".join(part for part in (_pods(run), groups, _summary(run, cluster)) if part)
 
 
 def _pods(run: DryRun) -> str:
@@ -92,6 +93,7 @@ def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
         "mode": run.mode.value,
         **question.chain_value(run.chain),
         "pods": [pod_value(result) for result in run.results],
+        "groups": [group_report.value(result) for result in run.groups],
         "summary": {
             "pods": len(run.results),
             "placed": run.placed,

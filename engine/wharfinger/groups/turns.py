@@ -1,0 +1,84 @@
+"""Whose turn it is: what the scheduling queue tries at once, and in which order.
+
+A pod without a group is tried alone, the waiting members of a group together. The live queue and every question about the future (dry run,
+capacity, a preview, …) order by these keys, so that what is said is what is done.
+
+The turn of a group is that of its first member, as in kube-scheduler 1.36, which takes the whole group when it takes a first pod of it
+(`podGroupInfoForPod`, pkg/scheduler/schedule_one_podgroup.go). The priority of a PodGroup counts in place of its pods'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
+
+from wharfinger.groups.membership import GroupIndex, group_index
+from wharfinger.model.objects.pod_view import PodView
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.model.state.cluster_state import ClusterState
+
+Key: TypeAlias = Callable[["Chain", PodView], tuple[Any, ...]]
+"""Returns the place of a pod in an order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What is tried at once: one pod, or the members of a group that wait, in the order in which they are tried.
+
+    `group` is the key of the group, None for a pod without one.
+    """
+
+    pods: tuple[PodView, ...]
+    group: str | None = None
+
+
+def queue_key(chain: Chain, pod: PodView) -> tuple[Any, ...]:
+    """The place of a pod in the scheduling queue: as the chain sorts it (priority), then creation time (unknown last), then key."""
+    return chain.sort_key(pod), pod.created is None, pod.created or 0.0, pod.key
+
+
+def age_key(_chain: Chain, pod: PodView) -> tuple[Any, ...]:
+    """The place of a pod in the order in which a cluster is filled over time: by creation time (unknown last), then key."""
+    return pod.created is None, pod.created or 0.0, pod.key
+
+
+def with_priority(pod: PodView, priority: int | None) -> PodView:
+    """The pod with the priority of its group, which stands for its own in the queue; the pod itself for None."""
+    if priority is None or pod.priority == priority:
+        return pod
+    return PodView(replace(pod.object, spec=replace(pod.object.spec, priority=priority)))
+
+
+def groups_among(state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
+    """The groups of pods that wait, with all of their members that are placed; empty if none of them belongs to a group."""
+    index = group_index(pods, state.objects)
+    if index:
+        for pod, _ in state.placements():
+            index.put(pod)
+    return index
+
+
+def turns(chain: Chain, index: GroupIndex, pods: Iterable[PodView], key: Key = queue_key) -> list[Turn]:
+    """The turns of pods that wait, in order. Pods of a group have one turn together, also if others of the group do not wait."""
+    if not index:
+        return [Turn(pods=(pod,)) for pod in sorted(pods, key=lambda pod: key(chain, pod))]
+    alone: list[PodView] = []
+    grouped: dict[str, set[str]] = {}
+    for pod in pods:
+        own = index.key_of(pod.uid)
+        if own is None:
+            alone.append(pod)
+        else:
+            grouped.setdefault(own, set()).add(pod.uid)
+    found = [(key(chain, pod), Turn(pods=(pod,))) for pod in alone]
+    for own, uids in grouped.items():
+        terms = index.terms(own)
+        members = tuple(pod for pod in index.members(own) if pod.uid in uids)
+        priority = None if terms is None else terms.priority
+        found.append((min(key(chain, with_priority(pod, priority)) for pod in members), Turn(pods=members, group=own)))
+    return [turn for _, turn in sorted(found, key=lambda item: item[0])]
