@@ -28,6 +28,7 @@ HARD = frozenset(
         "VolumeBinding",
         "VolumeZone",
         "DynamicResources",
+        "NodeDeclaredFeatures",
         "SchedulingGates",
         "PrioritySort",
         "DefaultPreemption",

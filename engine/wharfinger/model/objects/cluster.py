@@ -74,6 +74,7 @@ class NodeStatus(KubeStruct, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     volumes_attached: tuple[AttachedVolume, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(KubeStruct, frozen=True):

@@ -204,6 +204,12 @@ class ContainerResizePolicy(KubeStruct, frozen=True):
     restart_policy: str = ""
 
 
+class ContainerRestartRule(KubeStruct, frozen=True):
+    """What happens when a container ends in a certain way; `action` is Restart or RestartAllContainers."""
+
+    action: str = ""
+
+
 class Container(KubeStruct, frozen=True):
     """A container, an init container, or with `restart_policy` Always among the init containers a sidecar."""
 
@@ -212,6 +218,7 @@ class Container(KubeStruct, frozen=True):
     resources: ContainerResources = ContainerResources()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     resize_policy: tuple[ContainerResizePolicy, ...] = ()
 
 
@@ -329,6 +336,7 @@ class PodSpec(KubeStruct, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False
+    host_users: bool | None = None
     service_account_name: str = ""
     runtime_class_name: str | None = None
     restart_policy: str = ""
