@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wharfinger.framework.ports import BindFailed, ClusterSink, Condition, Event, WriteFailed
+from wharfinger.framework.ports import BindFailed, ClusterSink, Condition, Event, Reference, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 
@@ -188,6 +188,23 @@ class InMemoryCluster:
     def record(self, regarding: PodView, event: Event) -> None:
         """Keep an event."""
         self.events.append((regarding.key, event))
+
+    def record_about(self, about: Reference, event: Event) -> None:
+        """Keep an event about any object, under `Kind namespace/name`."""
+        self.events.append((f"{about.kind} {about.namespace}/{about.name}", event))
+
+    api_version = "scheduling.k8s.io/v1alpha2"
+
+    async def patch_condition(self, group: objects.PodGroup, condition: Condition) -> None:
+        """None, once the PodGroup has the condition."""
+        await asyncio.sleep(0)
+        there: objects.PodGroup | None = self._objects.get("PodGroup", {}).get(objects.key_of(group))
+        if there is None or there.metadata.uid != group.metadata.uid:
+            raise WriteFailed(f'podgroups "{group.metadata.name}" not found', retriable=False, gone=True)
+        self.n_patches += 1
+        written = objects.ObjectCondition(type=condition.type, status=condition.status, reason=condition.reason, message=condition.message)
+        others = tuple(old for old in there.status.conditions if old.type != condition.type)
+        self.put(replace(there, status=replace(there.status, conditions=(*others, written))))
 
     async def drain(self) -> None:
         """None; events are kept at once."""

@@ -60,6 +60,7 @@ def writing(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf)
         binder=server.binder,
         writer=server.writer,
         volumes=server.volumes,
+        groups=server.groups,
         events=server.events,
         leadership=server.leadership,
         clock=clock,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject
-    from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
+    from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, PodGroup
     from wharfinger.model.objects.pod_view import PodView
 
 NORMAL = "Normal"
@@ -136,6 +136,17 @@ class VolumeWriter(Protocol):
         """
 
 
+class PodGroupWriter(Protocol):
+    """Writes the status of PodGroups of Kubernetes."""
+
+    @property
+    def api_version(self) -> str:
+        """The version of the API at which the server has PodGroups."""
+
+    async def patch_condition(self, group: PodGroup, condition: Condition) -> None:
+        """Sets the condition of the PodGroup with this uid; raises `WriteFailed`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """The object that an event is about, or related to."""
@@ -164,6 +175,9 @@ class EventSink(Protocol):
 
     def record(self, regarding: PodView, event: Event) -> None:
         """Queues the event and returns at once; events beyond the capacity are dropped."""
+
+    def record_about(self, about: Reference, event: Event) -> None:
+        """The same for an event about any object."""
 
     async def drain(self) -> None:
         """Waits until every recorded event is written or dropped."""

@@ -15,12 +15,23 @@ from dataclasses import dataclass
 import msgspec
 
 from wharfinger.emit import Emit
-from wharfinger.framework.ports import AlwaysLeader, Binder, Clock, ClusterSource, EventSink, Leadership, PodWriter, VolumeWriter
+from wharfinger.framework.ports import (
+    AlwaysLeader,
+    Binder,
+    Clock,
+    ClusterSource,
+    EventSink,
+    Leadership,
+    PodGroupWriter,
+    PodWriter,
+    VolumeWriter,
+)
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
 from wharfinger.kube.reflector import Informers, ReflectorSettings
-from wharfinger.kube.writes import ApiBinder, ApiVolumeWriter, ApiWriter
+from wharfinger.kube.wire import PODGROUPS
+from wharfinger.kube.writes import ApiBinder, ApiPodGroupWriter, ApiVolumeWriter, ApiWriter
 
 _STREAMED_LISTS_SINCE = (1, 34)  # the feature WatchList is on by default from here on
 
@@ -64,6 +75,7 @@ class ApiServer:
     binder: Binder
     writer: PodWriter
     volumes: VolumeWriter
+    groups: PodGroupWriter
     recorder: EventRecorder
     leadership: Leadership
 
@@ -98,11 +110,13 @@ def ports_of(  # noqa: PLR0913 — what the ports need
 
     binder = ApiBinder(connection, clock, may_write)
     streaming = version is not None and version.streams_lists
+    informers = Informers(connection, clock, emit, settings=ReflectorSettings(streaming=streaming))
     return ApiServer(
-        informers=Informers(connection, clock, emit, settings=ReflectorSettings(streaming=streaming)),
+        informers=informers,
         binder=binder,
         writer=ApiWriter(connection, clock, may_write),
         volumes=ApiVolumeWriter(connection, clock, may_write),
+        groups=ApiPodGroupWriter(connection, clock, lambda: informers.path_of(PODGROUPS), may_write),
         recorder=EventRecorder(connection, events, clock, emit, busy=lambda: binder.in_flight > 0),
         leadership=leadership,
     )

@@ -324,6 +324,11 @@ class Informers:
         """Waits until every kind has been listed."""
         await self._gate.wait()
 
+    def path_of(self, resource: Resource) -> str:
+        """The path at which a kind is watched, or would be."""
+        reflector = self.reflectors.get(resource.name)
+        return resource.path if reflector is None else reflector.path
+
     @property
     def unsynced(self) -> frozenset[str]:
         """The kinds not listed yet."""

@@ -1,4 +1,4 @@
-"""What the scheduler writes: bindings, status and deletion of pods, and claims and volumes before a binding.
+"""What the scheduler writes: bindings, status and deletion of pods, status of PodGroups, and claims and volumes before a binding.
 
 `POST …/pods/NAME/binding` with the pod's uid either happens or does not. If the answer leaves that open (none at all, a 5xx) and after a
 conflict, the pod is read: bound to that node is success, no matter which process did it.
@@ -20,7 +20,7 @@ from wharfinger.kube import refusals
 from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
 from wharfinger.kube.refusals import Backoff
 from wharfinger.model import objects
-from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim
+from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim, PodGroup
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -209,6 +209,39 @@ def _has(pod: PodView, condition: Condition) -> bool:
 
 def _identity(pod: PodView) -> dict[str, str]:
     return {"uid": pod.object.metadata.uid} if pod.object.metadata.uid else {}
+
+
+class ApiPodGroupWriter:
+    """A PodGroupWriter that writes to an API server while `may_write` is true; `served` is the path of PodGroups in the served version."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock, served: Callable[[], str], may_write: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._clock = clock
+        self._served = served
+        self._write = PatientWrites(connection, clock, may_write).write
+
+    @property
+    def api_version(self) -> str:
+        """`scheduling.k8s.io/v1alpha2`, or a later version."""
+        return self._served().removeprefix("/apis/").rpartition("/")[0]
+
+    async def patch_condition(self, group: PodGroup, condition: Condition) -> None:
+        """Writes the condition; the time of transition changes only with the status (SetStatusCondition, apimachinery/pkg/api/meta)."""
+        written: dict[str, Any] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+        }
+        if group.metadata.generation:
+            written["observedGeneration"] = group.metadata.generation
+        if all((own.type, own.status) != (condition.type, condition.status) for own in group.status.conditions):
+            written["lastTransitionTime"] = time_text(self._clock.now())
+        base, _, plural = self._served().rpartition("/")
+        path = f"{base}/namespaces/{group.metadata.namespace or 'default'}/{plural}/{group.metadata.name}/status"
+        body = {"metadata": _uid(group.metadata), "status": {"conditions": [written]}}
+        await self._write("PATCH", path, msgspec.json.encode(body), STRATEGIC_PATCH)
 
 
 class ApiVolumeWriter:

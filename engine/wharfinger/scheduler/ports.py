@@ -25,7 +25,9 @@ from wharfinger.framework.ports import (
     Event,
     EventSink,
     Leadership,
+    PodGroupWriter,
     PodWriter,
+    Reference,
     VolumeWriter,
     stepped,
 )
@@ -48,7 +50,10 @@ def not_measured(_profile: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What the scheduler calls outside itself; without `volumes`, pods whose claims are bound with them are not placed."""
+    """What the scheduler calls outside itself.
+
+    Without `volumes`, pods whose claims are bound with them are not placed; without `groups`, PodGroups get no conditions.
+    """
 
     binder: Binder
     writer: PodWriter
@@ -58,6 +63,7 @@ class Ports:
     emit: Emit = ignore
     stopwatch: StopwatchOf = not_measured
     volumes: VolumeWriter | None = None
+    groups: PodGroupWriter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +188,9 @@ class NoEvents:
     """An `EventSink` that records nothing."""
 
     def record(self, regarding: PodView, event: Event) -> None:
+        """Record nothing."""
+
+    def record_about(self, about: Reference, event: Event) -> None:
         """Record nothing."""
 
     async def drain(self) -> None:

@@ -1,0 +1,144 @@
+"""What is written about groups: conditions of PodGroups of Kubernetes, and events about every PodGroup.
+
+A decision does not wait for its condition to be written. Of each group one condition is under way and the newest waits. A group without a
+PodGroup (of a policy, or of labels alone) has no status; its members have theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wharfinger.emit import Failed
+from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Reference, WriteFailed
+from wharfinger.groups import conditions
+from wharfinger.language.report.wording import count
+from wharfinger.model import objects
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from wharfinger.groups.terms import Group
+    from wharfinger.scheduler.ports import LiveCluster
+
+_REMEMBERED = 4096
+"""Groups whose last written condition is remembered until the watch shows it."""
+
+
+class GroupStatus:
+    """Writes conditions and events of groups, for at most `most` groups at a time."""
+
+    def __init__(self, cluster: LiveCluster, most: int = 16) -> None:
+        self._cluster = cluster
+        self._ports = cluster.ports
+        self._most = most
+        self._waiting: dict[str, dict[str, Condition]] = {}  # by group, then by type of condition
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._written: dict[tuple[str, str], Condition] = {}  # by uid of the PodGroup and type of condition
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._under_way)
+
+    def scheduled(self, group: Group, nodes: Collection[str], domains: Mapping[str, str] | None = None) -> None:
+        """Write that members are placed on these nodes, one entry for each member."""
+        within = "".join(f", {key} {value}" for key, value in (domains or {}).items())
+        note = f"Placed {count(len(nodes), 'pod')} on {count(len(set(nodes)), 'node')}{within}"
+        self._tell(group.key, conditions.scheduled(), Event(type=NORMAL, reason="Scheduled", action="Binding", note=note))
+
+    def unschedulable(self, group: Group, why: str) -> str:
+        """Write that the group is not placed now, and `why`; returns the whole message."""
+        message = conditions.rejection(group, self._cluster.snapshot(), why)
+        self._tell(group.key, conditions.unschedulable(message), _failed(message))
+        return message
+
+    def waits_for_preemption(self, group: Group) -> str:
+        """Write that victims are evicted for the group; returns the message."""
+        message = f"{conditions.UNSCHEDULABLE}, {conditions.WAITS_FOR_PREEMPTION}"
+        self._tell(group.key, conditions.unschedulable(message), _failed(message))
+        return message
+
+    def failed(self, group: Group, error: BaseException) -> None:
+        """Write that deciding about the group failed."""
+        message = str(error) or type(error).__name__
+        self._tell(group.key, conditions.scheduler_error(message), _failed(message))
+
+    def disrupted(self, group: Group, scheduler_name: str, preemptor: Reference) -> None:
+        """Write that the group is evicted as a whole for a pod or another group."""
+        kind = preemptor.kind.lower()
+        note = f"Preempted by {kind} {preemptor.uid or preemptor.name}"
+        event = Event(type=NORMAL, reason="Preempted", action="Preempting", note=note, related=preemptor, reporter=scheduler_name)
+        self._tell(group.key, conditions.disrupted(scheduler_name, kind), event)
+
+    def reference(self, key: str) -> Reference | None:
+        """The reference to the PodGroup of a group; None if it has none."""
+        namespace, _, name = key.partition("/")
+        writer, store = self._ports.groups, self._cluster.state.objects
+        group = store.get(objects.PodGroup, name, namespace)
+        if group is not None:
+            version = writer.api_version if writer is not None else "scheduling.k8s.io/v1alpha2"
+            return Reference(kind="PodGroup", name=name, namespace=namespace, uid=group.metadata.uid, api_version=version)
+        older = store.get(objects.CoschedulingPodGroup, name, namespace)
+        if older is not None:
+            version = "scheduling.x-k8s.io/v1alpha1"
+            return Reference(kind="PodGroup", name=name, namespace=namespace, uid=older.metadata.uid, api_version=version)
+        return None
+
+    async def drain(self) -> None:
+        """Wait until everything is written."""
+        while self._under_way:
+            await asyncio.wait(set(self._under_way.values()))
+
+    def cancel(self) -> None:
+        """Stop writing at once."""
+        self._waiting.clear()
+        for task in self._under_way.values():
+            task.cancel()
+
+    def _tell(self, key: str, condition: Condition, event: Event) -> None:
+        about = self.reference(key)
+        if about is None or not self._ports.leadership.is_leader:
+            return
+        self._ports.events.record_about(about, event)
+        group = self._podgroup(key)
+        if group is None or self._ports.groups is None:
+            return
+        last = self._written.get((group.metadata.uid, condition.type))
+        if last == condition or (last is not None and last.status == "True" and condition.status != "True"):
+            return
+        if conditions.keeps(group, condition):
+            return
+        if len(self._written) >= _REMEMBERED:
+            self._written.clear()
+        self._written[group.metadata.uid, condition.type] = condition
+        self._waiting.setdefault(key, {})[condition.type] = condition
+        self._start()
+
+    def _podgroup(self, key: str) -> objects.PodGroup | None:
+        namespace, _, name = key.partition("/")
+        return self._cluster.state.objects.get(objects.PodGroup, name, namespace)
+
+    def _start(self) -> None:
+        while len(self._under_way) < self._most:
+            key = next((key for key in self._waiting if key not in self._under_way), None)
+            if key is None:
+                return
+            self._under_way[key] = asyncio.ensure_future(self._write(key, self._waiting.pop(key)))
+
+    async def _write(self, key: str, wanted: Mapping[str, Condition]) -> None:
+        group, writer = self._podgroup(key), self._ports.groups
+        try:
+            if group is not None and writer is not None and self._ports.leadership.is_leader:
+                for condition in wanted.values():
+                    await writer.patch_condition(group, condition)
+        except WriteFailed as error:
+            for kind in wanted:
+                self._written.pop((group.metadata.uid if group is not None else "", kind), None)  # so that it is written again
+            if not error.gone:
+                self._ports.emit(Failed(f"status of PodGroup {key}", error))
+        finally:
+            del self._under_way[key]
+            self._start()
+
+
+def _failed(message: str) -> Event:
+    return Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=message)
