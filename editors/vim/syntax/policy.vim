@@ -9,7 +9,7 @@ syntax keyword policyOperators and in matches not or
 highlight default link policyOperators Operator
 syntax keyword policyChoices else if then
 highlight default link policyChoices Conditional
-syntax keyword policyDeclarations avoid base filter for import let metric param policy preemption prefer quantum score test tie_break
+syntax keyword policyDeclarations avoid base filter for import let metric param policy preemption prefer quantum score test tie_break workload
 highlight default link policyDeclarations Statement
 syntax keyword policySteps accepted age at by evicted expect like message on pending place rejected running scores
 highlight default link policySteps Keyword
@@ -23,7 +23,7 @@ syntax match policyMember ~\.\@1<!\.\s*\h\w*~
 highlight default link policyMember Identifier
 syntax match policyKey ~\<\h\w*\>\ze\s*:~
 highlight default link policyKey Identifier
-syntax match policyFunction ~\<\%(topology_spread_points\|node_affinity_matches\|node_affinity_points\|balanced_allocation\|image_bytes_present\|pod_affinity_points\|untolerated_taints\|version_at_least\|least_allocated\|unseen_requests\|version_compare\|most_allocated\|matches_regex\|taint_points\|metrics_api\|share_after\|starts_with\|taint_value\|time_of_day\|prometheus\|ends_with\|has_taint\|tolerates\|contains\|quantity\|sigmoid\|weekday\|number\|semver\|spread\|taints\|clamp\|count\|curve\|floor\|lower\|ratio\|round\|upper\|ceil\|hash\|sqrt\|abs\|age\|avg\|exp\|has\|log\|max\|min\|sum\)\ze\s*(~
+syntax match policyFunction ~\<\%(topology_spread_points\|node_affinity_matches\|node_affinity_points\|balanced_allocation\|fragmentation_after\|image_bytes_present\|pod_affinity_points\|untolerated_taints\|version_at_least\|least_allocated\|unseen_requests\|version_compare\|most_allocated\|fragmentation\|matches_regex\|taint_points\|metrics_api\|share_after\|starts_with\|taint_value\|time_of_day\|prometheus\|ends_with\|has_taint\|tolerates\|contains\|quantity\|sigmoid\|weekday\|number\|semver\|spread\|taints\|clamp\|count\|curve\|floor\|lower\|ratio\|round\|upper\|ceil\|hash\|sqrt\|abs\|age\|avg\|exp\|has\|log\|max\|min\|sum\)\ze\s*(~
 highlight default link policyFunction Function
 syntax match policyNumber ~\<\d\+\%(\.\d\+\)\=\%([eE][+-]\=\d\+\)\=\%(cpu\|min\|Ei\|Gi\|Ki\|Mi\|Pi\|Ti\|ms\|%\|B\|E\|G\|M\|P\|T\|d\|h\|k\|m\|s\)\=~
 highlight default link policyNumber Number

@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from wharfinger.builtins import metrics, nodes, numbers, plugin_points, quantities, resources, spreading, taints, texts, times
+from wharfinger.builtins import (
+    fragmentation,
+    metrics,
+    nodes,
+    numbers,
+    plugin_points,
+    quantities,
+    resources,
+    spreading,
+    taints,
+    texts,
+    times,
+)
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.model import attributes
 
@@ -33,6 +45,7 @@ FUNCTIONS = (
     *nodes.AFFINITY,
     *resources.RESOURCES,
     *spreading.SPREADING,
+    *fragmentation.FRAGMENTATION,
     *plugin_points.PLUGIN_POINTS,
     *nodes.IMAGES,
     *times.TIMES,

@@ -128,6 +128,8 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
     for metric in policy.metrics:
         timing = f"{metric.refresh!r} {metric.max_age!r} {metric.min_coverage!r} {metric.window!r}"
         yield f"metric {metric.name}: {metric.type} = {metric.source} {metric.query!r} {sorted(metric.options.items())!r} {timing}"
+    for workload in policy.workloads:
+        yield f"workload {workload.name} = {[_request(request) for request in workload.requests]!r}"
     for rule in policy.filters:
         yield f"filter {rule.name} when {_text(rule.when)}"
         yield from (_clause(clause) for clause in rule.clauses)
@@ -137,6 +139,10 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
     yield f"quantum {sorted(policy.quantum.items())!r}"
     yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
     yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
+
+
+def _request(request: typed.Request) -> tuple[Any, ...]:
+    return request.cpu, request.memory, request.devices, request.milli, sorted(request.models), request.weight
 
 
 def _text(expr: typed.Expr | None) -> str:

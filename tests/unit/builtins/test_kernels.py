@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.property import clusters
 from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.builtins.signature import AtNode, AtRows
+from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.typed import MetricKey
 from wharfinger.language.semantics.types import NUMERIC, Kind
@@ -36,6 +37,9 @@ LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "taint": st.sampled_from(["spot", "old:NoSchedule", "old=x", "spot=:NoSchedule", "old:PreferNoSchedule"]),
     "key": st.sampled_from(["spot", "old", "none"]),
     "tz": st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"]),
+    "workload": st.just(
+        typed.Workload("typical", (typed.Request(cpu=1000.0, devices=1, weight=0.6), typed.Request(devices=2, milli=500.0, weight=0.4)))
+    ),
     "metric": st.just(MetricKey(("a signal", "policy.load", "load"))),
 }
 

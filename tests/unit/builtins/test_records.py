@@ -24,6 +24,7 @@ FUNCTIONS = CATALOGUE.functions()
 EXAMPLE = """
 policy "example"
 metric load: percent = prometheus('q', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 0%)
+workload typical = [{{ cpu: 4cpu, gpu: 1 }}]
 let example = {example}
 prefer uses = has(example)
 """

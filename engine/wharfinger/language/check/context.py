@@ -172,7 +172,13 @@ def type_label(expr: typed.Expr, span: Span | None = None) -> Label:
 def type_text(type_: Type) -> str:
     """A type as messages show it: with its base unit if it has one."""
     base = {Kind.CPU: "cpu (millicores)", Kind.MEMORY: "memory (bytes)", Kind.DURATION: "duration (seconds)"}.get(type_.kind)
-    plain = {Kind.PODS: "a selection of pods", Kind.POD: "a pod", Kind.NODE: "a node", Kind.TABLE: "a table"}.get(type_.kind)
+    plain = {
+        Kind.PODS: "a selection of pods",
+        Kind.POD: "a pod",
+        Kind.NODE: "a node",
+        Kind.TABLE: "a table",
+        Kind.WORKLOAD: "a workload",
+    }.get(type_.kind)
     return plain or (base + ("?" if type_.optional else "") if base else str(type_))
 
 

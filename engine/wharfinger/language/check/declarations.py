@@ -15,6 +15,7 @@ from wharfinger.language.check.expressions.functions import DEEPEST, OwnFunction
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.check.metrics import metric_of
+from wharfinger.language.check.workloads import workload_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Source, Span
 from wharfinger.language.semantics import typed
@@ -132,6 +133,7 @@ class Declared:
 
     params: list[typed.Param] = field(default_factory=list)
     metrics: list[typed.Metric] = field(default_factory=list)
+    workloads: list[typed.Workload] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)  # of the imports
 
 
@@ -149,6 +151,8 @@ def declare(context: Context, declared: Declared, items: Sequence[ast.Item], pre
             _declare_param(context, declared, item, prefix)
         elif isinstance(item, ast.Metric) and _is_free(context, "metric", item.name, item.name_span):
             _declare_metric(context, declared, item, prefix)
+        elif isinstance(item, ast.Workload) and _is_free(context, "workload", item.name, item.name_span):
+            _declare_workload(context, declared, item, prefix)
     for let in in_order(context, lets):
         if isinstance(let, ast.Function):
             _declare_function(context, let, prefix)
@@ -288,6 +292,19 @@ def _declare_metric(context: Context, declared: Declared, item: ast.Metric, pref
     context.names[item.name] = _binding(name, "metric", item.name_span, reference)
 
 
+# ── workloads ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _declare_workload(context: Context, declared: Declared, item: ast.Workload, prefix: str) -> None:
+    name = prefix + item.name
+    workload = workload_of(context, item, name)
+    binding = Binding(name=name, what="workload", span=item.name_span, reference=unknown)
+    if workload is not None:
+        declared.workloads.append(workload)
+        binding.reference = lambda at: typed.Const(span=at, type=Type(Kind.WORKLOAD), value=workload)
+    context.names[item.name] = binding
+
+
 # ── lets ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -295,7 +312,7 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
     name = prefix + item.name
     context.work.at = item.name_span
     value = infer(context.at(RULE), item.value)
-    if value.type.kind in (Kind.POD, Kind.NODE):
+    if value.type.kind in (Kind.POD, Kind.NODE, Kind.WORKLOAD):
         help_ = f"write `{item.value.span.text}` where it is needed"
         value = context.error(
             Code.P213, f"{type_text(value.type)} cannot have another name", value.span, label=type_text(value.type), help=help_

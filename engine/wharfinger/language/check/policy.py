@@ -231,7 +231,7 @@ def _check_tests(context: Context, declared: Declared, file: ast.File, policy: a
         scores=frozenset(item.name for item in of_type(policy.items, ast.Score)),
         params={param.name: param for param in declared.params},
         metrics={metric.name: metric for metric in declared.metrics},
-        lost=file.lost | {item.name for item in policy.items if isinstance(item, (ast.Param, ast.Metric))},
+        lost=file.lost | {item.name for item in policy.items if isinstance(item, (ast.Param, ast.Metric, ast.Workload))},
     )
     check_tests(context, testable, file.tests)
 
@@ -257,6 +257,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         params=tuple(declared.params),
         lets=(),
         metrics=tuple(replace(metric, policy=policy.name.value) for metric in declared.metrics),
+        workloads=tuple(declared.workloads),
         filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
         scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
         base=base_of(context, of_type(policy.items, ast.Base)),

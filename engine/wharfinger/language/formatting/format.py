@@ -212,6 +212,8 @@ def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911  # one case per k
         case ast.Metric():
             head = f"metric {item.name}: {_type(item.type)} = "
             return _leaf(item, "metric", head + pretty(item.source, len(head), ""))
+        case ast.Workload():
+            return _leaf(item, "workload", _workload(item))
         case ast.Filter():
             return _filter(item)
         case ast.Score():
@@ -247,6 +249,14 @@ def _param(item: ast.Param) -> str:
     default = f" = {one_line(item.default)}" if item.default else ""
     ends = f" range {one_line(item.low)}..{one_line(item.high)}" if item.low and item.high else ""
     return f"param {item.name}: {_type(item.type)}{default}{ends}"
+
+
+def _workload(item: ast.Workload) -> str:
+    head = f"workload {item.name} = "
+    line = head + one_line(item.value)
+    if len(line) <= WIDTH or not isinstance(item.value, ast.SetLiteral):
+        return line
+    return f"{head}[\n" + "".join(f"{STEP}{pretty(each, len(STEP), STEP, 1)},\n" for each in item.value.items) + "]"
 
 
 def _filter(item: ast.Filter) -> Statement:

@@ -287,9 +287,13 @@ class Objects(Expressions):
         name = key.name if isinstance(key, ast.Name) else key.value if isinstance(key, ast.String) else key.span.text
         if isinstance(value, ast.Table):
             return ast.ObjectField(span=entry.span, name=name, value=self.object_fields(value))
+        return ast.ObjectField(span=entry.span, name=name, value=self.with_objects(value))
+
+    def with_objects(self, value: ast.Expr) -> ast.Expr:
+        """A list with objects in place of tables; anything else as it is."""
         if isinstance(value, ast.SetLiteral) and any(isinstance(item, ast.Table) for item in value.items):
-            value = replace(value, items=tuple(self._object(item) if isinstance(item, ast.Table) else item for item in value.items))
-        return ast.ObjectField(span=entry.span, name=name, value=value)
+            return replace(value, items=tuple(self._object(item) if isinstance(item, ast.Table) else item for item in value.items))
+        return value
 
     def _object(self, table: ast.Table) -> ast.ObjectLiteral:
         return ast.ObjectLiteral(span=table.span, fields=self.object_fields(table))

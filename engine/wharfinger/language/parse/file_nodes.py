@@ -1,7 +1,7 @@
 """Lark's trees of tests to nodes of the syntax tree, and the elements of a file to one file.
 
-The grammar takes the elements in any order. `Assembly` says what belongs where: a policy with its tests, a library of lets, params and
-metrics, or tests only.
+The grammar takes the elements in any order. `Assembly` says what belongs where: a policy with its tests, a library of lets, params,
+metrics and workloads, or tests only.
 """
 
 from __future__ import annotations
@@ -325,7 +325,10 @@ class Assembly:
             span = stranger.span if stranger else self.scope.span if self.scope else Span(self.source, 0, 0)
             word = span.text.split(maxsplit=1)[0]
             start = Span(self.source, span.start, span.start + len(word))
-            help_ = 'begin the file with `policy "name"`; one without it is a library of `let`, `param` and `metric` for others to import'
+            help_ = (
+                'begin the file with `policy "name"`; one without it is a library of `let`, `param`, `metric` and `workload` for others '
+                "to import"
+            )
             self.diagnostics.error(Code.P121, f"`{word}` belongs to a policy, and this file has none", start, help=help_)
 
     def _misplaced(self, span: Span, message: str, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help

@@ -150,6 +150,11 @@ class Declarations(Objects):
         return ast.Parameter(span=self.at(name, kind), name=name.text, name_span=self.at(name, name), type=kind)
 
     @production
+    def workload(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> ast.Workload:
+        """`workload name = [ { cpu: 4cpu, gpu: 1, weight: 12% }, … ]`."""
+        return ast.Workload(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=self.with_objects(value))
+
+    @production
     def metric(self, keyword: Token, name: Token, _colon: Token, kind: ast.TypeName, _assign: Token, source: ast.Call) -> ast.Metric:
         """`metric name: type = source(…)`."""
         return ast.Metric(span=self.at(keyword, source), name=name.text, name_span=self.at(name, name), type=kind, source=source)

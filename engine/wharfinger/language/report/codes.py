@@ -252,6 +252,11 @@ class Code(Enum):
         "Which pods a policy governs, and which may be evicted, is decided from the pods alone. Namespaces are objects of the cluster, "
         "which only filters and scores look at.",
     )
+    P225 = Record(
+        "not a workload",
+        "A workload is a list of requests in braces, each written out: CPU, memory, how many devices (`gpu`) with how many thousandths of "
+        "each (`milli`), which models will do, and how common such pods are (`weight`).",
+    )
     # ── P3xx names ──
     P301 = Record(
         "unknown name",

@@ -60,6 +60,8 @@ def value_text(value: Any, kind: Kind) -> str:
         return _set_text(value, kind)
     if isinstance(value, typed.Entries):
         return _table_text(value)
+    if isinstance(value, typed.Workload):
+        return value.name
     return literal(float(value), kind) if value is not None else "missing"
 
 

@@ -148,6 +148,30 @@ class Lookup(Expr):
     key: Expr
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one kind of pod of a workload asks for.
+
+    `cpu` in millicores, `memory` in bytes, `devices` with `milli` thousandths of each, of one of `models` if there are any. `weight` is its
+    share of the workload; the shares of a workload add up to 1.
+    """
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    devices: int = 0
+    milli: float = 1000.0
+    models: frozenset[str] = frozenset()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A mix of typical requests, in the order of the policy."""
+
+    name: str
+    requests: tuple[Request, ...]
+
+
 class SelectorOp(Enum):
     """Operators of a label selector requirement (apimachinery `labels.Requirement`)."""
 
@@ -406,6 +430,7 @@ class Policy:
     tie_break: tuple[TieKey, ...]
     tests: tuple[Test, ...]
     victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one
+    workloads: tuple[Workload, ...] = ()
     authority: Authority = CLUSTER
     allowed: tuple[tuple[Span | None, frozenset[str]], ...] = ()  # codes that `@allow` keeps away, by the text it is about; None: all
 

@@ -40,6 +40,7 @@ class Kind(Enum):
     VERSION = "version"  # a text that is a version, in one spelling for each version
     SET = "set"
     TABLE = "table"
+    WORKLOAD = "workload"  # a mix of typical requests: `fragmentation(workload)`
     LABELS = "labels"
     PODS = "pods"
     POD = "pod"  # a pod itself, as an argument: `tolerates(pod, …)`

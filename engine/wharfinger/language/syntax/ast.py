@@ -252,6 +252,18 @@ class Metric(Item):
     source: Call
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload(Item):
+    """`workload name = [ { cpu: 4cpu, gpu: 1, weight: 12% }, … ]`.
+
+    `value` is a `SetLiteral` of `ObjectLiteral`s, or what stands there by mistake.
+    """
+
+    name: str
+    name_span: Span
+    value: Expr
+
+
 class MissingAction(Enum):
     """The action after `on missing`; the expression of POINTS is in `OnMissing.points`."""
 

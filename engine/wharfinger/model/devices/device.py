@@ -7,6 +7,7 @@ same record.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
@@ -19,6 +20,10 @@ T = TypeVar("T", bound=objects.AnyObject)
 MILLI: Final = "milli"
 """The capacity of a device that several pods may share: 1000 is all of it."""
 WHOLE: Final = 1000.0
+
+
+MODELS: Final = ("model", "productName", "product")
+"""Attributes that name the model of a device, as drivers call it."""
 
 
 class Version(str):
@@ -73,10 +78,15 @@ class Device:
         return None if self.taken is None else 0.0 if self.taken else self.capacity[own]
 
     @property
+    def model(self) -> str | None:
+        """The model as text, by the first of `MODELS` that the device has."""
+        return next((str(self.attributes[name]) for name in MODELS if name in self.attributes), None)
+
+    @property
     def thousandths(self) -> float:
-        """How many thousandths of the device are free: what is left under `MILLI`, else all or nothing."""
+        """How many thousandths of the device are free, a whole number: what is left under `MILLI`, else all or nothing."""
         if MILLI in self.capacity:
-            return self.free_of(MILLI) or 0.0
+            return float(math.floor(self.free_of(MILLI) or 0.0))
         if self.share is not None:
             return self.share
         return 0.0 if self.taken else WHOLE

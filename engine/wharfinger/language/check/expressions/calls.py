@@ -38,7 +38,7 @@ def _has(context: Context, expr: ast.Call) -> typed.Expr:
     operand = infer(context, expr.arguments[0].value)
     if is_unknown(operand):
         return unknown(expr.span)
-    if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.POD, Kind.NODE, Kind.TABLE):
+    if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.POD, Kind.NODE, Kind.TABLE, Kind.WORKLOAD):
         help_ = f'ask for one key: `has({operand.span.text}["…"])`' if operand.type.kind in (Kind.LABELS, Kind.TABLE) else None
         return context.error(
             Code.P206, f"{type_text(operand.type)} is always there", operand.span, label=type_text(operand.type), help=help_

@@ -1,0 +1,304 @@
+"""How much of the free devices of a node typical pods cannot use.
+
+Source: "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC'23, and the simulator of
+its authors. Let R_g be the free thousandths of device g of a node, T their sum, and C its free CPU. A typical request m asks for c CPU and
+k devices with v thousandths of each. It fits the node if C >= c and at least k devices have R_g >= v. What of the free devices is of no use
+to m is
+
+    F(m) = T                       where m asks for no device, or does not fit
+           sum of R_g with R_g < v elsewhere
+
+and the fragmentation of the node is the mean of F(m) over the workload, weighted by how common each request is. A device of a model that m
+cannot use is a device without room for it. The authors leave memory out; here it counts for requests that name some.
+
+The pod to be placed takes its thousandths of one device if it asks for a part of one, and of the devices with the least room otherwise, the
+first of equal ones; for whole devices, these are the first free ones. The kernel computes for each distinct pair of thousandths and models
+how many devices fit and how much does not, once for all nodes, and then each request from these two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, Rows, always
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
+from wharfinger.language.semantics.types import Kind, Shape
+from wharfinger.model.devices.device import WHOLE, Asked, Device
+from wharfinger.model.devices.device_table import DeviceTable
+
+Numbers = NDArray[np.float64]
+NO_MODELS: Final[frozenset[str]] = frozenset()
+
+
+# ── the plain definition ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A node as the formula sees it: free CPU and memory, the free thousandths of each device, and the model of each."""
+
+    cpu: float
+    memory: float
+    free: tuple[float, ...]
+    models: tuple[str | None, ...]
+
+    def useless_to(self, request: typed.Request) -> float:
+        """F(m)."""
+        room = [
+            free >= request.milli and (not request.models or model in request.models)
+            for free, model in zip(self.free, self.models, strict=True)
+        ]
+        fits = self.cpu >= request.cpu and self.memory >= request.memory and 0 < request.devices <= sum(room)
+        return sum(self.free) if not fits else sum(free for free, enough in zip(self.free, room, strict=True) if not enough)
+
+    def fragmentation(self, workload: typed.Workload) -> float:
+        """The mean of F(m) over a workload."""
+        total = 0.0
+        for request in workload.requests:
+            total += request.weight * self.useless_to(request)
+        return total
+
+    def without(self, cpu: float, memory: float, taken: Sequence[int], milli: float) -> State:
+        """The node with a pod that takes a part of some devices."""
+        free = tuple(left - milli if place in taken else left for place, left in enumerate(self.free))
+        return State(self.cpu - cpu, self.memory - memory, free, self.models)
+
+
+def _state(context: AtNode) -> State:
+    node, devices = context.snapshot.node(context.row), context.snapshot.devices.on(context.row)
+    allocatable, requested = node.allocatable, node.requested
+    cpu, memory = (float(allocatable.get(resource, 0) - requested.get(resource, 0)) for resource in ("cpu", "memory"))
+    return State(
+        cpu,
+        memory,
+        tuple(device.thousandths for device in devices),
+        tuple(device.model for device in devices),
+    )
+
+
+def _asked(context: AtNode | AtRows) -> tuple[float, float, Asked]:
+    """The CPU, memory and devices that the pod to be placed asks for."""
+    pod = context.pod
+    asked = context.snapshot.devices.asked(pod) or Asked(0)
+    return float(pod.requests.get("cpu", 0)), float(pod.requests.get("memory", 0)), asked
+
+
+def _now(context: AtNode, workload: typed.Workload) -> float:
+    return _state(context).fragmentation(workload)
+
+
+def _after(context: AtNode, workload: typed.Workload) -> float | None:
+    state, (cpu, memory, asked) = _state(context), _asked(context)
+    enough = [place for place, free in enumerate(state.free) if free >= asked.milli]
+    if len(enough) < asked.count:
+        return None
+    if asked.count == 1 and asked.milli < WHOLE:
+        return min(state.without(cpu, memory, [place], asked.milli).fragmentation(workload) for place in enough)
+    tightest = sorted(enough, key=lambda place: state.free[place])[: asked.count]
+    return state.without(cpu, memory, tightest, asked.milli).fragmentation(workload)
+
+
+# ── the kernel ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A workload as columns: one row per request, and one row per distinct pair of thousandths and models in `milli` and `models`."""
+
+    cpu: Numbers
+    memory: Numbers
+    devices: Numbers
+    pair: NDArray[np.intp]
+    weight: Numbers
+    milli: Numbers
+    models: tuple[frozenset[str], ...]
+
+
+@lru_cache(maxsize=64)
+def _plan(workload: typed.Workload) -> _Plan:
+    requests = workload.requests
+    pairs = list(dict.fromkeys((request.milli, request.models) for request in requests))
+    column = np.array([[each.cpu, each.memory, each.devices, each.weight] for each in requests]).T[:, :, None]
+    return _Plan(
+        cpu=column[0],
+        memory=column[1],
+        devices=column[2],
+        pair=np.array([pairs.index((each.milli, each.models)) for each in requests], dtype=np.intp),
+        weight=column[3],
+        milli=np.array([[milli] for milli, _ in pairs]),
+        models=tuple(models for _, models in pairs),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """Many nodes, or one node with each of several devices taken: a column each.
+
+    `room` and `useless` have a row for each pair of the plan: how many devices have room, and the free thousandths of those without.
+    """
+
+    cpu: Numbers
+    memory: Numbers
+    total: Numbers
+    room: Numbers
+    useless: Numbers
+
+    def fragmentation(self, plan: _Plan) -> Numbers:
+        """The mean of F(m) of each column."""
+        fits = (self.cpu >= plan.cpu) & (self.memory >= plan.memory) & (self.room[plan.pair] >= plan.devices) & (plan.devices > 0)
+        found = plan.weight * np.where(fits, self.useless[plan.pair], self.total)
+        mean: Numbers = np.add.accumulate(found, axis=0)[-1]  # in the order of the requests, as the definition adds
+        return mean
+
+
+def _thousandths(device: Device) -> float:
+    return device.thousandths
+
+
+def _model(device: Device) -> str | None:
+    return device.model
+
+
+class _Nodes:
+    """The devices of some rows, as far as a workload distinguishes them."""
+
+    def __init__(self, context: AtRows, plan: _Plan, rows: Rows) -> None:
+        snapshot = context.snapshot
+        table: DeviceTable = snapshot.devices
+        of = table.of(rows)
+        self.plan = plan
+        self.owners, self.n_rows = of.owners, of.n_rows
+        self.free: Numbers = table.numbers("thousandths", _thousandths)[of.entries]
+        self.usable = self._usable(context, table, of.entries)
+        amounts = snapshot.allocatable[:2, rows] - snapshot.requested[:2, rows]
+        self.cpu, self.memory = amounts.astype(np.float64)
+
+    def _usable(self, context: AtRows, table: DeviceTable, entries: Any) -> NDArray[np.bool_]:
+        """Which devices are of the models of each pair, (n_pairs, n_devices) or (n_pairs, 1) bool."""
+        models = self.plan.models
+        if not any(models):
+            return np.ones((len(models), 1), dtype=np.bool_)
+        codes, strings = table.codes("model", _model)[entries], context.snapshot.strings
+        wanted = [[strings.find(model) for model in sorted(each)] for each in models]
+        return np.array([np.isin(codes, each) & (codes >= 0) if each else np.ones(len(codes), dtype=np.bool_) for each in wanted])
+
+    def has_room(self, free: Numbers) -> NDArray[np.bool_]:
+        """Which devices would have room for each pair with these free thousandths, (n_pairs, n_devices) bool."""
+        return (free >= self.plan.milli) & self.usable
+
+    def per_node(self, values: Any) -> Numbers:
+        """The sum over the devices of each node, of the last axis."""
+        if values.ndim == 1:
+            return np.bincount(self.owners, weights=values, minlength=self.n_rows).astype(np.float64, copy=False)
+        places = np.arange(len(values), dtype=np.intp)[:, None] * self.n_rows + self.owners
+        sums: Numbers = np.bincount(places.ravel(), weights=values.ravel(), minlength=len(values) * self.n_rows).astype(np.float64)
+        return sums.reshape(len(values), self.n_rows)
+
+    def states(self, free: Numbers, cpu: float = 0.0, memory: float = 0.0) -> _States:
+        """The nodes with these free thousandths and less CPU and memory."""
+        room = self.has_room(free)
+        return _States(
+            self.cpu - cpu, self.memory - memory, self.per_node(free), self.per_node(room * 1.0), self.per_node(np.where(room, 0.0, free))
+        )
+
+    def states_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> _States:
+        """A column for each device that is `taken`: its node with that part of it taken."""
+        now, owners = self.states(self.free), self.owners[taken]
+        before, after = self.free[taken], self.free[taken] - milli
+        usable = self.usable if self.usable.shape[1] == 1 else self.usable[:, taken]
+        had, has = (before >= self.plan.milli) & usable, (after >= self.plan.milli) & usable
+        return _States(
+            (self.cpu - cpu)[owners],
+            (self.memory - memory)[owners],
+            now.total[owners] - milli,
+            now.room[:, owners] - had + has,
+            now.useless[:, owners] - np.where(had, 0.0, before) + np.where(has, 0.0, after),
+        )
+
+    def tightest(self, count: int, milli: float) -> NDArray[np.bool_]:
+        """The `count` devices of each node that have the least room and enough, the first of equal ones, (n_devices,) bool."""
+        order = np.lexsort((self.free, self.free < milli, self.owners))
+        first = np.searchsorted(self.owners, np.arange(self.n_rows))
+        chosen = np.zeros(len(self.free), dtype=np.bool_)
+        chosen[order] = (np.arange(len(order)) - first[self.owners]) < count  # sorted by node, so its devices stay together
+        return chosen & (self.free >= milli)
+
+
+def _now_kernel(context: AtRows, workload: typed.Workload) -> Numbers:
+    plan = _plan(workload)
+    nodes = _Nodes(context, plan, context.rows)
+    return nodes.states(nodes.free).fragmentation(plan)
+
+
+def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
+    plan, (cpu, memory, asked) = _plan(workload), _asked(context)
+    nodes = _Nodes(context, plan, context.rows)
+    enough = nodes.free >= asked.milli
+    there = nodes.per_node(enough * 1.0) >= asked.count
+    if asked.count == 1 and asked.milli < WHOLE:
+        least = np.full(nodes.n_rows, np.inf)
+        np.minimum.at(least, nodes.owners[enough], nodes.states_with(cpu, memory, asked.milli, enough).fragmentation(plan))
+        return least, there
+    free = np.where(nodes.tightest(asked.count, asked.milli), nodes.free - asked.milli, nodes.free) if asked.count else nodes.free
+    return nodes.states(free, cpu, memory).fragmentation(plan), there
+
+
+def _now_row(context: AtNode, workload: typed.Workload) -> float:
+    return float(_now_kernel(_rows_of(context), workload)[0])
+
+
+def _after_row(context: AtNode, workload: typed.Workload) -> float | None:
+    found, there = _after_kernel(_rows_of(context), workload)
+    return float(found[0]) if there[0] else None
+
+
+def _rows_of(context: AtNode) -> AtRows:
+    return AtRows(context.snapshot, context.pod, np.array([context.row]), context.placed, context.points)
+
+
+WORKLOAD = Parameter(name="workload", kinds=frozenset({Kind.WORKLOAD}))
+FRAGMENTATION = (
+    Function(
+        name="fragmentation",
+        parameters=(WORKLOAD,),
+        result=always(Kind.NUMBER, shape=Shape.NODE),
+        own_shape=True,
+        doc=(
+            "How many thousandths of the node's free devices the requests of a workload cannot use, on average; 1000 is one device "
+            "(Weng et al., USENIX ATC'23)."
+        ),
+        example="fragmentation(typical)",
+        scalar=_now,
+        vector=_now_kernel,
+        row=_now_row,
+        interval=lambda *_: NOT_NEGATIVE,
+        never_nan=True,
+        context=True,
+        volatility=Volatility.ROW,
+    ),
+    Function(
+        name="fragmentation_after",
+        parameters=(WORKLOAD,),
+        result=always(Kind.NUMBER, shape=Shape.NODE, optional=True),
+        own_shape=True,
+        doc=(
+            "The same with the pod placed: a part of a device is taken where that leaves the least, whole devices in their order; missing "
+            "where too few devices have room."
+        ),
+        example="fragmentation_after(typical)",
+        scalar=_after,
+        vector=_after_kernel,
+        row=_after_row,
+        interval=lambda *_: NOT_NEGATIVE,
+        never_nan=True,
+        context=True,
+        volatility=Volatility.ROW,
+    ),
+)

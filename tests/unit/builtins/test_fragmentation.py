@@ -1,0 +1,141 @@
+"""The fragmentation of devices: figures by hand, the kernel against the plain definition, and what a workload may say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.model.clusters import pod as pod_of
+from wharfinger.builtins.fragmentation import FRAGMENTATION, State
+from wharfinger.builtins.signature import AtNode, AtRows
+from wharfinger.language.semantics import typed
+from wharfinger.model import objects
+from wharfinger.model.devices.device import MILLI, WHOLE, Asked, Device, Store
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+
+NOW, AFTER = FRAGMENTATION
+MODELS = ("A", "B", None)
+
+
+class Written:
+    """A source whose devices are written in an annotation: `A:500 :1000`, and what a pod asks in `ask: 2x500`."""
+
+    def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
+        parts = [part.split(":") for part in node.metadata.annotations["devices"].split()]
+        return [
+            Device("d", node.metadata.name, str(number), {"model": model} if model else {}, {MILLI: WHOLE}, {MILLI: float(free)})
+            for number, (model, free) in enumerate(parts)
+        ]
+
+    def asked(self, pod: PodView, store: Store) -> Asked | None:
+        count, _, milli = pod.annotations.get("ask", "").partition("x")
+        return Asked(int(count), float(milli)) if count else None
+
+    def token(self, store: Store) -> Hashable:
+        return None
+
+    def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:
+        return ()
+
+
+def cluster(nodes: Sequence[tuple[int, int, str]]) -> ClusterState:
+    state = ClusterState()
+    state.read_devices([Written()])
+    for number, (cpu, gigabytes, devices) in enumerate(nodes):
+        amounts = {"cpu": f"{cpu}m", "memory": f"{gigabytes}Gi"}
+        meta = objects.ObjectMeta(name=f"n{number}", annotations={"devices": devices})
+        state.add_node(objects.Node(metadata=meta, status=objects.NodeStatus(allocatable=amounts)))
+    return state
+
+
+def asking(cpu: int, gigabytes: int, ask: str) -> PodView:
+    view = pod_of("p", cpu=f"{cpu}m", memory=f"{gigabytes}Gi")
+    view.metadata.annotations.update({"ask": ask} if ask else {})
+    return PodView(view)
+
+
+def mix(*requests: dict[str, Any]) -> typed.Workload:
+    return typed.Workload("typical", tuple(typed.Request(**each) for each in requests))
+
+
+@pytest.mark.parametrize(
+    ("request_", "useless"),
+    [
+        ({"cpu": 1000.0, "devices": 1, "milli": 400.0}, 300.0),  # 300 of the second device is too little
+        ({"cpu": 1000.0, "devices": 1, "milli": 1000.0}, 800.0),  # only the third is whole
+        ({"cpu": 1000.0, "devices": 2, "milli": 1000.0}, 1800.0),  # not two of them are
+        ({"cpu": 9000.0, "devices": 1, "milli": 400.0}, 1800.0),  # too little CPU
+        ({"memory": 2.0**40, "devices": 1, "milli": 400.0}, 1800.0),  # too little memory
+        ({"cpu": 1000.0}, 1800.0),  # asks for no device
+        ({"devices": 1, "milli": 400.0, "models": frozenset("A")}, 1300.0),  # only the first is an A with room
+        ({"devices": 1, "milli": 400.0, "models": frozenset("C")}, 1800.0),
+    ],
+)
+def test_what_a_request_cannot_use(request_: dict[str, Any], useless: float) -> None:
+    state = State(8000.0, 2.0**30, (500.0, 300.0, 1000.0), ("A", "A", "B"))
+    assert state.useless_to(typed.Request(**request_)) == useless
+
+
+def test_the_mean_is_weighted_by_how_common_requests_are() -> None:
+    state = State(8000.0, 0.0, (500.0,), (None,))
+    workload = mix({"devices": 1, "milli": 400.0, "weight": 0.75}, {"devices": 1, "weight": 0.25})
+    assert state.fragmentation(workload) == 125.0
+
+
+@pytest.mark.parametrize(
+    ("ask", "devices", "after"),
+    [
+        ("1x200", ":700 :500 :1000", 0.0),  # of the first, which keeps 500
+        ("1x100", ":550 :150", 50.0),  # of the second: of the first, 450 and 150 would be left
+        ("1x1000", ":700 :1000 :1000", 0.0),  # the first free one
+        ("1x1000", ":700", None),
+        ("2x1000", ":1000 :1000 :500", 0.0),
+        ("", ":700 :300", 300.0),
+    ],
+)
+def test_the_pod_takes_what_leaves_the_least(ask: str, devices: str, after: float | None) -> None:
+    state = cluster([(8000, 1, devices)])
+    workload = mix({"devices": 1, "milli": 500.0})
+    context = AtNode(state.snapshot(), asking(0, 0, ask), 0)
+    assert AFTER.scalar(context, workload) == after
+
+
+REQUESTS = st.builds(
+    typed.Request,
+    cpu=st.sampled_from([0.0, 1000.0, 5000.0]),
+    memory=st.sampled_from([0.0, 0.0, 2.0 * 2**30]),
+    devices=st.integers(0, 3),
+    milli=st.sampled_from([100.0, 250.0, 500.0, 1000.0]),
+    models=st.sampled_from([frozenset(), frozenset("A"), frozenset("AB"), frozenset("Z")]),
+    weight=st.floats(0, 1),
+)
+DEVICES = st.lists(
+    st.builds("{}:{}".format, st.sampled_from(["A", "B", ""]), st.sampled_from([0, 100, 250, 400, 500, 750, 1000])), max_size=5
+).map(" ".join)
+NODES = st.lists(st.tuples(st.sampled_from([0, 2000, 8000]), st.sampled_from([1, 4]), DEVICES), min_size=1, max_size=6)
+ASKS = st.sampled_from(["", "1x100", "1x500", "1x250", "1x1000", "2x1000", "3x1000", "2x500"])
+
+
+@settings(max_examples=150)
+@given(NODES, st.lists(REQUESTS, min_size=1, max_size=6), ASKS, st.sampled_from([0, 1000, 4000]), st.data())
+def test_the_kernel_computes_the_definition(
+    nodes: list[tuple[int, int, str]], requests: list[typed.Request], ask: str, cpu: int, data: st.DataObject
+) -> None:
+    state, workload, view = cluster(nodes), typed.Workload("typical", tuple(requests)), asking(cpu, 1, ask)
+    snapshot = state.snapshot()
+    chosen = data.draw(st.lists(st.sampled_from(range(len(nodes))), unique=True))
+    for rows in (slice(None), np.array(sorted(chosen), dtype=np.intp)):
+        context = AtRows(snapshot, view, rows)
+        numbers = range(len(nodes)) if isinstance(rows, slice) else rows.tolist()
+        contexts = [AtNode(snapshot, view, row) for row in numbers]
+        found, there = AFTER.vector(context, workload)
+        plain = [AFTER.scalar(each, workload) for each in contexts]
+        assert NOW.vector(context, workload).tolist() == [NOW.scalar(each, workload) for each in contexts]
+        assert [value if present else None for value, present in zip(found.tolist(), there.tolist(), strict=True)] == plain
+        assert [AFTER.row(each, workload) for each in contexts] == plain
