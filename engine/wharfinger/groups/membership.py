@@ -155,6 +155,11 @@ class GroupIndex:
         found = self._groups.get(key)
         return () if found is None else tuple(sorted(found.by_uid.values(), key=_order))
 
+    def n_placed(self, key: str) -> int:
+        """How many members of a group are placed; 0 for an unknown key."""
+        found = self._groups.get(key)
+        return 0 if found is None else len(found.placed)
+
     def terms(self, key: str) -> GroupTerms | None:
         """What holds for a group; None as long as the PodGroup that its members name does not exist, and for an unknown key."""
         members = self._groups.get(key)

@@ -2,6 +2,8 @@
 
     Permit ──▶ PreBind (with the pod's volumes) ──▶ Bind ──▶ PostBind
 
+Members of a group wait for each other before Bind (`bind_together`).
+
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
 Where a bind gets no answer, it may have been written all the same: the pod stays assumed while the watch is given time to show it, and the
 same bind is sent again, which does no harm as it names the pod's uid and the node.
@@ -31,6 +33,7 @@ from wharfinger.framework.ports import BindFailed, Clock, WriteFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects
 from wharfinger.scheduler import pod_status
+from wharfinger.scheduler.bind_together import BindTogether, GivenBack
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
@@ -234,16 +237,25 @@ class BindingCycle:
         self._volumes = VolumeBinds(cluster)
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
         self._occupied = 0
+        self._together: dict[str, BindTogether] = {}  # of members of groups, by uid
         self.room = asyncio.Event()
         self.room.set()
 
     def __len__(self) -> int:
         return len(self._background)
 
-    def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
-        """Bind an assumed and reserved pod in the background."""
+    def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, together: BindTogether | None = None) -> None:
+        """Bind an assumed and reserved pod in the background, `together` with other members of its group."""
+        if together is not None:
+            self._together[queued.uid] = together
         self._background.start(self._run(queued, placement, decided)).add_done_callback(self._ended)
         self._occupy()
+
+    def leaving(self, uid: str) -> None:
+        """Note that a pod is deleted or terminating: members that wait for it are given back if they are too few without it."""
+        together = self._together.get(uid)
+        if together is not None:
+            together.lost(uid, "a member was deleted while the group was being bound")
 
     async def drain(self) -> None:
         """Wait until no binding is under way."""
@@ -263,7 +275,10 @@ class BindingCycle:
                 plugin.unreserve(placement)
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
                 self._ports.emit(Failed(f"pod {placement.pod.key}", error))
-        if self._cluster.state.forget(placement.pod) and known:
+        forgotten = self._cluster.state.forget(placement.pod)
+        if forgotten and queued.group is not None:
+            self._queue.groups.unplaced(placement.pod)
+        if forgotten and known:
             freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
             self._queue.notify(freed)
 
@@ -281,6 +296,10 @@ class BindingCycle:
         except Refused as refused:
             self.undo(queued, placement)
             self._failures.unschedulable(queued, frozenset({refused.plugin}), decided, message=refused.reason.text)
+            self._lost(queued, refused.reason.text)
+        except GivenBack as given_back:
+            self.undo(queued, placement)
+            self._failures.given_back(queued, str(given_back), decided)
         except asyncio.CancelledError:
             self.undo(queued, placement)
             raise
@@ -289,22 +308,48 @@ class BindingCycle:
         except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
             self.undo(queued, placement)
             self._failures.error(queued, error, decided)
+            self._lost(queued, str(error))
         else:
             await self._bound(queued, placement, decided)
         finally:
             self._permits.end(queued.uid)
+            if queued.group is not None:
+                self._together.pop(queued.uid, None)
+
+    def _lost(self, queued: QueuedPod, why: str) -> None:
+        """Tell the members that are bound together with a pod that it is not bound."""
+        together = self._together.get(queued.uid)
+        if together is not None:
+            together.lost(queued.uid, f"member {queued.pod.name} could not be bound: {why}")
 
     async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
         clock = self._ports.clock
         if queued.profile.permits or queued.profile.pre_binds or placement.pod.object.spec.volumes:
             with self._outside_limit():
                 await self._prepare(queued, placement)
+        together = self._together.get(queued.uid) if queued.group is not None else None
+        if together is not None:
+            await self._wait_for_others(together, queued)
         await self._writes.finish(queued.uid)
+        if together is not None:
+            together.check()
         sent = clock.monotonic()
         try:
             await self._send(queued, placement)
         finally:
             queued.stages["bind"] = clock.monotonic() - sent
+
+    async def _wait_for_others(self, together: BindTogether, queued: QueuedPod) -> None:
+        """Return once the group may be bound, and there is room for another request: a group may be larger than the limit."""
+        self._occupied -= 1
+        self.room.set()
+        try:
+            await together.ready(queued.uid)
+            while not self.room.is_set():
+                await self.room.wait()
+            together.check()
+        finally:
+            self._occupy()
 
     async def _prepare(self, queued: QueuedPod, placement: Placement) -> None:
         """Permit and PreBind, which may take minutes."""
@@ -394,6 +439,7 @@ class BindingCycle:
             self._failures.deleted(queued, failed, decided)
         else:
             self._failures.error(queued, failed, decided)
+        self._lost(queued, failed.reason)
 
     async def _bound(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
         pod = placement.pod

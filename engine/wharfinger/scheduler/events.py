@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from wharfinger.groups.terms import GroupTerms
 from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class AttemptEnded(Struct, frozen=True, kw_only=True):
     that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
     `first_seen` when the pod first entered the queue (a gated one when its gates were gone), `started` when it left it for this attempt,
     `ended` at the end. `flushed`: the pod was tried without a helpful event, only because it had waited for the longest allowed time.
+    `group` is the key of the pod's group, "" for none.
     """
 
     pod: PodView
@@ -47,6 +49,29 @@ class AttemptEnded(Struct, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     stages: Mapping[str, float] = {}
+    group: str = ""
+
+
+class GroupAttemptEnded(Struct, frozen=True, kw_only=True):
+    """One attempt to place a group has ended: its outcome, and monotonic times.
+
+    `result` is `scheduled`, `unschedulable`, `waiting_on_preemption` or `error`, as in `scheduler_podgroup_schedule_attempts_total`.
+    `nodes`: node by uid of the members that were placed, `left`: the members that were tried and have no place, `was_placed`: how many had
+    one before. `searched`: seconds of the search alone.
+    """
+
+    key: str
+    profile: str
+    terms: GroupTerms
+    result: str
+    message: str
+    started: float
+    ended: float
+    searched: float
+    nodes: Mapping[str, str] = {}
+    domains: Mapping[str, str] = {}
+    left: tuple[PodView, ...] = ()
+    was_placed: int = 0
 
 
 class PodQueued(Struct, frozen=True):
@@ -120,4 +145,5 @@ def attempt_ended(queued: QueuedPod, result: str, ended: float, decided: Decisio
         plugins=decided.plugins,
         policies=decided.policies,
         stages=dict(queued.stages),
+        group=queued.group or "",
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.scheduler.profiles import Profiles
 
+PODGROUPS = frozenset({"PodGroup", "CoschedulingPodGroup"})
 FEW, MANY = 100, 10_000
 """How many objects of a list are applied in one step, and how many keys are compared in one."""
 
@@ -155,11 +156,14 @@ class ClusterFeed:
         else:
             known = self._known.setdefault(kind, {})
             key = objects.key_of(obj)
-            if known.get(key) != obj:
-                label = f"{kind}Update" if key in known else f"{kind}Add"
+            old = known.get(key)
+            if old != obj:
+                label = f"{kind}Add" if old is None else f"{kind}Update"
                 known[key] = obj
                 self._state.put(obj)
                 self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=label))
+                if kind in PODGROUPS and (old is None or old.spec != obj.spec):
+                    self._queue.groups.terms_changed(key)
 
     def _gone(self, kind: str, key: str) -> None:
         del self._known[kind][key]
@@ -169,6 +173,8 @@ class ClusterFeed:
         else:
             self._state.drop(kind, key)
             self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=f"{kind}Delete"))
+            if kind in PODGROUPS:
+                self._queue.groups.terms_changed(key)
 
     def _node(self, node: objects.Node) -> None:
         known = self._known["Node"]
@@ -199,10 +205,13 @@ class ClusterFeed:
         if pod.finished:
             self._queue.delete(pod.uid)
             self._remove(pod)
-        elif pod.node_name:
+            self._queue.groups.gone(pod.uid)
+            return
+        group = self._queue.groups.seen(pod)
+        if pod.node_name:
             self._assigned(pod)
         else:
-            self._pending(pod, old)
+            self._pending(pod, old, group)
 
     def _assigned(self, pod: PodView) -> None:
         self._queue.delete(pod.uid)
@@ -217,14 +226,14 @@ class ClusterFeed:
             label = "AssignedPodUpdate"
             self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label=label, node=pod.node_name, pod=pod, was=was[1]))
 
-    def _pending(self, pod: PodView, old: PodView | None) -> None:
+    def _pending(self, pod: PodView, old: PodView | None, group: str | None) -> None:
         if not self._state.is_placed(pod.uid):  # an event from before the binding under way does not change it
             self._nomination(pod, old)
         profile = self._profiles.of(pod)
         if pod.terminating:
             self._queue.delete(pod.uid)
         elif profile is not None and (pod.uid in self._queue or not self._state.is_placed(pod.uid)):
-            self._queue.add(pod, profile)
+            self._queue.add(pod, profile, group)
 
     def _nomination(self, pod: PodView, old: PodView | None) -> None:
         """Follow the nomination in the pod's status; a nomination that is not written yet stays until it is."""
@@ -240,6 +249,7 @@ class ClusterFeed:
         self._leaving(pod.uid, True)
         self._queue.delete(pod.uid)
         self._remove(pod)
+        self._queue.groups.gone(pod.uid)
 
     def _remove(self, pod: PodView) -> None:
         placed = self._state.snapshot().placed(pod.uid)

@@ -18,6 +18,7 @@ from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
 from wharfinger.framework.plugin_faults import is_foreign
 from wharfinger.framework.plugins import default_preemption
+from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
@@ -45,6 +46,31 @@ class ProtectedForNow(Plugin):
 
 
 PROTECTED_FOR_NOW = ProtectedForNow()
+
+
+class GroupLevels(Plugin):
+    """Stands for the levels of a group: nodes that get or lose one of their labels make other domains."""
+
+    name = "levels of the group"
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the labels alone decide
+        """True for a change of one of the labels."""
+        return not self._keys.isdisjoint(change.keys)
+
+
+def concerning(filtering: Filtering) -> set[Plugin]:
+    """The plugins of the filters that apply to a pod, or of the one that refuses it; to be called right after the evaluation."""
+    by_name: dict[str, Plugin] = {slot.plugin.name: slot.plugin for slot in filtering.slots}
+    if filtering.refusal is not None:
+        return {by_name[filtering.refusal.plugin]}
+    found: set[Plugin] = {NOMINATED} if filtering.crowded else set()
+    found |= {by_name[name] for name in (filtering.node_set.plugins if filtering.node_set is not None else ())}
+    return found | {slot.plugin for slot in filtering.slots if not slot.skipped}
 
 
 def rejectors(decision: Decision) -> frozenset[Plugin]:
@@ -109,9 +135,10 @@ class WaitingPods:
                     yield from pods.values()
 
     def add(self, queued: QueuedPod) -> None:
-        """Add a pod under its rejectors."""
-        template = (queued.pod.template, queued.pod.priority)
-        alike = _alike(queued.rejectors, queued.pod) or template
+        """Add a pod or a group under its rejectors; a group is like no other."""
+        grouped = isinstance(queued, QueuedGroup)
+        template: Hashable = queued.uid if grouped else (queued.pod.template, queued.pod.priority)
+        alike = template if grouped else _alike(queued.rejectors, queued.pod) or template
         groups = self._by_rejectors.setdefault(queued.rejectors, {})
         groups.setdefault(alike, {}).setdefault(template, {})[queued.uid] = queued
         self._place[queued.uid] = queued.rejectors, alike, template
@@ -177,7 +204,7 @@ def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]
     if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]
-    return any(_asked(plugin, queued.pod, change, snapshot, emit) for plugin in concerned)
+    return any(_asked(plugin, pod, change, snapshot, emit) for plugin in concerned for pod in queued.kinds)
 
 
 def _asked(plugin: Plugin, pod: PodView, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:

@@ -169,14 +169,19 @@ class Failures:
         """Let the pod wait for an event that may help. `nominated`: the node to write into its status ("" for none, None as it is)."""
         self._queue.reject(queued, rejectors)
         message = message or decided.message
-        self._report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
+        self.report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
 
     def error(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary = NOT_DECIDED) -> None:
         """Try the pod again after the error backoff."""
         self._ports.emit(Failed(f"pod {queued.pod.key}", error))
         self._queue.fail(queued)
         message = str(error) or type(error).__name__
-        self._report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
+        self.report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
+
+    def given_back(self, queued: QueuedPod, message: str, decided: DecisionSummary) -> None:
+        """Try a pod again after the error backoff whose group could not be bound."""
+        self._queue.fail(queued)
+        self.report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message)
 
     def gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
         """Report that a plugin failed to say whether the pod may be tried; the plugin is asked again after the error backoff."""
@@ -199,9 +204,10 @@ class Failures:
         self._writes.write(pod, unscheduled(reason, message), nominated)
         self._ports.events.record(pod, failed_scheduling(message))
 
-    def _report(  # noqa: PLR0913 — the pod, and what is written of it in three places
+    def report(  # noqa: PLR0913 — the pod, and what is written of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: DecisionSummary, message: str, nominated: str | None = None
     ) -> None:
+        """Write the condition of a pod that was not placed, record its event, and emit the attempt."""
         queued.message, queued.policies = message, decided.policies
         if queued.uid in self._queue:  # else it was deleted meanwhile, or another scheduler has bound it
             self._write(queued.pod, reason, message, nominated)

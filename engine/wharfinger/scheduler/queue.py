@@ -3,181 +3,33 @@
 As in kube-scheduler 1.36 (pkg/scheduler/backend/queue): pods that are ready, by priority and then by how long they have waited; pods whose
 backoff runs, which are taken early when nothing is ready (not those that failed with an error); pods that fit nowhere, which wait until an
 event may help or, in case one was missed, for five minutes; pods that are being tried; and gated pods. A pod is in exactly one of these
-places.
+places. A group of pods is one entry, in which its members wait.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.errors import PluginFault
-from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Clock
-from wharfinger.framework.verdict import Reason
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.model.state.tables import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import hints
-from wharfinger.scheduler.events import PodQueued, PodsFlushed
-from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedPod, ReadyHeap
+from wharfinger.scheduler.events import PodsFlushed
+from wharfinger.scheduler.queue_places import PORTION, REJECTED, GateFailed, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queued_groups import QueuedGroups
+from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 
 if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.profiles import Profile
-
-PORTION = 500
-"""How many waiting pods are let in at a time, which takes some milliseconds."""
-REJECTED = "ScheduleAttemptFailure"
-READY = "BackoffComplete"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """Backoffs after a rejection and after an error; an unschedulable pod is tried again after `longest_wait` seconds without an event."""
-
-    backoff: Backoff = field(default_factory=Backoff)
-    error_backoff: Backoff = field(default_factory=Backoff)
-    longest_wait: float = 300.0
-
-
-GateFailed = Callable[[QueuedPod, PluginFault], None]
-"""Called with a pod that waits because a plugin failed to say whether it may be tried."""
-
-
-class QueuePlaces:
-    """The places of the queue. `wake` is called when a pod becomes ready or its backoff begins."""
-
-    def __init__(self, clock: Clock, settings: QueueSettings, emit: Emit, wake: Callable[[], None], gate_failed: GateFailed) -> None:
-        self._clock = clock
-        self._after_rejection = settings.backoff
-        self._after_error = settings.error_backoff
-        self._gate_failed = gate_failed
-        self._emit = emit
-        self._wake = wake
-        self._active = ReadyHeap()
-        self._backoff = ReadyHeap()
-        self._error_backoff = ReadyHeap()
-        self.unschedulable = hints.WaitingPods()
-        self.in_flight = InFlight()
-        self._entered = 0
-
-    @property
-    def depths(self) -> dict[str, int]:
-        """How many pods are in each place, as `scheduler_pending_pods` names them, and `in_flight`; gated pods are not counted."""
-        return {
-            "active": len(self._active),
-            "backoff": len(self._backoff) + len(self._error_backoff),
-            "unschedulable": len(self.unschedulable),
-            "in_flight": len(self.in_flight),
-        }
-
-    # ── out of a place ──
-
-    def next(self) -> QueuedPod | None:
-        """The pod to be tried now, taken out of its place; None if no pod is ready."""
-        return self._active.pop() or self._backoff.pop()
-
-    def take_out(self, queued: QueuedPod) -> None:
-        """Take a pod out of its place; the caller puts it into another."""
-        match queued.place:
-            case Place.ACTIVE:
-                self._active.remove(queued)
-            case Place.BACKOFF:
-                self._backoff.remove(queued)
-            case Place.ERROR_BACKOFF:
-                self._error_backoff.remove(queued)
-            case Place.UNSCHEDULABLE:
-                self.unschedulable.remove(queued)
-            case Place.IN_FLIGHT:
-                self.in_flight.end(queued.uid)
-            case Place.GATED | Place.GONE:
-                pass
-
-    # ── into a place ──
-
-    def let_in(self, queued: QueuedPod, event: str) -> None:
-        """Put a pod that has no place into the right one: gated, in backoff if its backoff has not ended, or active.
-
-        Where a plugin fails to say whether the pod is gated, the pod is gated, and the plugin is asked again after the error backoff.
-        """
-        try:
-            queued.gate = queued.profile.gate(queued.pod)
-        except PluginFault as fault:
-            self._behind_faulty_gate(queued, fault)
-            return
-        if queued.gate is not None:
-            queued.place = Place.GATED
-            return
-        if queued.place is Place.GATED and not queued.attempts:
-            queued.first_seen = self._clock.monotonic()
-        ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
-        if queued.rejections and ready_at > self._clock.monotonic():
-            self._back_off(queued, Place.BACKOFF, ready_at, event)
-        else:
-            self.activate(queued, event)
-
-    def _behind_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
-        queued.gate = Reason(str(fault))
-        queued.gate_faults += 1
-        now = self._clock.monotonic()
-        self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
-        self._gate_failed(queued, fault)
-
-    def shelve(self, queued: QueuedPod) -> None:
-        """Put a pod that has no place among the unschedulable."""
-        queued.place = Place.UNSCHEDULABLE
-        self.unschedulable.add(queued)
-        self._emit(PodQueued(Place.UNSCHEDULABLE.value, REJECTED))
-
-    def activate(self, queued: QueuedPod, event: str) -> None:
-        """Put a pod that has no place among the active."""
-        queued.place = Place.ACTIVE
-        queued.queued_at = self._clock.monotonic()
-        self._active.push(queued, self._key(queued))
-        self._emit(PodQueued("active", event))
-        self._wake()
-
-    def back_off(self, queued: QueuedPod, ready_at: float) -> None:
-        """Put a pod that has no place into a backoff until `ready_at`; it is not taken early when no other pod is ready."""
-        self._back_off(queued, Place.ERROR_BACKOFF, ready_at, REJECTED)
-
-    def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
-        queued.place = place
-        queued.ready_at = ready_at
-        heap = self._backoff if place is Place.BACKOFF else self._error_backoff
-        heap.push(queued, (ready_at, *self._key(queued)))
-        self._emit(PodQueued("backoff", event))
-        self._wake()
-
-    def _key(self, queued: QueuedPod) -> tuple[object, ...]:
-        self._entered += 1
-        return queued.sort_key, queued.queued_at, self._entered
-
-    # ── backoffs ──
-
-    def end_backoffs(self, now: float) -> None:
-        """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is asked again."""
-        for heap in (self._backoff, self._error_backoff):
-            for _ in range(PORTION):
-                queued = heap.first()
-                if queued is None or queued.ready_at > now:
-                    break
-                heap.remove(queued)
-                if queued.gate is None:
-                    self.activate(queued, READY)
-                else:
-                    self.let_in(queued, READY)
-
-    def next_ready_at(self) -> float | None:
-        """The monotonic time at which the next backoff ends; None if none runs."""
-        firsts: Iterator[QueuedPod | None] = (heap.first() for heap in (self._backoff, self._error_backoff))
-        return min((queued.ready_at for queued in firsts if queued is not None), default=None)
-
 
 ADDED = "PodAdd"
 UPDATED = "PodUpdate"
@@ -205,6 +57,7 @@ class SchedulingQueue:
         emit: Emit = ignore,
         wake: Callable[[], None] = lambda: None,
         gate_failed: GateFailed | None = None,
+        index: GroupIndex | None = None,
     ) -> None:
         self._clock = clock
         self._snapshot = snapshot
@@ -214,6 +67,8 @@ class SchedulingQueue:
         self._places = QueuePlaces(clock, self._settings, emit, wake, gate_failed or self._report_gate)
         self._unschedulable = self._places.unschedulable
         self._in_flight = self._places.in_flight
+        known = GroupIndex(ObjectStore()) if index is None else index
+        self.groups = QueuedGroups(clock, self._settings, self._places, known, snapshot, emit)
         self._wake_scheduler = wake
         self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
         self._next_sweep = 0.0
@@ -237,24 +92,28 @@ class SchedulingQueue:
     @property
     def depths(self) -> Mapping[str, int]:
         """How many pods wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
-        return {**self._places.depths, "gated": sum(1 for queued in self._pods.values() if queued.place is Place.GATED)}
+        gated = sum(1 for queued in self._pods.values() if queued.place is Place.GATED)
+        return self.groups.depths({**self._places.depths, "gated": gated})
 
     # ── changes of the cluster ──
 
-    def add(self, pod: PodView, profile: Profile) -> None:
-        """Queue a pod; one that is queued already is updated."""
+    def add(self, pod: PodView, profile: Profile, group: str | None = None) -> None:
+        """Queue a pod, in the group of that key if it has one; a pod that is queued already is updated."""
         queued = self._pods.get(pod.uid)
         if queued is not None:
-            self._update(queued, pod)
+            self._update(queued, pod, group)
             return
         now = self._clock.monotonic()
-        queued = QueuedPod(pod=pod, profile=profile, sort_key=profile.sort_key(pod), first_seen=now, queued_at=now, place=Place.GONE)
+        key = profile.sort_key(pod)
+        queued = QueuedPod(pod=pod, profile=profile, sort_key=key, first_seen=now, queued_at=now, place=Place.GONE, group=group)
         self._pods[pod.uid] = queued
         self._places.let_in(queued, ADDED)
 
-    def _update(self, queued: QueuedPod, pod: PodView) -> None:
+    def _update(self, queued: QueuedPod, pod: PodView, group: str | None) -> None:
         """Take over a new version of a pod; one with another template is tried again, whatever rejected it."""
         changed = queued.pod.template != pod.template
+        if group != queued.group and queued.place is not Place.IN_FLIGHT:
+            self.move(queued, group)
         if queued.place in {Place.IN_FLIGHT, Place.UNSCHEDULABLE, Place.GATED} or not changed:
             queued.pod = pod
             queued.sort_key = queued.profile.sort_key(pod)
@@ -267,6 +126,13 @@ class SchedulingQueue:
         self._places.take_out(queued)
         queued.pod = pod
         queued.sort_key = queued.profile.sort_key(pod)
+        self._places.let_in(queued, UPDATED)
+
+    def move(self, queued: QueuedPod, group: str | None) -> None:
+        """Let a waiting pod belong to another group, or to none."""
+        self._places.take_out(queued)
+        queued.group = group
+        queued.place = Place.GONE
         self._places.let_in(queued, UPDATED)
 
     def delete(self, uid: str) -> QueuedPod | None:
@@ -319,15 +185,18 @@ class SchedulingQueue:
         """Let in the next portion of the pods that are to be tried again."""
         for uid in list(itertools.islice(self._waking, PORTION)):
             label, concerned = self._waking.pop(uid)
-            queued = self._pods.get(uid)
+            queued = self._pods.get(uid) or self.groups.by_uid(uid)
             if queued is not None and queued.place is Place.UNSCHEDULABLE:
                 self._let_in(queued, label, concerned)
 
     # ── attempts ──
 
-    def pop(self) -> QueuedPod | None:
-        """The pod to be tried now, in flight until `done`, `reject` or `fail`; None if no pod is ready."""
-        queued = self._places.next()
+    def pop(self, *, groups: bool = True) -> QueuedPod | None:
+        """The pod to be tried now, in flight until `done`, `reject` or `fail`; None if no pod is ready.
+
+        With `groups`, it may be a group.
+        """
+        queued = self._places.next(groups=groups)
         if queued is None:
             return None
         queued.place = Place.IN_FLIGHT
@@ -337,12 +206,16 @@ class SchedulingQueue:
         queued.stages = {"queue": now - queued.queued_at}
         queued.queued_at = queued.started = now
         self._in_flight.begin(queued.uid)
+        if isinstance(queued, QueuedGroup):
+            self.groups.begin(queued)
         return queued
 
     def done(self, queued: QueuedPod) -> None:
         """Remove a pod that needs no further attempt."""
         if self._pods.get(queued.uid) is queued:
             self.delete(queued.uid)
+        if queued.group is not None:
+            self.groups.bound(queued)
 
     def reject(self, queued: QueuedPod, rejectors: frozenset[Plugin]) -> None:
         """Let a pod that fits nowhere wait until an event may help.
@@ -350,6 +223,9 @@ class SchedulingQueue:
         If a rejecting plugin depends on time, it is tried again after a backoff.
         """
         if queued.place is not Place.IN_FLIGHT:
+            return
+        if queued.group is not None:
+            self.groups.come_back(queued, rejectors)
             return
         missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
         unknown = self._in_flight.has_lost(queued.uid)
@@ -381,6 +257,9 @@ class SchedulingQueue:
         """Try a pod again after the error backoff: its attempt ended with an error."""
         if queued.place is not Place.IN_FLIGHT:
             return
+        if queued.group is not None:
+            self.groups.come_back(queued, None)
+            return
         self._in_flight.end(queued.uid)
         queued.rejectors = frozenset()
         queued.errors += 1
@@ -392,13 +271,21 @@ class SchedulingQueue:
         """Undo `pop`: the attempt was not made."""
         if queued.place is not Place.IN_FLIGHT:
             return
+        if queued.group is not None:
+            self.groups.come_back(queued, None)
+            return
         self._in_flight.end(queued.uid)
         queued.attempts -= 1
         self._places.activate(queued, ACTIVATED)
 
     def activate(self, uid: str) -> bool:
         """True if the pod was waiting; it is ready now, without backoff. Gated pods stay."""
-        queued = self._pods.get(uid)
+        queued = self._pods.get(uid) or self.groups.by_uid(uid)
+        if isinstance(queued, QueuedGroup):
+            return self.groups.activate(queued, ACTIVATED)
+        if queued is not None and queued.place is Place.MEMBER:
+            entry = self.groups.get(queued.group or "")
+            return entry is not None and self.groups.activate(entry, ACTIVATED)
         if queued is None or queued.gate is not None or queued.place in {Place.IN_FLIGHT, Place.ACTIVE}:
             return False
         self._places.take_out(queued)

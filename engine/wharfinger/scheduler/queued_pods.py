@@ -1,4 +1,4 @@
-"""A pod in the scheduling queue, the heap of those that are ready, and what has happened while pods were being placed.
+"""A pod or a group in the scheduling queue, the heap of those that are ready, and what has happened while pods were being placed.
 
 No event can wake a pod that is being placed. Changes are kept until the attempt ends; if it ends with a rejection, the pod is checked
 against the changes it has missed. Binding a volume takes minutes, in which a busy cluster changes a million times: only the latest changes
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -32,6 +32,8 @@ class Place(Enum):
      └───▶ active ◀─┘ ──pop──▶ in flight ── no node fits ──▶ unschedulable
                                  │
                                  └── placed: no longer queued
+
+    A member of a group that waits is in its group, whose entry is in one of these places.
     """
 
     ACTIVE = "active"
@@ -40,6 +42,7 @@ class Place(Enum):
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
     IN_FLIGHT = "in flight"
+    MEMBER = "in its group"
     GONE = "gone"
 
 
@@ -52,7 +55,7 @@ class QueuedPod:
     popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any event may help. `gate` says
     why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the template of its last attempt. `flushed`: it is
     tried again only because it has waited for too long. `message` and `policies` are those of its last failed attempt: why it failed,
-    and the policies that govern the pod.
+    and the policies that govern the pod. `group` is the key of the pod's group, None for a pod without one.
     """
 
     pod: PodView
@@ -74,11 +77,42 @@ class QueuedPod:
     message: str = ""
     policies: tuple[str, ...] = ()
     stages: dict[str, float] = field(default_factory=dict)
+    group: str | None = None
 
     @property
     def uid(self) -> str:
         """The pod's uid."""
         return self.pod.uid
+
+    @property
+    def kinds(self) -> Collection[PodView]:
+        """One pod for each template that is to be placed."""
+        return (self.pod,)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class QueuedGroup(QueuedPod):
+    """A group in the queue: one entry for all its members that wait.
+
+    `key` is that of the group. `pod` stands for the group in the order of the queue: it has the group's priority. `members` wait, by uid,
+    and may be tried; `trying` are those of the attempt under way that have no node yet. `stale`: the attempt under way is about a group
+    that is not like that any more.
+    """
+
+    key: str
+    members: dict[str, QueuedPod] = field(default_factory=dict)
+    trying: dict[str, QueuedPod] = field(default_factory=dict)
+    stale: bool = False
+
+    @property
+    def uid(self) -> str:
+        """A name that no pod has."""
+        return f"group {self.key}"
+
+    @property
+    def kinds(self) -> Collection[PodView]:
+        """One member for each template."""
+        return {queued.pod.template: queued.pod for queued in self.members.values()}.values()
 
 
 _FEW = 64
@@ -121,6 +155,10 @@ class ReadyHeap:
                 return queued
             heapq.heappop(entries)
         return None
+
+    def first_key(self) -> Any:
+        """The smallest key; None if the heap is empty."""
+        return None if self.first() is None else self._entries[0][0]
 
     def pop(self) -> QueuedPod | None:
         """The pod with the smallest key, removed; None if the heap is empty."""

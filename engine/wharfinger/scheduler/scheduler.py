@@ -16,16 +16,20 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Failed
 from wharfinger.event_loop import until
 from wharfinger.framework.chain import Chain
+from wharfinger.groups.membership import GroupIndex
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding import BindingCycle, Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
 from wharfinger.scheduler.feed import ClusterFeed, Measurements
+from wharfinger.scheduler.groups.cycle import GroupCycle
 from wharfinger.scheduler.pod_status import Failures, StatusWrites
 from wharfinger.scheduler.ports import LiveCluster, Ports
 from wharfinger.scheduler.preemption import Preemptor
 from wharfinger.scheduler.profiles import Profiles
-from wharfinger.scheduler.queue import QueueSettings, SchedulingQueue
+from wharfinger.scheduler.queue import SchedulingQueue
+from wharfinger.scheduler.queue_places import QueueSettings
+from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
@@ -88,6 +92,7 @@ class Scheduler:
             emit=ports.emit,
             wake=self._wake.set,
             gate_failed=self._gate_failed,
+            index=GroupIndex(self.state.objects),
         )
         self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size, suspension_changed)
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
@@ -101,6 +106,7 @@ class Scheduler:
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits)
         self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)
+        self._group_cycle = GroupCycle(self._cluster, self.queue, self._binding, failures, self.budget)
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,
@@ -177,6 +183,7 @@ class Scheduler:
 
     def abandon(self) -> None:
         """Stop binding, writing and evicting at once, as the loss of leadership demands."""
+        self._group_cycle.cancel()
         self._binding.cancel()
         self._preemptor.cancel()
         self._writes.cancel()
@@ -184,6 +191,7 @@ class Scheduler:
     async def _step(self) -> None:
         self._wake.clear()
         if self.missing_kinds or not self._ports.leadership.is_leader:
+            self._group_cycle.cancel()
             await until(self._wake, self._ports.clock, LONGEST_NAP)
             return
         self.queue.flush()
@@ -198,13 +206,20 @@ class Scheduler:
 
     def _schedule_slice(self) -> bool:
         """True if more pods may be ready after a slice of time; False when no pod is ready."""
-        clock = self._ports.clock
-        ends_at = clock.monotonic() + self.settings.slice_seconds / (SHORTER if self._rest() else 1)
+        clock, group = self._ports.clock, self._group_cycle
+        seconds = self.settings.slice_seconds / (SHORTER if self._rest() else 1)
+        if group.busy:
+            group.advance(clock.monotonic() + seconds)
+        ends_at = clock.monotonic() + seconds
         while self._binding.room.is_set():
-            queued = self.queue.pop()
+            queued = self.queue.pop(groups=not group.busy)
             if queued is None:
-                return False
-            self._cycle.schedule(queued)
+                return group.busy
+            if isinstance(queued, QueuedGroup):
+                group.start(queued)
+                group.advance(ends_at)
+            else:
+                self._cycle.schedule(queued)
             if clock.monotonic() >= ends_at:
                 return True
         return True
@@ -222,6 +237,7 @@ class Scheduler:
 
     def _leaving(self, uid: str, gone: bool) -> None:
         self._preemptor.leaving(uid)
+        self._binding.leaving(uid)
         if gone:
             self._writes.forget(uid)
 

@@ -1,0 +1,60 @@
+"""The binding of a group: no member is bound before as many as the group needs may be bound.
+
+Permit and PreBind can take minutes and can fail. So the members of an attempt wait for each other between PreBind and Bind. If a member
+falls out, deleted or refused, and the others are too few without it, all that are not bound are given back. Members that are bound stay:
+they count as placed when the group is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from wharfinger.event_loop import until
+from wharfinger.framework.ports import Clock
+
+
+class GivenBack(Exception):
+    """A placement is given back, because its group cannot be bound with it."""
+
+
+class BindTogether:
+    """Members of one attempt, by uid: none is bound before `needed` of them may be, for which each waits `timeout` seconds at most."""
+
+    def __init__(self, key: str, uids: Iterable[str], needed: int, timeout: float, clock: Clock) -> None:
+        self._key = key
+        self._there = set(uids)
+        self._ready: set[str] = set()
+        self._needed = needed
+        self._clock = clock
+        self._ends_at = clock.monotonic() + timeout
+        self._answered = asyncio.Event()
+        self._failure = ""
+        if needed <= 0:
+            self._answered.set()
+
+    async def ready(self, uid: str) -> None:
+        """Return once enough members may be bound; `GivenBack` if that cannot be any more."""
+        self._ready.add(uid)
+        if len(self._ready) >= self._needed:
+            self._answered.set()
+        if not await until(self._answered, self._clock, self._ends_at - self._clock.monotonic()):
+            self._fail(f"only {len(self._ready)} of the {self._needed} members that are needed could be bound in time")
+        self.check()
+
+    def check(self) -> None:
+        """Raise `GivenBack` if too few members are left."""
+        if self._failure:
+            raise GivenBack(self._failure)
+
+    def lost(self, uid: str, why: str) -> None:
+        """Note that a member is not bound in this attempt."""
+        self._there.discard(uid)
+        self._ready.discard(uid)
+        if len(self._there) < self._needed:
+            self._fail(why)
+
+    def _fail(self, why: str) -> None:
+        if not self._failure:
+            self._failure = f"group {self._key}: {why}"
+        self._answered.set()

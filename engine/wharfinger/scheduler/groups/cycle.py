@@ -1,0 +1,302 @@
+"""The scheduling cycle of a group: from the queue to assumed placements of its members, or a reason why there are none.
+
+A group is decided as a whole. Either as many members as it needs are assumed at once, and each of them is bound by the binding cycle, or
+nothing changes. An attempt is a generator of short steps, so that other pods are placed while a long search goes on; one group is tried at
+a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wharfinger.emit import Failed
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import Placement, Plugin
+from wharfinger.groups.results import answered
+from wharfinger.groups.terms import Group, GroupAnswer, Placed
+from wharfinger.policies.budget import SUSPENDED
+from wharfinger.scheduler import hints, pod_status
+from wharfinger.scheduler.bind_together import BindTogether
+from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
+from wharfinger.scheduler.groups.searching import SOME, GroupSearch
+
+if TYPE_CHECKING:
+    from wharfinger.framework.verdict import Reason
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.policies.budget import PolicyBudget
+    from wharfinger.scheduler.binding import BindingCycle
+    from wharfinger.scheduler.pod_status import Failures
+    from wharfinger.scheduler.ports import LiveCluster
+    from wharfinger.scheduler.profiles import Profile
+    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
+
+TRIES = 3
+"""Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
+OVERTAKEN = f"the nodes that were found for the group were taken by other pods {TRIES} times while it was placed"
+MOST_KINDS = 16
+"""Templates of one group whose rejecting plugins are looked at one by one."""
+
+Steps = Generator[None, None, None]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """An attempt under way: the members by uid, and how long its searches took."""
+
+    entry: QueuedGroup
+    group: Group
+    members: Mapping[str, QueuedPod]
+    searched: float = 0.0
+
+    @property
+    def profile(self) -> Profile:
+        """The profile that decides."""
+        return self.entry.profile
+
+
+class GroupCycle:
+    """Decides about groups on the live state and acts on the decisions."""
+
+    def __init__(
+        self, cluster: LiveCluster, queue: SchedulingQueue, binding: BindingCycle, failures: Failures, budget: PolicyBudget
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.ports.clock
+        self._emit = cluster.ports.emit
+        self._queue = queue
+        self._groups = queue.groups
+        self._binding = binding
+        self._failures = failures
+        self._budget = budget
+        self._search = GroupSearch(cluster)
+        self._entry: QueuedGroup | None = None
+        self._steps: Steps | None = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a group is being tried."""
+        return self._steps is not None
+
+    def start(self, entry: QueuedGroup) -> None:
+        """Begin with a group that was just popped; `advance` does the work."""
+        self._entry = entry
+        self._steps = self._attempt(entry)
+
+    def advance(self, ends_at: float) -> None:
+        """Go on with the attempt under way until the monotonic time `ends_at`; in the end its members are bound, or wait again."""
+        steps, entry = self._steps, self._entry
+        if steps is None or entry is None:
+            return
+        try:
+            while True:
+                next(steps)
+                if self._clock.monotonic() >= ends_at:
+                    return
+        except StopIteration:
+            self._steps = self._entry = None
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the others go on
+            self._steps = self._entry = None
+            self._failed(entry, error)
+
+    def cancel(self) -> None:
+        """Give up the attempt under way; the group waits as if it had not been tried."""
+        steps, entry = self._steps, self._entry
+        self._steps = self._entry = None
+        if steps is not None and entry is not None:
+            steps.close()
+            if entry.trying:
+                self._groups.put_back(entry)
+
+    # ── an attempt ──
+
+    def _attempt(self, entry: QueuedGroup) -> Steps:
+        self._leave_out(entry)
+        terms = self._groups.index.terms(entry.key)
+        if terms is None or not entry.trying:
+            self._groups.put_back(entry)
+            return
+        members = dict(entry.trying)
+        placed = tuple(pod for pod in self._groups.index.members(entry.key) if pod.node_name and pod.uid not in members)
+        group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members.values()), placed=placed)
+        attempt = _Attempt(entry=entry, group=group, members=members)
+        if (held := self._held(attempt)) is not None:
+            yield from self._rejected(attempt, held, frozenset({SUSPENDED}))
+            return
+        for _ in range(TRIES):
+            started = self._clock.monotonic()
+            answer, revision = yield from self._answer(attempt)
+            attempt.searched += self._clock.monotonic() - started
+            if entry.stale:
+                self._groups.put_back(entry)
+                return
+            if not isinstance(answer, Placed) or not answer.nodes:
+                rejectors = yield from self._rejectors(attempt, [member.pod for member in members.values()])
+                yield from self._rejected(attempt, answered(group, answer).of_member, rejectors)
+                return
+            views = {uid: member.pod for uid, member in members.items()}
+            if (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision)):
+                yield from self._placed(attempt, answer)
+                return
+        yield from self._rejected(attempt, OVERTAKEN, frozenset())
+
+    def _leave_out(self, entry: QueuedGroup) -> None:
+        """Leave out members that need no node any more, as `SchedulingCycle` does."""
+        for member in list(entry.trying.values()):
+            pod = member.pod
+            if pod.terminating or self._cluster.state.is_placed(pod.uid):
+                self._queue.done(member)
+                entry.trying.pop(pod.uid, None)
+            if pod.terminating:
+                self._cluster.ports.events.record(pod, pod_status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
+
+    def _held(self, attempt: _Attempt) -> str | None:
+        """Why the group waits for policies that are suspended; None if none governs a member."""
+        now = self._cluster.snapshot().now
+        found: dict[str, None] = {}
+        for pod in {pod.template: pod for pod in attempt.group.waiting}.values():
+            found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, now))))
+        return "; ".join(found) or None
+
+    def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int]]:
+        """The answer of the search, and the revision of the state that it is about."""
+        answer = self._search.at_once(attempt.profile, attempt.group)
+        if answer is not None:
+            return answer, self._cluster.snapshot().revision
+        yield
+        return (yield from self._search.in_steps(attempt.profile, attempt.group))
+
+    # ── a placement ──
+
+    def _placed(self, attempt: _Attempt, answer: Placed) -> Steps:
+        """Reserve the placement of the members that are assumed, and bind them together."""
+        entry, profile = attempt.entry, attempt.profile
+        if entry.stale:
+            self._forget(attempt, answer.nodes)
+            self._groups.put_back(entry)
+            return
+        placements = {uid: Placement(pod=attempt.members[uid].pod, node=node) for uid, node in answer.nodes.items()}
+        refused = self._reserve(attempt, placements)
+        if refused is not None:
+            plugin, reason = refused
+            yield from self._rejected(attempt, reason.text, frozenset({plugin}))
+            return
+        key, terms = attempt.group.key, attempt.group.terms
+        together = BindTogether(key, placements, min(attempt.group.needed, len(placements)), terms.timeout, self._clock)
+        for uid, placement in placements.items():
+            member = attempt.members[uid]
+            self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
+            self._binding.start(member, placement, self._summary(profile, placement.pod, placement.node), together)
+        rejectors = yield from self._rejectors(attempt, answer.left)
+        self._groups.decided(entry, rejectors)
+        for number, placement in enumerate(placements.values()):
+            placed = Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=placement.node, pod=placement.pod)
+            self._queue.notify(placed)
+            if number % SOME == SOME - 1:
+                yield
+        result = answered(attempt.group, answer)
+        self._ended(attempt, "scheduled", result.message, answer)
+        yield from self._report(attempt, [attempt.members[pod.uid] for pod in answer.left], result.of_member, rejectors)
+
+    def _reserve(self, attempt: _Attempt, placements: Mapping[str, Placement]) -> tuple[Plugin, Reason] | None:
+        """The plugin that refuses to reserve a placement, and why; then everything is undone. None if no plugin refuses."""
+        complete = False
+        try:
+            for placement in placements.values():
+                for plugin in attempt.profile.reserves:
+                    reason = plugin.reserve(placement)
+                    if reason is not None:
+                        return plugin, reason
+            complete = True
+            return None
+        finally:
+            if not complete:
+                for uid, placement in reversed(list(placements.items())):
+                    self._binding.undo(attempt.members[uid], placement, known=False)
+
+    def _forget(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
+        for uid in reversed(list(nodes)):
+            self._cluster.state.forget(attempt.members[uid].pod)
+
+    def _summary(self, profile: Profile, pod: PodView, node: str | None, plugins: tuple[str, ...] = ()) -> DecisionSummary:
+        """The summary of the decision about a member; how many nodes it would have alone is not counted."""
+        snapshot = self._cluster.snapshot()
+        return DecisionSummary(
+            node=node,
+            message="",
+            feasible=0 if node is None else 1,
+            n_nodes=snapshot.n_nodes,
+            snapshot_revision=snapshot.revision,
+            policy_revision=profile.chain.policy_revision,
+            plugins=plugins,
+            policies=profile.chain.lineup(pod, snapshot.now).policies,
+        )
+
+    # ── no placement ──
+
+    def _rejected(self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin]) -> Steps:
+        """Let the group wait for an event that may help."""
+        members = list(attempt.members.values())
+        self._groups.reject(attempt.entry, rejectors)
+        self._ended(attempt, "unschedulable", message)
+        yield from self._report(attempt, members, message, rejectors)
+
+    def _report(self, attempt: _Attempt, members: Sequence[QueuedPod], message: str, rejectors: frozenset[Plugin]) -> Steps:
+        """Write why the members have no node."""
+        names = tuple(sorted(plugin.name for plugin in rejectors))
+        for number, member in enumerate(members):
+            decided = self._summary(attempt.profile, member.pod, None, names)
+            self._failures.report(member, result="unschedulable", reason=pod_status.UNSCHEDULABLE, decided=decided, message=message)
+            if number % SOME == SOME - 1:
+                yield
+
+    def _failed(self, entry: QueuedGroup, error: Exception) -> None:
+        """Try the group again after the error backoff; what was assumed is bound, or was given back."""
+        members = list(entry.trying.values())
+        self._groups.fail(entry)
+        self._emit(Failed(f"group {entry.key}", error))
+        message = str(error) or type(error).__name__
+        for member in members:
+            self._failures.report(member, result="error", reason=pod_status.SCHEDULER_ERROR, decided=NOT_DECIDED, message=message)
+        terms = self._groups.index.terms(entry.key)
+        if terms is not None:
+            group = Group(key=entry.key, terms=terms, waiting=())
+            self._ended(_Attempt(entry=entry, group=group, members={}), "error", message)
+
+    def _rejectors(self, attempt: _Attempt, pods: Sequence[PodView]) -> Generator[None, None, frozenset[Plugin]]:
+        """A generator of steps that returns the plugins of which a change may let these members in.
+
+        Nobody knows which rule stands in the way of a whole group. So these are all filters that apply to one of the members, and the
+        levels of the group.
+        """
+        profile, found = attempt.profile, set[Plugin]()
+        kinds = list({pod.template: pod for pod in pods}.values())
+        for pod in kinds[:MOST_KINDS]:
+            found |= hints.concerning(profile.decider.evaluation(self._cluster.snapshot(), pod).filtering)
+            yield
+        now = self._cluster.snapshot().now
+        for pod in kinds[MOST_KINDS:]:
+            found |= set(profile.chain.lineup(pod, now).filters)
+        if found and attempt.group.terms.levels:
+            found.add(hints.GroupLevels(frozenset(level.key for level in attempt.group.terms.levels)))
+        return frozenset(found)
+
+    def _ended(self, attempt: _Attempt, result: str, message: str, answer: Placed | None = None) -> None:
+        self._emit(
+            GroupAttemptEnded(
+                key=attempt.group.key,
+                profile=attempt.profile.name,
+                terms=attempt.group.terms,
+                result=result,
+                message=message,
+                started=attempt.entry.started,
+                ended=self._clock.monotonic(),
+                searched=attempt.searched,
+                nodes={} if answer is None else answer.nodes,
+                domains={} if answer is None else answer.domains,
+                left=() if answer is None else answer.left,
+                was_placed=len(attempt.group.placed),
+            )
+        )

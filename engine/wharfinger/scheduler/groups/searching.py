@@ -1,0 +1,153 @@
+"""Where a group goes, found without making other pods wait.
+
+A search assumes members on the state one after the other, which nobody else may see. So a search on the state itself has to end before
+anything else happens: that is how a small group is placed, within `AT_ONCE` seconds. A search that takes longer, or is about many members,
+is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what was found on the copy
+is checked on the state itself, member by member, where something has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.placing import placing
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.state.followed_copy import FollowedCopy
+
+if TYPE_CHECKING:
+    from wharfinger.groups.terms import Group, GroupAnswer
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.scheduler.ports import LiveCluster
+    from wharfinger.scheduler.profiles import Profile
+
+AT_ONCE = 0.02
+"""Seconds that a search may take on the state itself."""
+FEW = 64
+"""Members of a group that is searched for on the state itself first."""
+SOME = 20
+"""Members that are checked in one step."""
+
+
+class GroupSearch:
+    """Searches for one group at a time."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+        self._now: Callable[[], float] = cluster.ports.clock.monotonic
+        self._copy = FollowedCopy()
+        self._deciders: dict[str, Decider] = {}  # of the copy, by profile
+        self._decided_on: ClusterState | None = None
+
+    def at_once(self, profile: Profile, group: Group) -> GroupAnswer | None:
+        """The answer found on the state itself, which is as before; None if that would take too long."""
+        if len(group.waiting) > FEW:
+            return None
+        ends_at = self._now() + AT_ONCE
+        with without_nominations(self._cluster.state, group.waiting):
+            steps = placing(profile.decider, self._cluster.state, group)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as finished:
+                    answer: GroupAnswer = finished.value
+                    return answer
+                if self._now() >= ends_at:
+                    steps.close()
+                    return None
+
+    def in_steps(self, profile: Profile, group: Group) -> Generator[None, None, tuple[GroupAnswer, int]]:
+        """A generator of steps that returns the answer, and the revision of the state that it is about."""
+        snapshot = self._cluster.snapshot()
+        revision = snapshot.revision
+        copy = yield from self._copy.follow(snapshot)
+        if copy is not self._decided_on:
+            self._deciders, self._decided_on = {}, copy
+        decider = self._deciders.get(profile.name)
+        if decider is None or decider.chain is not profile.chain:
+            decider = self._deciders[profile.name] = Decider(profile.chain)
+        with without_nominations(copy, group.waiting):
+            return (yield from placing(decider, copy, group)), revision
+
+    def drop(self) -> None:
+        """Free the copy."""
+        self._copy.drop()
+        self._deciders, self._decided_on = {}, None
+
+    def assuming(
+        self, profile: Profile, nodes: Mapping[str, str], members: Mapping[str, PodView], since: int
+    ) -> Generator[None, None, bool]:
+        """A generator of steps that assumes members on their nodes, and returns whether all of them still fit there.
+
+        `since` is the revision of the state that the nodes were found for. A member is checked if its node has changed since, or a filter
+        reads other nodes. If one does not fit, none is assumed.
+        """
+        state, checks = self._cluster.state, _Checks(profile.decider, self._cluster.snapshot(), since)
+        assumed: list[PodView] = []
+        complete = False
+        try:
+            for number, (uid, node) in enumerate(nodes.items()):
+                pod = members[uid]
+                if not checks.passes(pod, node, self._cluster.snapshot()):
+                    return False
+                state.assume(pod, node)
+                assumed.append(pod)
+                if number % SOME == SOME - 1:
+                    yield
+            complete = True
+            return True
+        finally:
+            if not complete:
+                for pod in reversed(assumed):
+                    state.forget(pod)
+
+
+class _Checks:
+    """Which members have to be checked on the present state, and the checks."""
+
+    def __init__(self, decider: Decider, snapshot: Snapshot, since: int) -> None:
+        self._decider = decider
+        nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
+        self._unchanged_since = snapshot.revision == since
+        self._changed: frozenset[str] | None = None  # nodes; None for any
+        if nodes is not None and pods is not None:
+            names = snapshot.names
+            self._changed = frozenset(names[row] for row in np.union1d(nodes, pods).tolist())
+        self._far: dict[bytes, bool] = {}  # templates of which a filter reads other nodes
+
+    def passes(self, pod: PodView, node: str, snapshot: Snapshot) -> bool:
+        """True if the member fits on the node, as far as that may have changed."""
+        row = snapshot.row(node)
+        if row is None:
+            return False
+        if self._unchanged_since or (self._changed is not None and node not in self._changed and not self._reads_far(pod, snapshot)):
+            return True
+        return bool(self._decider.evaluation(snapshot, pod).filtering.feasible[row])
+
+    def _reads_far(self, pod: PodView, snapshot: Snapshot) -> bool:
+        found = self._far.get(pod.template)
+        if found is None:
+            slots = self._decider.evaluation(snapshot, pod).filtering.slots
+            found = self._far[pod.template] = any(slot.volatility > Volatility.ROW and not slot.skipped for slot in slots)
+        return found
+
+
+@contextmanager
+def without_nominations(state: ClusterState, pods: Sequence[PodView]) -> Iterator[None]:
+    """A context in which none of some pods is nominated: room that is kept for a member is free for all of its group."""
+    snapshot = state.snapshot()
+    nominated = [(pod, node) for pod in pods if (node := snapshot.nominated_to(pod.uid)) is not None]
+    for pod, _ in nominated:
+        state.denominate(pod)
+    try:
+        yield
+    finally:
+        for pod, node in nominated:
+            if not state.is_placed(pod.uid):
+                state.nominate(pod, node)

@@ -1,0 +1,205 @@
+"""The places of the scheduling queue: pods that are ready, in backoff, unschedulable or in flight.
+
+A group of pods is one entry here, between pods of the same priority by its age. While a group is being tried no second one is taken; pods
+are, so that they do not wait for a long search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from wharfinger.emit import Emit
+from wharfinger.errors import PluginFault
+from wharfinger.event_loop import Backoff
+from wharfinger.framework.ports import Clock
+from wharfinger.framework.verdict import Reason
+from wharfinger.scheduler import hints
+from wharfinger.scheduler.events import PodQueued
+from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedGroup, QueuedPod, ReadyHeap
+
+PORTION = 500
+"""How many waiting pods are let in at a time, which takes some milliseconds."""
+REJECTED = "ScheduleAttemptFailure"
+READY = "BackoffComplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """Backoffs after a rejection and after an error; an unschedulable pod is tried again after `longest_wait` seconds without an event."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    error_backoff: Backoff = field(default_factory=Backoff)
+    longest_wait: float = 300.0
+
+
+GateFailed = Callable[[QueuedPod, PluginFault], None]
+"""Called with a pod that waits because a plugin failed to say whether it may be tried."""
+
+
+class MembersWaiting(Protocol):
+    """Where members of groups wait."""
+
+    def join(self, member: QueuedPod, event: str) -> None:
+        """Let a member wait in its group."""
+
+    def leave(self, member: QueuedPod) -> None:
+        """Take a member out of its group, or out of the attempt to place it."""
+
+
+class QueuePlaces:
+    """The places of the queue. `wake` is called when a pod becomes ready or its backoff begins; `groups` is where members wait."""
+
+    groups: MembersWaiting
+
+    def __init__(self, clock: Clock, settings: QueueSettings, emit: Emit, wake: Callable[[], None], gate_failed: GateFailed) -> None:
+        self._clock = clock
+        self._after_rejection = settings.backoff
+        self._after_error = settings.error_backoff
+        self._gate_failed = gate_failed
+        self._emit = emit
+        self._wake = wake
+        self._active = ReadyHeap()
+        self._active_groups = ReadyHeap()
+        self._backoff = ReadyHeap()
+        self._error_backoff = ReadyHeap()
+        self.unschedulable = hints.WaitingPods()
+        self.in_flight = InFlight()
+        self._entered = 0
+
+    @property
+    def depths(self) -> dict[str, int]:
+        """How many pods are in each place, as `scheduler_pending_pods` names them, and `in_flight`; gated pods are not counted."""
+        return {
+            "active": len(self._active) + len(self._active_groups),
+            "backoff": len(self._backoff) + len(self._error_backoff),
+            "unschedulable": len(self.unschedulable),
+            "in_flight": len(self.in_flight),
+        }
+
+    # ── out of a place ──
+
+    def next(self, *, groups: bool) -> QueuedPod | None:
+        """The pod or group to be tried now, taken out of its place; None if there is none. `groups`: a group may be tried."""
+        if not self._active_groups:
+            early = self._active.pop()
+            return early if early is not None else self._next_backoff(groups)
+        if not groups:
+            return self._active.pop()
+        pods, grouped = self._active.first_key(), self._active_groups.first_key()
+        return self._active_groups.pop() if pods is None or grouped < pods else self._active.pop()
+
+    def _next_backoff(self, groups: bool) -> QueuedPod | None:
+        first = self._backoff.first()
+        return None if first is None or (not groups and isinstance(first, QueuedGroup)) else self._backoff.pop()
+
+    def take_out(self, queued: QueuedPod) -> None:
+        """Take a pod out of its place; the caller puts it into another."""
+        match queued.place:
+            case Place.ACTIVE:
+                (self._active_groups if isinstance(queued, QueuedGroup) else self._active).remove(queued)
+            case Place.BACKOFF:
+                self._backoff.remove(queued)
+            case Place.ERROR_BACKOFF:
+                self._error_backoff.remove(queued)
+            case Place.UNSCHEDULABLE:
+                self.unschedulable.remove(queued)
+            case Place.IN_FLIGHT:
+                self.in_flight.end(queued.uid)
+                if queued.group is not None:
+                    self.groups.leave(queued)
+            case Place.MEMBER:
+                self.groups.leave(queued)
+            case Place.GATED | Place.GONE:
+                pass
+
+    # ── into a place ──
+
+    def let_in(self, queued: QueuedPod, event: str) -> None:
+        """Put a pod that has no place into the right one: gated, in its group, in backoff if its backoff has not ended, or active.
+
+        Where a plugin fails to say whether the pod is gated, the pod is gated, and the plugin is asked again after the error backoff.
+        """
+        if isinstance(queued, QueuedGroup):
+            self.line_up(queued, event)
+            return
+        try:
+            queued.gate = queued.profile.gate(queued.pod)
+        except PluginFault as fault:
+            self._behind_faulty_gate(queued, fault)
+            return
+        if queued.gate is not None:
+            queued.place = Place.GATED
+            return
+        if queued.place is Place.GATED and not queued.attempts:
+            queued.first_seen = self._clock.monotonic()
+        if queued.group is not None:
+            self.groups.join(queued, event)
+        else:
+            self.line_up(queued, event)
+
+    def line_up(self, queued: QueuedPod, event: str) -> None:
+        """Put a pod or group that has no place and no gate into backoff if its backoff has not ended, or among the active."""
+        ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
+        if queued.rejections and ready_at > self._clock.monotonic():
+            self._back_off(queued, Place.BACKOFF, ready_at, event)
+        else:
+            self.activate(queued, event)
+
+    def _behind_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
+        queued.gate = Reason(str(fault))
+        queued.gate_faults += 1
+        now = self._clock.monotonic()
+        self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
+        self._gate_failed(queued, fault)
+
+    def shelve(self, queued: QueuedPod) -> None:
+        """Put a pod that has no place among the unschedulable."""
+        queued.place = Place.UNSCHEDULABLE
+        self.unschedulable.add(queued)
+        self._emit(PodQueued(Place.UNSCHEDULABLE.value, REJECTED))
+
+    def activate(self, queued: QueuedPod, event: str) -> None:
+        """Put a pod that has no place among the active."""
+        queued.place = Place.ACTIVE
+        queued.queued_at = self._clock.monotonic()
+        (self._active_groups if isinstance(queued, QueuedGroup) else self._active).push(queued, self._key(queued))
+        self._emit(PodQueued("active", event))
+        self._wake()
+
+    def back_off(self, queued: QueuedPod, ready_at: float) -> None:
+        """Put a pod that has no place into a backoff until `ready_at`; it is not taken early when no other pod is ready."""
+        self._back_off(queued, Place.ERROR_BACKOFF, ready_at, REJECTED)
+
+    def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
+        queued.place = place
+        queued.ready_at = ready_at
+        heap = self._backoff if place is Place.BACKOFF else self._error_backoff
+        heap.push(queued, (ready_at, *self._key(queued)))
+        self._emit(PodQueued("backoff", event))
+        self._wake()
+
+    def _key(self, queued: QueuedPod) -> tuple[object, ...]:
+        self._entered += 1
+        return queued.sort_key, queued.queued_at, self._entered
+
+    # ── backoffs ──
+
+    def end_backoffs(self, now: float) -> None:
+        """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is asked again."""
+        for heap in (self._backoff, self._error_backoff):
+            for _ in range(PORTION):
+                queued = heap.first()
+                if queued is None or queued.ready_at > now:
+                    break
+                heap.remove(queued)
+                if queued.gate is None:
+                    self.activate(queued, READY)
+                else:
+                    self.let_in(queued, READY)
+
+    def next_ready_at(self) -> float | None:
+        """The monotonic time at which the next backoff ends; None if none runs."""
+        firsts: Iterator[QueuedPod | None] = (heap.first() for heap in (self._backoff, self._error_backoff))
+        return min((queued.ready_at for queued in firsts if queued is not None), default=None)

@@ -1,0 +1,366 @@
+"""Groups of pods in the scheduling queue: members wait in their group, and the group is one entry.
+
+Members of a gang wait outside of the queue, gated, until enough of them exist (PreEnqueue of the GangScheduling plugin, Kubernetes 1.36).
+Then the group is an entry like a pod: it has a priority and an age, waits in backoff, and is woken by changes that may help one of its
+members. Nothing is held for it meanwhile. A member that comes back from a failed binding waits in its group again, and the group is tried
+again with it; members that are bound or being bound count as placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.ports import Clock
+from wharfinger.framework.verdict import Reason
+from wharfinger.scheduler import hints
+from wharfinger.scheduler.queue_places import REJECTED, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
+
+if TYPE_CHECKING:
+    from wharfinger.emit import Emit
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.groups.membership import GroupIndex
+    from wharfinger.groups.terms import GroupTerms
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+CHANGED = "PodGroupUpdate"
+
+
+class QueuedGroups:
+    """The groups in the queue. `index` knows all members of groups, waiting or placed; `snapshot` is the cluster as it is."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what the queue consists of
+        self,
+        clock: Clock,
+        settings: QueueSettings,
+        places: QueuePlaces,
+        index: GroupIndex,
+        snapshot: Callable[[], Snapshot],
+        emit: Emit,
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._places = places
+        self._snapshot = snapshot
+        self._emit = emit
+        self._entries: dict[str, QueuedGroup] = {}
+        self.index = index
+        places.groups = self
+
+    def __iter__(self) -> Iterator[QueuedGroup]:
+        """The groups with members that wait or are being tried."""
+        return (entry for entry in self._entries.values() if entry.place is not Place.GONE)
+
+    def get(self, key: str) -> QueuedGroup | None:
+        """The entry of a group; None if none of its members was ever queued."""
+        return self._entries.get(key)
+
+    def by_uid(self, uid: str) -> QueuedGroup | None:
+        """The entry of that uid."""
+        return self._entries.get(uid.removeprefix("group "))
+
+    def depths(self, found: dict[str, int]) -> dict[str, int]:
+        """The numbers of entries by place, with each group counted by its members; gated ones are added."""
+        for entry in self._entries.values():
+            match entry.place:
+                case Place.GATED:
+                    found["gated"] += len(entry.members)
+                case Place.GONE:
+                    pass
+                case Place.IN_FLIGHT:
+                    found["in_flight"] -= 1
+                case _:
+                    name = "backoff" if entry.place is Place.ERROR_BACKOFF else entry.place.value
+                    found[name] += len(entry.members) - 1
+        return found
+
+    # ── changes of the cluster ──
+
+    def seen(self, pod: PodView) -> str | None:
+        """The key of the group that a pod of the cluster belongs to, in its present state; None for a pod without a group."""
+        index = self.index
+        key = index.put(pod)
+        if key is None:
+            return None
+        if not pod.node_name and (placed := self._snapshot().placed(pod.uid)) is not None:
+            index.put(placed[1])  # it is assumed on a node
+        self._look_at(key)
+        return key
+
+    def gone(self, uid: str) -> None:
+        """Note that a pod is deleted or finished."""
+        key = self.index.remove(uid)
+        if key is not None:
+            self._look_at(key)
+
+    def terms_changed(self, key: str) -> None:
+        """Note that the PodGroup of that key was added, changed or deleted: the group is tried again."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.stale = True
+            self._changed(entry, CHANGED)
+
+    def _look_at(self, key: str) -> None:
+        """Let a gated group in if enough of its members are there now, and forget one that has no members any more."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        if entry.place is Place.GATED:
+            self._changed(entry, CHANGED)
+        if entry.place is Place.GONE and key not in self.index:
+            del self._entries[key]
+
+    # ── members ──
+
+    def join(self, member: QueuedPod, event: str) -> None:
+        """Let a member without a gate of its own wait in its group; the group is tried again with it."""
+        key = member.group or ""
+        entry = self._entries.get(key)
+        if entry is None:
+            now = self._clock.monotonic()
+            entry = self._entries[key] = QueuedGroup(
+                key=key, pod=member.pod, profile=member.profile, sort_key=member.sort_key, first_seen=now, queued_at=now, place=Place.GONE
+            )
+        self._wait(entry, member)
+        self._changed(entry, event)
+
+    def leave(self, member: QueuedPod) -> None:
+        """Take a member out of its group, or out of the attempt to place it: it is deleted, gated, or belongs to another group."""
+        entry = self._entries.get(member.group or "")
+        if entry is None:
+            return
+        if entry.members.pop(member.uid, None) is not None:
+            self._changed(entry, CHANGED, joined=False)
+        elif entry.trying.pop(member.uid, None) is not None:
+            entry.stale = True
+
+    def placed(self, entry: QueuedGroup, member: QueuedPod, placed: PodView) -> None:
+        """Note that a member of the attempt is assumed on a node; from now on it is on its own."""
+        entry.trying.pop(member.uid, None)
+        self.index.put(placed)
+
+    def unplaced(self, pod: PodView) -> None:
+        """Note that a member is not assumed any more."""
+        if self.index.key_of(pod.uid) is not None:
+            self.index.put(pod)
+
+    def come_back(self, member: QueuedPod, rejectors: frozenset[Plugin] | None) -> None:
+        """Let a member wait in its group again whose binding failed: the group is tried again after a backoff.
+
+        With `rejectors`, the plugins that refused the placement, it waits for an event that may help.
+        """
+        entry = self._entries.get(member.group or "")
+        if entry is None:
+            self._places.in_flight.end(member.uid)
+            self.join(member, REJECTED)
+            return
+        self._places.in_flight.end(member.uid)
+        alone = entry.place is Place.GONE
+        self._wait(entry, member)
+        if not alone:
+            return
+        if rejectors is None:
+            self._after_error(entry)
+        else:
+            self._after_rejection(entry, rejectors, missed=False)
+
+    def bound(self, member: QueuedPod) -> None:
+        """Note that a member is bound."""
+        entry = self._entries.get(member.group or "")
+        if entry is not None:
+            entry.errors = 0
+
+    # ── attempts ──
+
+    def begin(self, entry: QueuedGroup) -> None:
+        """Begin an attempt with all members that wait; the entry is in flight."""
+        entry.trying, entry.members, entry.stale = entry.members, {}, False
+        now = entry.started
+        for member in entry.trying.values():
+            member.place = Place.IN_FLIGHT
+            member.attempts += 1
+            member.tried = member.pod.template
+            member.stages = {"queue": max(0.0, now - member.queued_at)}
+            member.queued_at = member.started = now
+            self._places.in_flight.begin(member.uid)
+
+    def decided(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
+        """End an attempt in which the members were placed that the group needs.
+
+        Members without a place wait for an event that may help: `rejectors` are the plugins that rejected nodes for them.
+        """
+        entry.rejections = 0
+        if entry.trying:
+            self.reject(entry, rejectors)
+        else:
+            self._places.in_flight.end(entry.uid)
+            self._rest(entry)
+
+    def reject(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
+        """Let a group that fits nowhere wait until an event may help.
+
+        If a rejecting plugin depends on time, it is tried again after a backoff.
+        """
+        own = self.index.key_of
+        missed = [change for change in self._places.in_flight.missed(entry.uid) if change.pod is None or own(change.pod.uid) != entry.key]
+        unknown = self._places.in_flight.has_lost(entry.uid) or bool(entry.members) or entry.stale
+        entry.rejectors = rejectors
+        self._home(entry)
+        woken = unknown or any(hints.may_help(entry, change, self._snapshot, self._emit) for change in missed)
+        self._after_rejection(entry, rejectors, missed=woken)
+
+    def fail(self, entry: QueuedGroup) -> None:
+        """Try a group again after the error backoff: its attempt ended with an error."""
+        if entry.place is Place.IN_FLIGHT:
+            self._home(entry)
+            self._after_error(entry)
+
+    def shelve(self, entry: QueuedGroup) -> None:
+        """Undo the beginning of an attempt, and let the group wait until an event may help or `activate` is called."""
+        self._undo(entry)
+        if entry.members:
+            self._places.shelve(entry)
+
+    def put_back(self, entry: QueuedGroup) -> None:
+        """Undo the beginning of an attempt: it was not made, or the group has changed meanwhile."""
+        self._undo(entry)
+        self._rest(entry)
+
+    def activate(self, entry: QueuedGroup, event: str) -> bool:
+        """True if the group was waiting; it is ready now, without backoff. Gated groups stay."""
+        if entry.place not in {Place.UNSCHEDULABLE, Place.BACKOFF, Place.ERROR_BACKOFF}:
+            return False
+        self._places.take_out(entry)
+        self._places.activate(entry, event)
+        return True
+
+    # ── the entry ──
+
+    def _wait(self, entry: QueuedGroup, member: QueuedPod) -> None:
+        member.place = Place.MEMBER
+        member.gate = entry.gate
+        entry.members[member.uid] = member
+
+    def _undo(self, entry: QueuedGroup) -> None:
+        entry.attempts -= 1
+        for member in entry.trying.values():
+            member.attempts -= 1
+        self._home(entry)
+
+    def _home(self, entry: QueuedGroup) -> None:
+        """End the attempt under way: its members wait in the group again, before those that came meanwhile."""
+        in_flight = self._places.in_flight
+        in_flight.end(entry.uid)
+        for member in entry.trying.values():
+            in_flight.end(member.uid)
+            self.index.put(member.pod)
+            self._wait(entry, member)
+        came = {uid: member for uid, member in entry.members.items() if uid not in entry.trying}
+        entry.members, entry.trying = {**entry.trying, **came}, {}
+        entry.place = Place.GONE
+
+    def _after_rejection(self, entry: QueuedGroup, rejectors: frozenset[Plugin], *, missed: bool) -> None:
+        entry.rejectors = rejectors
+        entry.rejections += 1
+        entry.errors = 0
+        entry.flushed = False
+        entry.queued_at = self._clock.monotonic()
+        if self._gated(entry):
+            return
+        if missed:
+            self._places.line_up(entry, REJECTED)
+        elif hints.timed(rejectors):
+            self._places.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.rejections))
+        else:
+            self._places.shelve(entry)
+
+    def _after_error(self, entry: QueuedGroup) -> None:
+        entry.rejectors = frozenset()
+        entry.errors += 1
+        entry.flushed = False
+        entry.queued_at = self._clock.monotonic()
+        if not self._gated(entry):
+            self._places.back_off(entry, self._settings.error_backoff.ready_at(entry.queued_at, entry.errors))
+
+    def _rest(self, entry: QueuedGroup) -> None:
+        """Let an entry without a place be ready if it has members."""
+        entry.place = Place.GONE
+        if not self._gated(entry):
+            self._places.activate(entry, CHANGED)
+
+    def _changed(self, entry: QueuedGroup, event: str, *, joined: bool = True) -> None:
+        """Put an entry into the right place after a change of its members or terms; one in flight is looked at when its attempt ends."""
+        if entry.place is Place.IN_FLIGHT:
+            return
+        place, key = entry.place, entry.sort_key
+        if self._awaited(entry) is not None or not entry.members:
+            self._places.take_out(entry)
+            self._gated(entry)
+            return
+        self._order(entry)
+        if place in {Place.GATED, Place.GONE} or (place is Place.UNSCHEDULABLE and joined):
+            self._places.take_out(entry)
+            entry.place = Place.GONE
+            self._open(entry)
+            self._places.line_up(entry, event)
+        elif place is Place.ACTIVE and entry.sort_key != key:
+            self._places.take_out(entry)
+            self._places.activate(entry, event)
+        elif place is Place.UNSCHEDULABLE:  # under the templates of its members
+            self._places.take_out(entry)
+            self._places.shelve(entry)
+
+    def _gated(self, entry: QueuedGroup) -> bool:
+        """True if an entry without a place may not be tried now: it has no members, or must wait for something."""
+        if not entry.members:
+            entry.place = Place.GONE
+            return True
+        reason = self._awaited(entry)
+        if reason is None:
+            self._open(entry)
+            self._order(entry)
+            return False
+        entry.place = Place.GATED
+        if entry.gate != reason:
+            entry.gate = reason
+            for member in entry.members.values():
+                member.gate = reason
+        return True
+
+    @staticmethod
+    def _open(entry: QueuedGroup) -> None:
+        if entry.gate is not None:
+            entry.gate = None
+            for member in entry.members.values():
+                member.gate = None
+
+    def _awaited(self, entry: QueuedGroup) -> Reason | None:
+        """Why the group may not be tried yet, in kube-scheduler's words; None if it may."""
+        terms = self.index.terms(entry.key)
+        if terms is None:
+            return Reason(self.index.awaited(entry.key) or "", resolvable=False)
+        if self.index.n_placed(entry.key) + len(entry.members) < terms.min_count:
+            return Reason("waiting for minCount pods from a gang to appear in scheduling queue", resolvable=False)
+        names = {member.profile.name for member in entry.members.values()}
+        if len(names) > 1:
+            one, other, *_ = sorted(names)
+            text = f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{one}" and "{other}"'
+            return Reason(text, resolvable=False)
+        return None
+
+    def _order(self, entry: QueuedGroup) -> None:
+        """Let the entry stand in the queue by the priority of the group."""
+        leader = max(entry.members.values(), key=lambda member: member.pod.priority)
+        entry.profile = leader.profile
+        entry.pod = leader.pod
+        priority = _priority(self.index.terms(entry.key))
+        if priority is not None and priority != leader.pod.priority:
+            entry.pod = leader.pod.placed_on(leader.pod.node_name)
+            entry.pod.priority = priority
+        entry.sort_key = entry.profile.sort_key(entry.pod)
+
+
+def _priority(terms: GroupTerms | None) -> int | None:
+    return None if terms is None else terms.priority

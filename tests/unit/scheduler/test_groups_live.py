@@ -1,0 +1,242 @@
+"""Groups in a running scheduler, on a cluster in memory."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from tests.unit.scheduler.running import node, pod, running
+from wharfinger.framework.ports import BindFailed
+from wharfinger.model import objects
+
+RACK = "rack"
+
+
+def gang(name, least, *levels, priority=None):
+    manifest = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-group-{name}"},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": least}} if least else {"basic": {}},
+            "schedulingConstraints": {"topology": [{"key": key} for key in levels]},
+            "priority": priority,
+        },
+    }
+    return msgspec.convert(manifest, objects.PodGroup)
+
+
+def member(group, number, cpu="1", **more):
+    return pod(f"{group}-{number}", cpu, schedulingGroup={"podGroupName": group}, **more)
+
+
+def members(group, count, cpu="1", **more):
+    return [member(group, number, cpu, **more) for number in range(count)]
+
+
+def racks(n_racks, n_nodes, cpu="4"):
+    return [node(f"r{rack}n{number}", cpu, labels=[(RACK, f"r{rack}")]) for rack in range(n_racks) for number in range(n_nodes)]
+
+
+def bound(world, group):
+    return {key for key in world.cluster.nodes_of_pods() if key.startswith(f"default/{group}-")}
+
+
+def racks_of(world, group):
+    return {node[:2] for key, node in world.cluster.nodes_of_pods().items() if key.startswith(f"default/{group}-")}
+
+
+def told(story):
+    asyncio.run(story())
+
+
+def test_members_wait_outside_until_enough_are_there_and_are_bound_at_once():
+    async def story():
+        async with running(node("a", "8"), gang("g", 3), *members("g", 2)) as world:
+            queue = world.scheduler.queue
+            assert bound(world, "g") == set()
+            assert queue.depths["gated"] == 2
+            assert queue.depths["active"] == queue.depths["unschedulable"] == 0
+            assert world.seen.attempts == []
+            assert {queued.gate.text for queued in queue} == {"waiting for minCount pods from a gang to appear in scheduling queue"}
+            world.cluster.put(member("g", 2))
+            await world.calm()
+            assert len(bound(world, "g")) == 3
+            assert len(queue) == 0
+            assert {attempt.group for attempt in world.seen.attempts} == {"default/g"}
+
+    told(story)
+
+
+def test_a_group_waits_for_its_podgroup():
+    async def story():
+        async with running(node("a", "8"), *members("g", 2)) as world:
+            assert bound(world, "g") == set()
+            assert world.scheduler.queue.depths["gated"] == 2
+            world.cluster.put(gang("g", 2))
+            await world.calm()
+            assert len(bound(world, "g")) == 2
+
+    told(story)
+
+
+def test_a_group_that_does_not_fit_as_a_whole_takes_nothing_and_says_why():
+    async def story():
+        async with running(node("a", "3"), gang("g", 4), *members("g", 4)) as world:
+            assert world.cluster.bindings == []
+            assert list(world.scheduler.state.placements()) == []
+            assert world.scheduler.queue.depths["unschedulable"] == 4
+            texts = {one.message for of in world.cluster.pods() for one in of.status.conditions if one.type == "PodScheduled"}
+            (text,) = texts
+            assert text.startswith("group default/g: 4 members must be placed at once; the cluster takes 3")
+            world.cluster.put(pod("single", "3"))
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/single"}  # nothing is held for the group
+            world.cluster.put(node("b", "4"))
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 4
+
+    told(story)
+
+
+def test_a_group_is_placed_in_one_rack():
+    async def story():
+        async with running(*racks(3, 2, "2"), gang("g", 4, RACK), *members("g", 4)) as world:
+            assert len(bound(world, "g")) == 4
+            assert len(racks_of(world, "g")) == 1
+
+    told(story)
+
+
+def test_late_members_beyond_the_minimum_are_placed_when_they_fit_and_in_the_rack_of_the_others():
+    async def story():
+        async with running(*racks(2, 2, "2"), gang("g", 3, RACK), *members("g", 3)) as world:
+            (rack,) = racks_of(world, "g")
+            world.cluster.put(member("g", 3))
+            world.cluster.put(member("g", 4))
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 4
+            assert racks_of(world, "g") == {rack}
+            assert world.scheduler.queue.depths["unschedulable"] == 1
+            world.cluster.put(node(f"{rack}n9", "2", labels=[(RACK, rack)]))
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 5
+
+    told(story)
+
+
+def test_a_basic_group_places_what_fits():
+    async def story():
+        async with running(node("a", "2"), gang("g", 0), *members("g", 3)) as world:
+            assert len(bound(world, "g")) == 2
+            world.cluster.put(node("b", "1"))
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 3
+
+    told(story)
+
+
+def test_a_deleted_member_gates_the_rest_again():
+    async def story():
+        async with running(node("a", "1"), gang("g", 2), *members("g", 2)) as world:
+            assert world.scheduler.queue.depths["unschedulable"] == 2
+            world.cluster.remove("Pod", "default/g-0")
+            await world.calm()
+            assert world.scheduler.queue.depths["gated"] == 1
+            world.cluster.put(node("b", "4"))
+            await world.pass_time(3)
+            assert bound(world, "g") == set()
+            world.cluster.put(member("g", 7))
+            await world.pass_time(3)
+            assert bound(world, "g") == {"default/g-1", "default/g-7"}
+
+    told(story)
+
+
+def test_a_podgroup_that_is_deleted_gates_its_members_and_a_smaller_minimum_lets_them_in():
+    async def story():
+        async with running(node("a", "2"), gang("g", 3), *members("g", 2)) as world:
+            world.cluster.remove("PodGroup", "default/g")
+            await world.calm()
+            assert {queued.gate.text for queued in world.scheduler.queue} == {
+                'waiting for pods\'s pod group "g" to appear in scheduling queue'
+            }
+            world.cluster.put(gang("g", 2))
+            await world.pass_time(1)
+            assert len(bound(world, "g")) == 2
+
+    told(story)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 3])
+def test_a_member_that_fails_to_bind_is_tried_again_with_the_others(failing):
+    """Members wait for each other, so a bind that fails leaves at most those that were sent at the same time."""
+    failures = []
+
+    def refuse(view, _node):
+        if view.name == f"g-{failing}" and len(failures) < 2:
+            failures.append(view.name)
+            raise BindFailed("the API server does not answer")
+
+    async def story():
+        async with running(*racks(2, 2, "2"), gang("g", 4, RACK)) as world:
+            world.cluster.before_bind = refuse
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await world.calm()
+            assert failures
+            await world.pass_time(6)
+            assert len(failures) == 2
+            assert len(bound(world, "g")) == 4
+            assert len(racks_of(world, "g")) == 1
+            keys = [key for key, _ in world.cluster.bindings]
+            assert sorted(keys) == sorted(set(keys))
+
+    told(story)
+
+
+def test_two_groups_that_need_the_same_nodes_do_not_block_each_other():
+    async def story():
+        things = [node("a", "4"), gang("g", 3), gang("h", 3)]
+        mixed = [one for pair in zip(members("g", 3), members("h", 3), strict=True) for one in pair]
+        async with running(*things, *mixed) as world:
+            done = {name: len(bound(world, name)) for name in "gh"}
+            assert sorted(done.values()) == [0, 3]
+            first = max(done, key=done.get)
+            for number in range(3):
+                world.cluster.remove("Pod", f"default/{first}-{number}")
+            await world.pass_time(3)
+            assert len(bound(world, "h" if first == "g" else "g")) == 3
+
+    told(story)
+
+
+def test_the_group_of_higher_priority_goes_first():
+    async def story():
+        async with running(gang("g", 2), gang("h", 2), *members("g", 2), *members("h", 2, priority=10)) as world:
+            world.cluster.put(node("a", "2"))
+            await world.pass_time(3)
+            assert bound(world, "g") == set()
+            assert len(bound(world, "h")) == 2
+
+    told(story)
+
+
+def test_the_priority_of_a_podgroup_counts_more_than_that_of_its_pods():
+    async def story():
+        async with running(gang("g", 2, priority=50), gang("h", 2), *members("g", 2), *members("h", 2, priority=10)) as world:
+            world.cluster.put(node("a", "2"))
+            await world.pass_time(3)
+            assert bound(world, "h") == set()
+            assert len(bound(world, "g")) == 2
+
+    told(story)
+
+
+def test_after_a_restart_bound_members_count_and_pin_the_rack():
+    async def story():
+        there = [member("g", number, nodeName=f"r1n{number % 2}") for number in range(2)]
+        async with running(*racks(3, 2, "2"), gang("g", 4, RACK), *there, member("g", 2), member("g", 3)) as world:
+            assert len(bound(world, "g")) == 4
+            assert racks_of(world, "g") == {"r1"}
+            assert sorted(key for key, _ in world.cluster.bindings) == ["default/g-2", "default/g-3"]
+
+    told(story)
