@@ -554,12 +554,34 @@ class WayOut(TypedDict):
 
 
 class ExplainPod(TypedDict):
-    """`wharf explain pod --format json`; `boundTo` is the node that the pod is on."""
+    """`wharf explain pod --format json`; `boundTo` is the node that the pod is on, `group` the group that it belongs to."""
 
     boundTo: str | None
+    group: str | None
     remarks: list[str]
     explanation: Explanation
     waysOut: list[WayOut]
+
+
+class GroupMember(TypedDict):
+    """A member of a group; `state` is `placed`, `would go here`, `waits`, `is being deleted`, or why it is held back."""
+
+    pod: str
+    state: str
+    node: str | None
+
+
+class ExplainGroup(TypedDict):
+    """`wharf explain group --format json`; `domains` say what each takes of the members that wait, `omitted` further ones are left out."""
+
+    group: str
+    source: str
+    state: Literal["placed", "placed in part", "waits for members", "waits for room", "not found", "has a place"]
+    message: str
+    terms: list[str]
+    domains: list[DomainFit]
+    omitted: int
+    members: list[GroupMember]
 
 
 class Differing(TypedDict):
@@ -745,6 +767,7 @@ TYPES: Mapping[str, Any] = {
     "rebalance": Rebalance,
     "tune": Tune,
     "explain-pod": ExplainPod,
+    "explain-group": ExplainGroup,
     "explain-policy": ExplainPolicy,
     "replay": Replay,
     "bench": Bench,

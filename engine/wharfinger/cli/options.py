@@ -74,7 +74,9 @@ def offered_params(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]
 
 
 def offered_subjects(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What `wharf explain` can explain: pods of the snapshot, or the policies of `--policy`."""
+    """What `wharf explain` can explain: pods and groups of the snapshot, or the policies of `--policy`."""
+    if str(ctx.params.get("kind")).rstrip("s") in {"group", "podgroup"}:
+        return offered_groups(ctx, incomplete)
     if str(ctx.params.get("kind")) not in {"policy", "policies"}:
         return offered_pods(ctx, incomplete)
     from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — as above
@@ -101,6 +103,16 @@ def offered_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
 def offered_pods(ctx: typer.Context, incomplete: str) -> list[str]:
     """The pods of the snapshot as `namespace/name`."""
     keys = {f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}" for found in _read(ctx) for pod in found.pods}
+    return sorted(key for key in keys if key.startswith(incomplete))
+
+
+def offered_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The groups that pods of the snapshot name, as `namespace/name`."""
+    from wharfinger.groups.membership import named_group  # noqa: PLC0415 — as above
+    from wharfinger.model.objects.pod_view import PodView  # noqa: PLC0415 — as above
+
+    pods = (PodView(pod) for found in _read(ctx) for pod in found.pods)
+    keys = {f"{pod.namespace}/{name}" for pod in pods if (name := named_group(pod))}
     return sorted(key for key in keys if key.startswith(incomplete))
 
 

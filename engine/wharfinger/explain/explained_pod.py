@@ -2,6 +2,9 @@
 
 A pod that waits is decided about as it is. A bound pod was decided about some time ago; it is decided about again as if it waited, on the
 cluster as it is, without the pod itself in it.
+
+A waiting member of a group is decided about with its group: it gets the node that the search for the group finds, or none, whatever would
+become of it alone.
 """
 
 from __future__ import annotations
@@ -12,12 +15,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.explained_group import about_group, free_members
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
 from wharfinger.explain.remedies import Remedies
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
+from wharfinger.groups.attempt import attempt, decided, undecided
+from wharfinger.groups.membership import GroupIndex
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -38,13 +45,14 @@ class WayOut:
 class ExplainedPod:
     """The explanation, remarks on what it is about, and what would have to change for the nearest nodes and those asked for.
 
-    `bound_to` is the node that the pod is on; "" for one that waits.
+    `bound_to` is the node that the pod is on; "" for one that waits. `group` is the key of its group, "" for a pod without one.
     """
 
     explanation: Explanation
     bound_to: str
     remarks: tuple[str, ...]
     ways_out: tuple[WayOut, ...]
+    group: str = ""
 
     def __str__(self) -> str:
         lines = [f"{remark}\n" for remark in self.remarks]
@@ -59,34 +67,67 @@ class ExplainedPod:
         """The same as plain values."""
         return {
             "boundTo": self.bound_to or None,
+            "group": self.group or None,
             "remarks": list(self.remarks),
             "explanation": asdict(self.explanation),
             "waysOut": [{"node": way.node, "sentences": list(way.sentences)} for way in self.ways_out],
         }
 
 
-def explained(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes: Sequence[str] = ()) -> ExplainedPod:
-    """The explanation of what a chain decides about a pod at a time; `nodes` are reported in full.
+def explained(  # noqa: PLR0913, PLR0917 — the question, and what is known of groups
+    chain: Chain, state: ClusterState, pod: PodView, now: float, nodes: Sequence[str] = (), index: GroupIndex | None = None
+) -> ExplainedPod:
+    """The explanation of what a chain decides about a pod at a time; `nodes` are reported in full. `index` has the groups of pods.
 
     `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that is not there.
     """
+    group = None if index is None else index.key_of(pod.uid)
+    if index is not None and group is not None and not state.is_placed(pod.uid):
+        return _explained_member(chain, state, index, group, pod, now, nodes)
     waiting = unbound(pod)
     if state.is_placed(pod.uid):
         state.remove_pod(pod)
     snapshot = state.snapshot(now)
-    return explained_decision(pod, decide(chain, snapshot, waiting), snapshot, nodes)
+    about = f"it is a member of group {group}; what follows is about the pod alone" if group else ""
+    return explained_decision(pod, decide(chain, snapshot, waiting), snapshot, nodes, group=group or "", about=about)
 
 
-def explained_decision(pod: PodView, decision: Decision, snapshot: Snapshot, nodes: Sequence[str] = ()) -> ExplainedPod:
+def _explained_member(  # noqa: PLR0913, PLR0917 — likewise
+    chain: Chain, state: ClusterState, index: GroupIndex, group: str, pod: PodView, now: float, nodes: Sequence[str]
+) -> ExplainedPod:
+    """The explanation of a member of a group that waits; members that the search assumes before it count on their nodes."""
+    state.set_time(now)
+    decider = Decider(chain)
+    members, _ = free_members(chain, index, group)
+    found = at_once(attempt(decider, state, index, group, members))
+    for member, node in found.placed:
+        if member.uid == pod.uid:
+            decision = decided(decider, state.snapshot(), pod, node)
+            break
+        state.assume(member, node)
+    else:
+        decision = undecided(decider, state.snapshot(), pod, found.result.of_member)
+    return explained_decision(pod, decision, state.snapshot(), nodes, group=group, about=about_group(found))
+
+
+def explained_decision(  # noqa: PLR0913 — the keywords are about groups
+    pod: PodView, decision: Decision, snapshot: Snapshot, nodes: Sequence[str] = (), *, group: str = "", about: str = ""
+) -> ExplainedPod:
     """The explanation of a decision that was just made about a pod as if it waited; `pod` is as it is, perhaps bound.
+
+    `group` is the key of its group, and `about` what becomes of that.
 
     Raises UnknownObject for a node that is not there.
     """
     chain, bound_to = decision.chain, pod.node_name
     explanation = explain_decision(decision, snapshot, PolicyCommentary(chain), nodes)
-    remarks = (*_held(chain, pod), *_remarks(bound_to, decision))
+    remarks = (*_held(chain, pod), *_remarks(bound_to, decision), *([about] if about else []))
     return ExplainedPod(
-        explanation=explanation, bound_to=bound_to, remarks=remarks, ways_out=tuple(_ways(chain, decision, snapshot, explanation))
+        explanation=explanation,
+        bound_to=bound_to,
+        remarks=remarks,
+        ways_out=tuple(_ways(chain, decision, snapshot, explanation)),
+        group=group,
     )
 
 
@@ -132,7 +173,7 @@ def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Exp
             remedied = (sentence for verdict in report.rejected_by for sentence in remedies.of(verdict.rule, decision.pod, snapshot, row))
             sentences = tuple(remedied)
         else:
-            sentences = tuple(_behind(report, explanation.top[0]))
+            sentences = tuple(_behind(report, explanation.top[0])) if explanation.top else ()
         if sentences:
             yield WayOut(node=name, sentences=sentences)
 

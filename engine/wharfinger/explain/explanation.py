@@ -227,6 +227,8 @@ def _summary(found: Explanation) -> Iterator[str]:
         yield "no other to compare with"
     elif found.margin > 0:
         yield f"{wording.number(found.margin)} ahead of {found.top[1].node}"
+    elif found.margin < 0:
+        yield f"{wording.number(-found.margin)} behind {found.top[0].node}, as its group goes where all members fit"
     else:
         yield f"level with {found.top[1].node}"
     if found.ties > 1:

@@ -57,9 +57,17 @@ def with_priority(pod: PodView, priority: int | None) -> PodView:
 def groups_among(state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
     """The groups of pods that wait, with all of their members that are placed; empty if none of them belongs to a group."""
     index = group_index(pods, state.objects)
-    if index:
-        for pod, _ in state.placements():
-            index.put(pod)
+    return _with_placed(index, state) if index else index
+
+
+def all_groups(state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
+    """The groups of pods that wait, and of all that are placed."""
+    return _with_placed(group_index(pods, state.objects), state)
+
+
+def _with_placed(index: GroupIndex, state: ClusterState) -> GroupIndex:
+    for pod, _ in state.placements():
+        index.put(pod)
     return index
 
 

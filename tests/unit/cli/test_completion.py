@@ -25,6 +25,7 @@ items:
 - {apiVersion: v1, kind: Node, metadata: {name: west-1}}
 - {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}
 - {apiVersion: v1, kind: Pod, metadata: {name: web}}
+- {apiVersion: v1, kind: Pod, metadata: {name: batch-0, namespace: shop}, spec: {schedulingGroup: {podGroupName: batch}}}
 - {apiVersion: v1, kind: Pod}
 """
 
@@ -68,7 +69,7 @@ LINES = {
     "wharf dry-run --param ": [],
     "wharf dry-run -s cluster.yaml --node ": ["east-1", "east-2", "west-1"],
     "wharf dry-run -s cluster.yaml --node east": ["east-1", "east-2"],
-    "wharf dry-run -s cluster.yaml --pod ": ["default/web", "shop/web"],
+    "wharf dry-run -s cluster.yaml --pod ": ["default/web", "shop/batch-0", "shop/web"],
     "wharf explain pod shop/web -s cluster.yaml --node w": ["west-1"],
     "wharf dry-run -s nowhere.yaml --node ": [],
     "wharf dry-run -s room.policy --node ": [],
@@ -82,12 +83,14 @@ LINES = {
     "wharf dry-run -s ": ["cluster.yaml", "openb:default", "openb:gpuspec33", "example:small", "example:large"],
     "wharf dry-run --snapshot cl": ["cluster.yaml"],
     "wharf explain p": ["pod", "policy"],
-    "wharf explain --snapshot=cluster.yaml pod ": ["default/web", "shop/web"],
-    "wharf explain --snapshot=cluster.yaml pod shop/": ["shop/web"],
+    "wharf explain --snapshot=cluster.yaml pod ": ["default/web", "shop/batch-0", "shop/web"],
+    "wharf explain --snapshot=cluster.yaml pod shop/": ["shop/batch-0", "shop/web"],
     "wharf explain --policy=room.policy policy ": ["room"],
     "wharf explain --policy=broken.policy policy ": [],
     "wharf explain pod ": [],
     "wharf rebalance -s cluster.yaml -n ": ["default", "shop"],
+    "wharf explain g": ["group"],
+    "wharf explain --snapshot=cluster.yaml group ": ["shop/batch"],
     "wharf schema explain-p": ["explain-pod", "explain-policy"],
 }
 

@@ -34,6 +34,20 @@ items:
   metadata: {name: leaving, namespace: default, deletionTimestamp: "2024-01-01T00:00:00Z"}
   spec: {schedulingGates: [{name: later}], containers: [{name: c}]}
 """
+GANG = """
+- apiVersion: scheduling.k8s.io/v1alpha2
+  kind: PodGroup
+  metadata: {name: training, namespace: ml}
+  spec:
+    schedulingPolicy: {gang: {minCount: MIN}}
+    schedulingConstraints: {topology: [{key: kubernetes.io/hostname}]}
+"""
+MEMBER = """
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: worker-NUMBER, namespace: ml}
+  spec: {schedulingGroup: {podGroupName: training}, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+"""
 
 
 @pytest.fixture
@@ -105,7 +119,9 @@ def test_what_holds_a_pod_back_comes_before_what_would_be_decided(wharf, cluster
     [
         (("pod", "bigg"), "there is no pod default/bigg; did you mean default/big?"),
         (("pod", "done"), "has ended (Succeeded)"),
-        (("node", "n1"), "a pod or a policy can be explained"),
+        (("node", "n1"), "a pod, a group or a policy can be explained"),
+        (("group", "ml/trainin"), "no pod is a member of a group ml/trainin"),
+        (("group", "ml/training", "--node", "n1"), "--node is about a pod"),
         (("pod", "a/b/c"), "expected NAME or NAMESPACE/NAME"),
         (("pod", "/c"), "expected NAME or NAMESPACE/NAME"),
         (("pod", "big", "--node", "n9"), "there is no node n9"),
@@ -189,3 +205,56 @@ def test_what_is_refused_about_a_policy(wharf, cluster, policy, flags, said):
     code, out, err = wharf("explain", "policy", *flags, "--snapshot", cluster, "--policy", policy)
     assert (code, out) == (2, "")
     assert said in err
+
+
+@pytest.fixture
+def gang(tmp_path):
+    """A function that returns the file of a cluster whose two nodes have room for 2 and 3 members of a group of so many."""
+
+    def written(min_count, members):
+        nodes = CLUSTER.replace("{name: n1}", "{name: n1, labels: {kubernetes.io/hostname: n1}}")
+        nodes = nodes.replace("{name: n2}", "{name: n2, labels: {kubernetes.io/hostname: n2}}")
+        path = tmp_path / "gang.yaml"
+        workers = [MEMBER.replace("NUMBER", str(number)) for number in range(members)]
+        path.write_text(nodes + GANG.replace("MIN", str(min_count)).lstrip("\n") + "".join(worker.lstrip("\n") for worker in workers))
+        return str(path)
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("size", "state", "message"),
+    [
+        ((4, 4), "waits for room", "4 members must be placed at once; kubernetes.io/hostname n2 takes 3"),
+        ((3, 3), "has a place", "3 of 3 waiting members would be placed now in kubernetes.io/hostname n2, on 1 node"),
+        ((3, 2), "waits for members", "2 of 3 members are there"),
+    ],
+)
+def test_a_group_of_a_snapshot_is_explained(wharf, gang, size, state, message):
+    code, out, _ = wharf("explain", "group", "ml/training", "--snapshot", gang(*size), "--format", "json")
+    told = json.loads(out)
+    assert (code, told["state"], told["message"].removesuffix(": 1 Insufficient cpu")) == (0, state, message)
+    assert [member["node"] for member in told["members"]] == ["n2" if state == "has a place" else None] * size[1]
+    assert "all within one kubernetes.io/hostname" in told["terms"]
+    if state == "waits for room":
+        assert [(fit["value"], fit["fits"], fit["wanted"], fit["reasons"]) for fit in told["domains"]] == [
+            ("n2", 3, 4, {"Insufficient cpu": 1}),
+            ("n1", 2, 4, {"Insufficient cpu": 1}),
+        ]
+    code, out, _ = wharf("explain", "group", "ml/training", "--snapshot", gang(*size))
+    assert out.startswith(f"group ml/training: {state}\n  {message}")
+
+
+@pytest.mark.parametrize(("min_count", "node"), [(3, "n2"), (4, None)])
+def test_a_member_says_what_becomes_of_its_group(wharf, gang, min_count, node):
+    code, out, _ = wharf("explain", "pod", "ml/worker-2", "--snapshot", gang(min_count, min_count), "--node", "n1", "--format", "json")
+    told = json.loads(out)
+    assert (code, told["group"], told["explanation"]["node"]) == (0, "ml/training", node)
+    assert told["remarks"][-1].startswith("it is a member of group ml/training")
+    assert ("group ml/training: 4 members must be placed" in told["explanation"]["message"]) == (node is None)
+
+
+def test_a_running_scheduler_is_asked_about_a_group(wharf, scheduler):
+    url, answers = scheduler
+    answers["/explain/group/ml/training?format=text"] = (200, "told\n")
+    assert wharf("explain", "group", "ml/training", "--url", url) == (0, "told\n", "")

@@ -32,11 +32,12 @@ test "sizes" {
 """
 
 
-def pod(name, cpu, node="", priority=0):
+def pod(name, cpu, node="", priority=0, group=""):
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], "priority": priority}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
     metadata = {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "web"}, "ownerReferences": [owner]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec | ({"nodeName": node} if node else {})}
+    spec |= ({"nodeName": node} if node else {}) | ({"schedulingGroup": {"podGroupName": group}} if group else {})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def node(name, cpu, zone):
@@ -56,6 +57,12 @@ BUDGET = {
     "spec": {"selector": {"matchLabels": {"app": "web"}}},
     "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2},
 }
+GANG = {
+    "apiVersion": "scheduling.k8s.io/v1alpha2",
+    "kind": "PodGroup",
+    "metadata": {"name": "gang", "namespace": "shop"},
+    "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "schedulingConstraints": {"topology": [{"key": "zone"}]}},
+}
 ITEMS = [
     node("small", "4", "a"),
     node("large", "16", "b"),
@@ -63,6 +70,8 @@ ITEMS = [
     pod("second", "1", "large"),
     pod("waiting", "2", priority=5),
     pod("huge", "100"),
+    *(pod(f"gang-{number}", "9", group="gang") for number in range(2)),
+    GANG,
     BUDGET,
 ]
 CLUSTER = {
@@ -104,6 +113,7 @@ RUNS = {
     ],
     "explain-pod": ["explain", "pod", "shop/waiting", "-s", "cluster.json", "-p", "size.policy"],
     "explain-pod huge": ["explain", "pod", "shop/huge", "-s", "cluster.json", "-p", "size.policy", "--node", "small"],
+    "explain-group": ["explain", "group", "shop/gang", "-s", "cluster.json", "-p", "size.policy"],
     "explain-policy": ["explain", "policy", "size", "-s", "cluster.json", "-p", "size.policy"],
     "replay": ["replay", "LOG"],
     "replay broken": ["replay", "BROKEN"],

@@ -1,4 +1,4 @@
-"""`wharf explain`: why a pod is where it is, or is nowhere; whom a policy governs, and what it rejects and changes."""
+"""`wharf explain`: why a pod or a group is where it is, or is nowhere; whom a policy governs, and what it rejects and changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ import typer
 
 from wharfinger.cli import chosen_policies, live_cluster, options, running_process, streams
 from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.explain.explained_group import ExplainedGroup, explained_group
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
 from wharfinger.framework.chain import Chain, assemble, with_policies
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.turns import all_groups
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.cluster import Cluster
 
 PODS = ("pod", "pods", "po")
+GROUPS = ("group", "groups", "podgroup", "podgroups")
 POLICIES = ("policy", "policies")
 
 
@@ -31,16 +35,16 @@ class Format(Enum):
 
 
 def _kinds(incomplete: str) -> list[str]:
-    return [kind for kind in ("pod", "policy") if kind.startswith(incomplete)]
+    return [kind for kind in ("pod", "group", "policy") if kind.startswith(incomplete)]
 
 
 def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    kind: Annotated[str, typer.Argument(metavar="pod|policy", help="What to explain: pod or policy.", autocompletion=_kinds)],
+    kind: Annotated[str, typer.Argument(metavar="pod|group|policy", help="What to explain: pod, group or policy.", autocompletion=_kinds)],
     name: Annotated[
         str,
         typer.Argument(
             metavar="NAME",
-            help="Which one; a pod of a namespace other than default is NAMESPACE/NAME.",
+            help="Which one; a pod or group of a namespace other than default is NAMESPACE/NAME.",
             autocompletion=options.offered_subjects,
         ),
     ],
@@ -66,14 +70,18 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 ) -> int:
     """Say why a pod is on its node, why not on others, and what would have to change; or what a policy does. Changes nothing anywhere.
 
-    Of a policy: whom it governs, which nodes it rejects for them now, for whom it makes a difference, and what it costs. Asks the scheduler
-    that runs at --url. With --snapshot or --live the decisions are made here, by the policies given with --policy.
+    Of a group of pods: what it waits for, how many of its members each domain takes, and what stops the rest. Of a policy: whom it governs,
+    which nodes it rejects for them now, for whom it makes a difference, and what it costs. Asks the scheduler that runs at --url. With
+    --snapshot or --live the decisions are made here, by the policies given with --policy.
     """
-    if kind not in {*PODS, *POLICIES}:
-        raise UsageError(f"{kind}: a pod or a policy can be explained: wharf explain pod NAMESPACE/NAME, wharf explain policy NAME")
-    if kind in POLICIES and node:
+    if kind not in {*PODS, *GROUPS, *POLICIES}:
+        raise UsageError(
+            f"{kind}: a pod, a group or a policy can be explained: wharf explain pod NAMESPACE/NAME, wharf explain group NAMESPACE/NAME, "
+            "wharf explain policy NAME"
+        )
+    if kind not in PODS and node:
         raise UsageError("--node is about a pod: wharf explain pod NAMESPACE/NAME --node NODE")
-    path = f"/explain/{quote(_key(name))}" if kind in PODS else f"/policies/{quote(name, safe='')}/explain"
+    path = f"/policies/{quote(name, safe='')}/explain" if kind in POLICIES else f"/explain/{'group/' * (kind in GROUPS)}{quote(_key(name))}"
     if not (snapshot or live):
         _refuse_policies(policy, param, config, scheduler_name)
         _refuse_ways_in(kubeconfig, context)
@@ -83,9 +91,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if kind in POLICIES:
         _known(chain, name)
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=False)
+    index, now = all_groups(found.state, found.pending), found.state.snapshot().now
     if kind in PODS:
         pod = _pod(found, _key(name))
-        streams.out(_shown(explained(chain, found.state, pod, found.state.snapshot().now, node or []), output))
+        streams.out(_shown(explained(chain, found.state, pod, now, node or [], index), output))
+    elif kind in GROUPS:
+        streams.out(_shown(explained_group(chain, found.state, index, _group(index, _key(name)), now), output))
     else:
         without = with_policies(chain, [each for each in chain.policies if each.name != name])
         streams.out(_shown(explained_policy(chain, without, found.state, name, found.pending), output))
@@ -136,5 +147,13 @@ def _pod(found: Cluster, key: str) -> PodView:
     return pods[key]
 
 
-def _shown(told: ExplainedPod | ExplainedPolicy, output: Format) -> str:
+def _group(index: GroupIndex, key: str) -> str:
+    """The key of a group that has members; raises UnknownObject where there is none."""
+    if not index.members(key):
+        meant = wording.closest(key, index)
+        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
+    return key
+
+
+def _shown(told: ExplainedPod | ExplainedGroup | ExplainedPolicy, output: Format) -> str:
     return str(told) if output is Format.TEXT else json.dumps(told.plain(), indent=2, ensure_ascii=False, default=str) + "\n"
