@@ -117,6 +117,10 @@ def test_wrong_values_are_refused_and_named(helm, setting, said):
         rendered(helm, setting)
 
 
+def test_null_means_none(helm):
+    assert rendered(helm, "policies=null", "shippedPolicies=null") == rendered(helm)
+
+
 def test_helm_has_nothing_to_complain_of(helm):
     assert "0 chart(s) failed" in helm("lint", "--strict", FOLDER, *values())
 
