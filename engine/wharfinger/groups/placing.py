@@ -10,8 +10,9 @@ Between two steps some members may be assumed on the state. Pass a copy (`Follow
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.groups import domains, member_classes
 from wharfinger.groups.domains import Domain
+from wharfinger.groups.group_model import GroupModel, Solution
+from wharfinger.groups.packing import TooMuchWork
 from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, NotFound, Placed
 from wharfinger.language.report.wording import count
 
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
 
 STEPS = 20_000
 """The default budget: decisions about one member on the nodes of one domain."""
+WORK_OF_STEP = 100
+"""Units of work of the model (`packing`) that take as long as a decision about one member."""
 MOST_NEAREST = 3
+MOST_FIRSTS = 32  # members that are tried as the first of a solution
 
 
 def place(decider: Decider, state: ClusterState, group: Group, *, steps: int = STEPS, keep: bool = False) -> GroupAnswer:
@@ -88,7 +94,8 @@ class _Search:
         self._assumed: list[PodView] = []
         self._left_steps = steps
         self._steps = 0
-        self._excluded = True  # every domain so far was excluded by its bound
+        self._proven = True  # no domain of the last stage takes the group
+        self._model: GroupModel | None = None
 
     def forget_all(self) -> None:
         """Forget what the search has assumed."""
@@ -114,7 +121,7 @@ class _Search:
             if best is not None and (exact or not best.left or (group.needed and len(best.nodes) >= self._wanted)):
                 self._assume_all(best.nodes)
                 return Placed(nodes=best.nodes, domains=best.domain.labels, left=tuple(best.left))
-            found = fits
+            found = sorted(fits, key=lambda fit: (-fit.fits, fit.value))[:MOST_NEAREST]
         return self._failure(found)
 
     def _snapshot(self) -> Snapshot:
@@ -140,14 +147,17 @@ class _Search:
             if all(domain.labels.get(key, value) == value for key, value in pinned.items())
         ]
         bounds = yield from self._bounds(candidates)
+        self._proven = True
         quality = self._quality(candidates)
         order = sorted(range(len(candidates)), key=lambda number: (-bounds[number], -quality[number], str(candidates[number])))
-        self._excluded = all(bound < self._wanted for bound in bounds)
         best: _Tried | None = None
         fits = [DomainFit(key=each.key, value=each.value, fits=bounds[i], wanted=self._wanted) for i, each in enumerate(candidates)]
         for number in order:
             least = self._wanted if best is None else len(best.nodes) + 1
-            if bounds[number] < least or self._left_steps <= 0:
+            if bounds[number] < least:
+                break
+            if self._left_steps <= 0:
+                self._proven = False
                 break
             tried = yield from self._fill(candidates[number])
             fits[number] = self._fit(tried)
@@ -156,7 +166,140 @@ class _Search:
                 best = tried
                 if not tried.left:
                     break
-        return best, sorted(fits, key=lambda fit: (-fit.fits, fit.value))[:MOST_NEAREST]
+        if best is None:
+            for number in order:
+                if bounds[number] < self._wanted:
+                    break
+                exact = yield from self._exactly(candidates[number], fits[number])
+                if isinstance(exact, _Tried):
+                    return exact, fits
+                fits[number] = exact
+        return best, fits
+
+    def _exactly(self, domain: Domain, greedy: DomainFit) -> Generator[None, None, _Tried | DomainFit]:
+        """What a domain takes by the model of the filters and, where that says too little, by trying everything within the budget."""
+        model = self._model
+        if model is None:
+            model = self._model = GroupModel(self._decider, self._snapshot(), self._classes)
+            yield
+        if model.fits_in_space:
+            try:
+                solution = yield from model.solve(domain.rows, self._left_steps * WORK_OF_STEP)
+            except TooMuchWork:
+                self._left_steps = 0
+                self._proven = False
+                return greedy
+            self._spend(1 + int(solution.work / WORK_OF_STEP))
+            if solution.most < self._wanted:
+                return replace(greedy, fits=max(solution.most, greedy.fits))
+            realised = yield from self._realised(domain, solution)
+            if realised is not None:
+                return realised
+        found = yield from self._exhausted(domain)
+        if isinstance(found, _Tried):
+            return found
+        self._proven = self._proven and found
+        return greedy
+
+    def _realised(self, domain: Domain, solution: Solution) -> Generator[None, None, _Tried | None]:
+        """A solution of the model in an order in which the chain agrees to every member; None if none is found."""
+        shares = {(number, row): amount for row, vector in solution.rows().items() for number, amount in enumerate(vector) if amount}
+        for first in (None, *itertools.islice(shares, MOST_FIRSTS)):
+            tried = yield from self._in_some_order(domain, dict(shares), first)
+            self.forget_all()
+            if tried is not None:
+                return tried
+        return None
+
+    def _in_some_order(
+        self, domain: Domain, shares: dict[tuple[int, int], int], first: tuple[int, int] | None
+    ) -> Generator[None, None, _Tried | None]:
+        """Assume the shares (class, row → number) wherever the chain agrees, until all are or none can be; `first` goes first."""
+        tried = _Tried(domain)
+        waiting = [list(each.members) for each in self._classes]
+        again = True
+        while shares and again:
+            again = False
+            for number, row in [first] if first is not None else list(shares):
+                while shares.get((number, row)) and self._is_feasible(waiting[number][0], row):
+                    pod = waiting[number].pop(0)
+                    name = self._snapshot().names[row]
+                    tried.nodes[pod.uid] = name
+                    self._assume(pod, name)
+                    again = True
+                    shares[number, row] -= 1
+                    if not shares[number, row]:
+                        del shares[number, row]
+                    if first is not None:
+                        break
+                yield
+            first = None
+        tried.left = [pod for pod in self._members if pod.uid not in tried.nodes]
+        return None if shares else tried
+
+    def _is_feasible(self, pod: PodView, row: int) -> bool:
+        self._spend(1)
+        return bool(self._decider.evaluation(self._snapshot(), pod).filtering.feasible[row])
+
+    def _exhausted(self, domain: Domain) -> Generator[None, None, _Tried | bool]:
+        """Try the members on the nodes of a domain in every order; a placement, True if there is none, False if the budget ends first.
+
+        Members of one class are equal, so a state is the number of members of each class on each node. Each state is visited once.
+        """
+        waiting = [list(each.members) for each in self._classes]
+        placed: list[tuple[int, int]] = []
+        seen: set[tuple[tuple[int, int], ...]] = set()
+        stack = [(yield from self._moves(domain, waiting, len(placed)))]
+        while stack:
+            if self._left_steps <= 0:
+                self.forget_all()
+                return False
+            move = next(stack[-1], None)
+            if move is None:
+                stack.pop()
+                if placed:
+                    number, _ = placed.pop()
+                    pod = self._assumed.pop()
+                    self._state.forget(pod)
+                    waiting[number].insert(0, pod)
+                continue
+            state = tuple(sorted([*placed, move]))
+            if state in seen:
+                continue
+            seen.add(state)
+            number, row = move
+            pod = waiting[number].pop(0)
+            self._assume(pod, self._snapshot().names[row])
+            placed.append(move)
+            if len(placed) >= self._wanted:
+                names = self._snapshot().names
+                tried = _Tried(domain, {pod.uid: names[row] for pod, (_, row) in zip(self._assumed, placed, strict=True)})
+                tried.left = [pod for each in waiting for pod in each]
+                self.forget_all()
+                return tried
+            stack.append((yield from self._moves(domain, waiting, len(placed))))
+        return True
+
+    def _moves(self, domain: Domain, waiting: Sequence[list[PodView]], n_placed: int) -> Generator[None, None, Iterator[tuple[int, int]]]:
+        """The (class, row) that the chain agrees to now, the class with the fewest nodes first; none if too few members can follow."""
+        bound = n_placed
+        found: list[tuple[int, NDArray[np.intp]]] = []
+        for number, each in enumerate(waiting):
+            if each:
+                self._spend(1)
+                snapshot = self._snapshot()
+                room = member_classes.room(self._decider, snapshot, each[0])[domain.rows]
+                bound += min(len(each), int(np.minimum(room, len(each)).sum()))
+                evaluation = self._decider.evaluation(snapshot, each[0])
+                rows = domain.rows[evaluation.filtering.feasible[domain.rows]]
+                if len(rows):
+                    keys = evaluation.scoring.key_among(rows)
+                    found.append((number, rows[np.argsort(-keys, kind="stable")]))
+                yield
+        if bound < self._wanted:
+            return iter(())
+        found.sort(key=lambda each: len(each[1]))
+        return iter([(number, row) for number, rows in found for row in rows.tolist()])
 
     def _bounds(self, candidates: Sequence[Domain]) -> Generator[None, None, list[int]]:
         """The most members that each domain may take."""
@@ -205,9 +348,12 @@ class _Search:
                 return tried
             waiting = left
 
+    def _spend(self, steps: int) -> None:
+        self._steps += steps
+        self._left_steps -= steps
+
     def _choose(self, pod: PodView, rows: NDArray[np.intp] | None) -> str | None:
-        self._steps += 1
-        self._left_steps -= 1
+        self._spend(1)
         snapshot = self._snapshot()
         choice = self._decider.choose(snapshot, pod, rows)
         return None if choice is None else snapshot.names[choice.row]
@@ -232,7 +378,7 @@ class _Search:
 
     def _failure(self, nearest: Sequence[DomainFit]) -> GroupAnswer:
         message = _message(nearest, self._wanted)
-        if self._excluded:
+        if self._proven:
             return Impossible(nearest=tuple(nearest), message=message)
         return NotFound(nearest=tuple(nearest), steps=self._steps, message=message)
 

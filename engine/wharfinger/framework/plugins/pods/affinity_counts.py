@@ -174,6 +174,22 @@ class Fences(PreparedFilter):
             bits[~matched] = UNMATCHED
         return bits
 
+    def repelled(self, snapshot: Snapshot) -> Mask:
+        """`(n_nodes,) bool`: the nodes of domains with a shunned or shunning pod."""
+        mask = np.zeros(snapshot.n_nodes, np.bool_)
+        for watch in (*self._shunned.values(), *self._shunning.values()):
+            mask |= watch.at(ALL)
+        return mask
+
+    def wanted_in(self, key: str) -> Mask:
+        """True for the domains of a key of the pod's required terms that have a wanted pod, and a last False for nodes in no domain."""
+        return self._wanted[key].answer
+
+    @property
+    def has_wanted(self) -> bool:
+        """True if a wanted pod is in some domain."""
+        return any(watch.answer.any() for watch in self._wanted.values())
+
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The first reason that applies to the supposed node; empty if it passes."""
         return next(((REASONS[index],) for index in self._failures(supposed)), ())

@@ -7,7 +7,7 @@ lanes of one array, so the check of cpu and memory is one comparison of two lane
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -180,6 +180,11 @@ class Fit(PreparedFilter):
             elif amount > there - (0 if place is None else requested.item(place, row)):
                 bits |= 1 << 2 * lane + 1
         return bits
+
+    @property
+    def needs(self) -> Mapping[str, int]:
+        """The amounts that a pod of the template needs, by resource."""
+        return dict(zip(self._lanes.names, self._needs, strict=True))
 
     def room(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The number of pods of the template that each row takes at once by this filter, `(n_rows,)`."""

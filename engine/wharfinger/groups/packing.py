@@ -1,0 +1,158 @@
+"""What some nodes take together, exactly: every combination of members, by rules on nodes and on topology domains.
+
+Nodes are the leaves of a tree, domains its inner parts. From the leaves upward, the sets of count vectors of the parts are added, and each
+domain's rules strike out the combinations that it does not take. Parts that are alike are computed once. At the root stands the set of all
+combinations that can be placed; if it has too few members in every vector, that is a proof. One vector is traced back to the nodes.
+
+A set is *closed* on an axis if fewer members of that class are always possible too. Rules that need a member of another class there, or a
+least number of members, break that; on closed axes only the highest vectors must be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from wharfinger.groups.count_sets import NOTHING, CountSet, Space, Vector
+
+WORD = 20_000
+"""Bits of a set that are shifted in about a microsecond: the unit of work."""
+
+
+class TooMuchWork(Exception):
+    """The work exceeds the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a domain does to the vectors of its nodes: `allowed` stay; those of `starting` stay with one more on a start axis.
+
+    Rules of equal `key` are the same.
+    """
+
+    key: Hashable
+    apply: Callable[[CountSet], CountSet]
+    undone: Callable[[Vector], Sequence[Vector]]
+
+
+@dataclass(slots=True)
+class Part:
+    """A node (`row` ≥ 0 with its `takes`), or a domain with its parts; parts of one `kind` have equal sets. `open` axes are not closed."""
+
+    kind: int
+    row: int = -1
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The set of a kind of parts; `before` has the sets of the first 0, 1, 2 … parts added, `children` their kinds."""
+
+    found: CountSet
+    rule: Rule | None = None
+    children: tuple[int, ...] = ()
+    before: list[CountSet] = field(default_factory=list)
+    highest: list[Vector] | None = None
+
+
+class Packing:
+    """The kinds of parts of one space, and the work that was spent; `open_axes` are those on which sets are not closed."""
+
+    def __init__(self, space: Space, open_axes: frozenset[int] = frozenset(), most_work: float = 1e6) -> None:
+        self.space = space
+        self.work = 0.0
+        self.most_work = most_work
+        self._closed = tuple(axis for axis in range(len(space.most)) if axis not in open_axes)
+        self._kinds: list[_Kind] = []
+        self._known: dict[Hashable, int] = {}
+        self._full = space.index(space.most)
+
+    def node(self, row: int, key: Hashable, takes: Callable[[], CountSet]) -> Part:
+        """A node; `takes` makes its set, closed on all axes, once for all nodes of one key."""
+        kind = self._known.get(key)
+        if kind is None:
+            kind = self._known[key] = len(self._kinds)
+            self._kinds.append(_Kind(takes()))
+        return Part(kind, row)
+
+    def domain(self, parts: list[Part], rule: Rule | None) -> Generator[None, None, Part]:
+        """A domain of some parts."""
+        parts = sorted(parts, key=lambda part: part.kind)
+        children = tuple(part.kind for part in parts)
+        key = (children, None if rule is None else rule.key)
+        kind = self._known.get(key)
+        if kind is None:
+            made = _Kind(NOTHING, rule, children)
+            for child in children:
+                made.before.append(made.found)
+                made.found = yield from self._sum(made.found, self._kinds[child])
+            if rule is not None:
+                made.found = rule.apply(made.found)
+            kind = self._known[key] = len(self._kinds)
+            self._kinds.append(made)
+        return Part(kind, parts=parts)
+
+    def set_of(self, part: Part) -> CountSet:
+        """The combinations that a part takes."""
+        return self._kinds[part.kind].found
+
+    def _highest(self, kind: _Kind) -> list[Vector]:
+        if kind.highest is None:
+            kind.highest = self.space.highest(kind.found, self._closed)
+        return kind.highest
+
+    def _sum(self, found: CountSet, kind: _Kind) -> Generator[None, None, CountSet]:
+        """The sums of the vectors of two sets."""
+        if kind.found & 1 and found >> self._full & 1 and len(self._closed) == len(self.space.most):
+            return found  # everything is placed already
+        total = 0
+        cost = 1 + self.space.n_vectors / WORD
+        spent = 0.0
+        for vector in self._highest(kind):
+            total |= self.space.shifted(found, vector)
+            spent += cost
+            if spent > 1_000:
+                self._spend(spent)
+                spent = 0.0
+                yield
+        self._spend(spent + cost * 10)
+        yield
+        return self.space.closed(total, self._closed)
+
+    def _spend(self, work: float) -> None:
+        self.work += work
+        if self.work > self.most_work:
+            raise TooMuchWork
+
+    def trace(self, part: Part, vector: Vector) -> dict[int, Vector]:
+        """The vector of each row by which a part takes a vector of its set."""
+        if part.row >= 0:
+            return {part.row: vector} if any(vector) else {}
+        kind = self._kinds[part.kind]
+        sources = [vector] if kind.rule is None else kind.rule.undone(vector)
+        total = kind.before[-1] if kind.before else NOTHING
+        found: dict[int, Vector] = {}
+        for source in sources:
+            split = self._split(kind, len(kind.children) - 1, source, total)
+            if split is not None:
+                for child, share in zip(part.parts, split, strict=True):
+                    found |= self.trace(child, share)
+                return found
+        raise AssertionError("a vector of the set has a source")
+
+    def _split(self, kind: _Kind, last: int, target: Vector, total: CountSet) -> list[Vector] | None:  # noqa: ARG002
+        """The shares of the children, the first ones up to `last`; None if the target is not among their sums."""
+        shares: list[Vector] = []
+        closed = set(self._closed)
+        for number in range(last, -1, -1):
+            before = kind.before[number]
+            for highest in self._highest(self._kinds[kind.children[number]]):
+                share = tuple(min(h, t) if axis in closed else h for axis, (h, t) in enumerate(zip(highest, target, strict=True)))
+                rest = tuple(t - s for t, s in zip(target, share, strict=True))
+                if min(rest) >= 0 and self.space.has(before, rest):
+                    shares.append(share)
+                    target = rest
+                    break
+            else:
+                return None
+        return None if any(target) else shares[::-1]
