@@ -71,11 +71,11 @@ def random_case(seed: int) -> Case:
     if random.random() < 0.3:
         shapes[0][GPU] = random.choice([1, 2, 4, 8])
     total = random.randint(2, 64)
-    apps = [f"a{index}" for index in range(min(total, random.choice([1, 1, 2, 2, 3, 4, 5])))]
+    apps = [f"a{index}" for index in range(min(total, random.choice([1, 1, 2, 2, 3, 3, 4, 5, 6, 8])))]
     nodes = []
     for number in range(n_nodes):
         shape = random.choice(shapes)
-        used = random.choice([0.0, 0.0, 0.3, 0.6]) if random.random() < 0.6 else random.random()
+        used = random.choice([0.0, 0.0, 0.3, 0.6]) if random.random() < 0.7 else random.random()
         rack = number % n_racks
         nodes.append(
             CaseNode(
@@ -83,19 +83,25 @@ def random_case(seed: int) -> Case:
                 rack=f"r{rack}",
                 block=f"b{rack // 2}",
                 free={name: int(amount * (1 - used)) for name, amount in shape.items()},
-                ssd=random.random() < 0.5,
+                ssd=random.random() < 0.7,
                 tainted=random.random() < 0.15,
                 runs=random.choice(apps) if random.random() < 0.06 else "",
                 fences=random.choice(apps) if random.random() < 0.02 else "",
             )
         )
-    levels = random.choice([(), (), (Level(RACK),), (Level(BLOCK),), (Level(BLOCK), Level(RACK)), (Level(BLOCK), Level(RACK, required=False))])
+    levels = random.choice(
+        [(), (), (Level(RACK),), (Level(BLOCK),), (Level(BLOCK), Level(RACK)), (Level(BLOCK), Level(RACK, required=False))]
+    )
     room = sum(node.free["cpu"] for node in nodes) / (n_racks if levels and levels[0].key == RACK else 2 if levels else 1)
     sizes = _split(random, total, len(apps))
-    load = random.uniform(0.3, 1.1)
+    load = random.uniform(0.1, 0.95)
     per_member = max(1.0, room * load / total)
     whole = (random.choice([RACK, BLOCK]), "") if random.random() < 0.12 else None
-    classes = tuple(_random_class(random, app, size, apps, shapes, per_member, whole) for app, size in zip(apps, sizes, strict=True))
+    gpus = any(GPU in shape for shape in shapes)
+    classes = tuple(
+        _random_class(random, number, apps, {"number": size, **_random_needs(random, per_member, gpus=gpus)}, whole)
+        for number, size in enumerate(sizes)
+    )
     least = total if random.random() < 0.75 else max(1, int(total * random.uniform(0.5, 1)))
     return Case(nodes=tuple(nodes), classes=classes, min_count=least, levels=levels, seed=seed)
 
@@ -105,13 +111,16 @@ def _split(random: Random, total: int, parts: int) -> list[int]:
     return [right - left for left, right in zip([0, *cuts], [*cuts, total], strict=True)]
 
 
-def _random_class(
-    random: Random, app: str, size: int, apps: list[str], shapes: list[dict[str, int]], per_member: float, whole: tuple[str, str] | None
-) -> CaseClass:
-    needs = {"cpu": max(1, min(32, round(per_member * random.choice([0.5, 1, 1, 2])))), "memory": random.choice([1, 2, 4, 8])}
-    if random.random() < 0.25 and any(GPU in shape for shape in shapes):
+def _random_needs(random: Random, cpu: float, *, gpus: bool) -> dict[str, int]:
+    needs = {"cpu": max(1, min(32, round(cpu * random.choice([0.5, 1, 1, 2])))), "memory": random.choice([1, 2, 4, 8])}
+    if random.random() < 0.25 and gpus:
         needs[GPU] = random.choice([1, 1, 2])
-    earlier = apps[: apps.index(app)]
+    return needs
+
+
+def _random_class(random: Random, number: int, apps: list[str], needs: dict[str, int], whole: tuple[str, str] | None) -> CaseClass:
+    app, size = apps[number], needs.pop("number")
+    earlier = apps[:number]
     apart: list[tuple[str, str]] = []
     if random.random() < 0.15:
         apart.append((HOST, app))
@@ -128,7 +137,7 @@ def _random_class(
         number=size,
         needs=needs,
         port=8080 if random.random() < 0.08 else 0,
-        ssd=random.random() < 0.15,
+        ssd=random.random() < 0.1,
         tolerates=random.random() < 0.5,
         priority=random.choice([0, 0, 10]),
         apart=tuple(apart),
@@ -159,7 +168,9 @@ def state_of(case: Case) -> ClusterState:
             affinity = objects.Affinity(pod_anti_affinity=objects.PodAffinity(required_during_scheduling_ignored_during_execution=anti))
             state.add_pod(
                 objects.Pod(
-                    metadata=objects.ObjectMeta(name=f"on-{node.name}", namespace="default", uid=f"on-{node.name}", labels={"app": node.runs}),
+                    metadata=objects.ObjectMeta(
+                        name=f"on-{node.name}", namespace="default", uid=f"on-{node.name}", labels={"app": node.runs}
+                    ),
                     spec=objects.PodSpec(node_name=node.name, affinity=affinity),
                 )
             )
@@ -208,7 +219,11 @@ def _members(each: CaseClass) -> list[PodView]:
     )
     labels = {"app": each.app, "group": "random"}
     return [
-        PodView(objects.Pod(metadata=objects.ObjectMeta(name=f"{each.app}-{n}", namespace="default", uid=f"{each.app}-{n}", labels=labels), spec=spec))
+        PodView(
+            objects.Pod(
+                metadata=objects.ObjectMeta(name=f"{each.app}-{n}", namespace="default", uid=f"{each.app}-{n}", labels=labels), spec=spec
+            )
+        )
         for n in range(each.number)
     ]
 
@@ -220,7 +235,9 @@ def feasible(case: Case, seconds: float = 20.0) -> bool | None:
     """True if the group can be placed, False if it cannot, None if CP-SAT does not know in time."""
     required = [level.key for level in case.levels if level.required]
     domains = sorted({tuple(node.domain(key) for key in required) for node in case.nodes})
-    answers = [_in_domain(case, [node for node in case.nodes if tuple(map(node.domain, required)) == domain], seconds) for domain in domains]
+    answers = [
+        _in_domain(case, [node for node in case.nodes if tuple(map(node.domain, required)) == domain], seconds) for domain in domains
+    ]
     return True if True in answers else None if None in answers else False
 
 
@@ -230,9 +247,7 @@ def _in_domain(case: Case, nodes: list[CaseNode], seconds: float) -> bool | None
     for each in case.classes:
         for node in nodes:
             there = (node.ssd or not each.ssd) and (each.tolerates or not node.tainted)
-            there &= all(
-                not (each.app == other.fences and other.rack == node.rack) for other in case.nodes if other.fences
-            )
+            there &= all(not (each.app == other.fences and other.rack == node.rack) for other in case.nodes if other.fences)
             there &= not any(other.runs == app and other.domain(key) == node.domain(key) for key, app in each.apart for other in case.nodes)
             x[each.app, node.name] = model.new_int_var(0, each.number if there else 0, f"x {each.app} {node.name}")
         model.add(sum(x[each.app, node.name] for node in nodes) <= each.number)

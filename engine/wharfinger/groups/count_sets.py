@@ -1,8 +1,8 @@
 """Sets of count vectors: how many members of each class some nodes take together.
 
-A vector has one coordinate per class of members, from 0 to the number of its members. A set of vectors is one integer with a bit per vector.
-To place the vector `v` on a node in addition to everything in a set is then one shift, and the union of two sets one `|`: some microseconds
-for a hundred thousand vectors. So all combinations of what the nodes take can be followed, exactly, instead of tried one after the other.
+A vector has one coordinate per class of members, from 0 to the number of its members. A set is one integer with a bit per vector. To place
+the vector `v` on a node in addition to everything in a set is then one shift, and the union of two sets is one `|`: some microseconds for a
+hundred thousand vectors. So all combinations of what the nodes take can be followed, exactly, instead of tried one after the other.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ KNOWN = frozenset({"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopo
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Required affinity that some classes have: within `key`, a domain with one of `wishing` must have a pod that their terms match.
+    """Required affinity that some classes have: a domain of `key` with one of `wishing` must have a pod that their terms match.
 
-    Such a pod is there (`there`, by domain), of `granting` classes, or, if there is none anywhere, the first of `starting` on the start axis.
+    Such a pod is there (`there`, by domain), of `granting` classes, or, if there is none anywhere, the first of `starting` on its axis.
     """
 
     key: str
@@ -250,8 +250,9 @@ class GroupModel:
 
     def _not_together(self, left: int, right: int) -> Mask:
         if left == right:
-            return self.space.coordinate(left) <= 1
-        return (self.space.coordinate(left) == 0) | (self.space.coordinate(right) == 0)
+            return np.asarray(self.space.coordinate(left) <= 1)
+        found: Mask = (self.space.coordinate(left) == 0) | (self.space.coordinate(right) == 0)
+        return found
 
     def _node(self, packing: Packing, row: int) -> Part:
         is_open = tuple(bool(reading.open_rows[row]) for reading in self._readings)
@@ -373,7 +374,8 @@ class GroupModel:
         return kept
 
     def _apart_set(self, pairs: Sequence[tuple[int, int]]) -> Mask:
-        return np.logical_and.reduce([self._not_together(left, right) for left, right in pairs])
+        found: Mask = np.logical_and.reduce([self._not_together(left, right) for left, right in pairs])
+        return found
 
     def _even_set(self, classes: Sequence[int], low: int, high: int) -> Mask:
         number = self.space.total(classes)
