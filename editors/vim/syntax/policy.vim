@@ -9,11 +9,11 @@ syntax keyword policyOperators and in matches not or
 highlight default link policyOperators Operator
 syntax keyword policyChoices else if then
 highlight default link policyChoices Conditional
-syntax keyword policyDeclarations avoid base filter for import let metric param policy preemption prefer quantum score test tie_break workload
+syntax keyword policyDeclarations avoid base filter for group import let metric param permit policy preemption prefer quantum score test tie_break workload
 highlight default link policyDeclarations Statement
-syntax keyword policySteps accepted age at by evicted expect like message on pending place rejected running scores
+syntax keyword policySteps accepted age at by evicted expect held like message on pending place rejected running scores
 highlight default link policySteps Keyword
-syntax keyword policyKeywords as asc desc kubernetes missing never_evict normalize only_evict pods range reject require tier version weight when where with
+syntax keyword policyKeywords as asc desc disruption kubernetes min_count missing never_evict normalize only_evict placed pods preferred range reject require required reserve spread_over tier timeout together version weight when where with within
 highlight default link policyKeywords Keyword
 syntax keyword policySubjects it node pod
 highlight default link policySubjects Identifier

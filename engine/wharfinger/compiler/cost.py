@@ -160,6 +160,7 @@ def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence
     rules = [
         *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
         *((f"score {i}", f"score {rule.name}", rule.span) for i, rule in enumerate(policy.scores)),
+        *((f"permit {i}", f"permit {rule.name}", rule.span) for i, rule in enumerate(policy.permits)),
         *((f"tie {i}", f"tie_break key {i + 1}", key.value.span) for i, key in enumerate(policy.tie_break)),
     ]
     costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]]) for group, title, span in rules)

@@ -97,6 +97,8 @@ def _attribute(self: Interpreter, expr: typed.AttributeRef, place: Place) -> Any
     if expr.key is None:
         return _plain(expr.attribute.read(owner), expr.type)
     key = self.at(expr.key, place)
+    if key is not None and expr.attribute.of_group:
+        return _plain(expr.attribute.read(self.snapshot.group(self.pod.namespace, key)), expr.type)
     return None if key is None else _plain(expr.attribute.read(owner, key), expr.type)
 
 
@@ -265,14 +267,25 @@ SKIP: Final = Outcome.SKIP
 class Interpreter:
     """Evaluates the expressions of a policy for one pod on one snapshot."""
 
-    def __init__(
-        self, policy: typed.Policy, params: Mapping[str, Any], pod: PodView, snapshot: Snapshot, points: Points = NO_POINTS
+    def __init__(  # noqa: PLR0913 — what an evaluation depends on
+        self,
+        policy: typed.Policy,
+        params: Mapping[str, Any],
+        pod: PodView,
+        snapshot: Snapshot,
+        points: Points = NO_POINTS,
+        *,
+        counted: bool = False,
     ) -> None:
-        """`points` are those of Kubernetes' scores by plugin, each `(n_nodes,)`; without them such points are 0."""
+        """`points` are those of Kubernetes' scores by plugin, each `(n_nodes,)`; without them such points are 0.
+
+        `counted`: selections count the pod itself if it is placed, as in `permit`.
+        """
         self.policy = policy
         self._points = points
         self.params = params
         self.pod = pod
+        self._left_out = None if counted else pod.uid
         self.snapshot = snapshot
         self._lets = {let.name: let.value for let in policy.lets}
         self._metrics = {metric.name: metric for metric in policy.metrics}
@@ -380,7 +393,7 @@ class Interpreter:
         key = ("select", id(expr))
         if key not in self._memo:
             everywhere = [(row, pod) for row in range(self.snapshot.n_nodes) for pod in self.snapshot.pods_on(row)]
-            others = [(row, pod) for row, pod in everywhere if pod.uid != self.pod.uid and self._visible(pod)]
+            others = [(row, pod) for row, pod in everywhere if pod.uid != self._left_out and self._visible(pod)]
             self._memo[key] = [
                 (row, pod) for row, pod in others if expr.where is None or self.at(expr.where, Place(place.row, pod)) is True
             ]

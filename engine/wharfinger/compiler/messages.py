@@ -68,7 +68,7 @@ REST = "one of the filter's further requirements does not hold"
 
 
 class Reasons:
-    """The sentences of a policy's filters.
+    """The sentences of some filters, or permits, of a policy.
 
     They are seldom needed, so their program is compiled at the first call.
     """
@@ -109,7 +109,7 @@ class Reasons:
         if self._program is None:
             lowering = lowering_of(self._policy, Graph())
             roots: dict[str, Node] = {}
-            for index, rule in enumerate(self._policy.filters):
+            for index, rule in enumerate(self._filters):
                 for number, clause in enumerate(rule.clauses):
                     roots |= _holes(lowering, f"{index} {number}", clause.message)
             self._program = schedule.schedule(optimized(Module(graph=lowering.graph, roots=roots), self._params), {})

@@ -23,6 +23,7 @@ from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module, ordered
 from wharfinger.compiler.graph.lower import as_plain, lowering_of
 from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.groups import group_of
 from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
 from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey, PolicyRoots, Resolved, victims_of
@@ -138,6 +139,11 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
     yield f"quantum {sorted(policy.quantum.items())!r}"
     yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
+    for permit in policy.permits:
+        yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
+        yield from (_clause(clause) for clause in permit.clauses)
+    if policy.group is not None:
+        yield _group(policy.group)
     yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
 
 
@@ -156,6 +162,12 @@ def _value_text(value: Any, type_: Type) -> str:
 def _clause(clause: typed.Clause) -> str:
     message = "".join(part if isinstance(part, str) else f"{{{describe(part)}}}" for part in clause.message.parts)
     return f"require {describe(clause.condition)} else {message!r} missing {clause.missing_passes}"
+
+
+def _group(group: typed.Group) -> str:
+    levels = [(level.key, level.required) for level in group.levels]
+    terms = f"{levels} spread {group.spread_over} whole {group.whole} reserve {group.reserve}"
+    return f"group by {_text(group.by)} min {_text(group.min_count)} timeout {_text(group.timeout)} within {terms}"
 
 
 def _score(rule: typed.Score) -> str:
@@ -182,7 +194,8 @@ class CompiledPolicy:
     """A policy ready to decide; `str` is its intermediate representation.
 
     `filters`, `scores`, `tie_break` and `base` are its rules with all numbers resolved, `params` the values of its params in base units,
-    `victims` its rules of preemption (None without any), `authority` the namespace it belongs to, and `reads` the attributes it reads, as
+    `permits` what must hold before a placed pod is bound, `group` what holds for groups, `victims` its rules of preemption (both None
+    without any), `authority` the namespace it belongs to, and `reads` the attributes it reads, as
     (subject, path, key).
 
     The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`); its
@@ -192,7 +205,7 @@ class CompiledPolicy:
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
         roots = PolicyRoots(policy)
         self.program = schedule.schedule(optimized(roots.module, params, take_apart), roots.groups)
-        rules = Resolved(policy, self.program, roots.bits)
+        rules = Resolved(policy, self.program, roots)
         self.policy = policy
         self.params = params
         self.authority = policy.authority
@@ -204,6 +217,8 @@ class CompiledPolicy:
         self.tie_break = rules.tie_break
         self.base = rules.base
         self.quantum = policy.quantum
+        self.permits = rules.permits
+        self.group = group_of(policy, params)
         self.victims = victims_of(policy, params)
         self.row_code = row_code(self.filters, self.scores)
         self.freshness = Freshness(policy.metrics)
@@ -274,6 +289,8 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
         for clause in rule.clauses:
             yield clause.condition
             yield from (part for part in clause.message.parts if isinstance(part, typed.Expr))
+    yield from (clause.condition for permit in policy.permits for clause in permit.clauses)
+    yield from (permit.when for permit in policy.permits if permit.when is not None)
     yield from (score.value for score in policy.scores)
     yield from (key.value for key in policy.tie_break)
     yield from (rule.condition for rule in policy.victims)

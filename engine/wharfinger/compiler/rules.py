@@ -73,6 +73,17 @@ class CompiledFilter(Rule):
     clauses: tuple[typed.Clause, ...]
 
 
+DEFAULT_TIMEOUT = 300.0
+"""Seconds that a placed pod, or a group, waits where a policy does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledPermit(CompiledFilter):
+    """A `permit`: asked about the chosen node as a filter is, for `timeout` seconds at most."""
+
+    timeout: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledScore(Rule):
     """A score; `min_spread` is in the unit of the raw value, `missing_points` in points.
@@ -124,9 +135,10 @@ class PolicyRoots:
         self._lower = lowering_of(policy, self._graph)
         self._roots: dict[str, Node] = {}
         self.groups: dict[str, list[str]] = {}
-        self.bits: list[list[BitMeaning]] = []
-        for i, rule in enumerate(policy.filters):
-            self._filter(f"filter {i}", rule)
+        self.bits = [self._filter(f"filter {i}", rule) for i, rule in enumerate(policy.filters)]
+        self.permit_bits = [self._filter(f"permit {i}", permit) for i, permit in enumerate(policy.permits)]
+        for i, permit in enumerate(policy.permits):
+            self._constant(f"permit {i} timeout", permit.timeout)
         for i, score in enumerate(policy.scores):
             self._score(f"score {i}", score)
         for i, key in enumerate(policy.tie_break):
@@ -147,7 +159,7 @@ class PolicyRoots:
         if expr is not None:
             self._roots[name] = self._lower(expr).node
 
-    def _filter(self, group: str, rule: typed.Filter) -> None:
+    def _filter(self, group: str, rule: typed.Filter) -> list[BitMeaning]:
         self.groups[group] = []
         fails: list[tuple[Node, int | None, bool]] = []
         for number, clause in enumerate(rule.clauses):
@@ -157,8 +169,8 @@ class PolicyRoots:
             fails = [*fails[: MOST_BITS - 1], (rest, None, False)]
         for k, (node, _, _) in enumerate(fails):
             self._root(group, str(k), node)
-        self.bits.append([(number, missing) for _, number, missing in fails])
         self._guard(group, rule.when)
+        return [(number, missing) for _, number, missing in fails]
 
     def _fails(self, clause: typed.Clause) -> list[tuple[Node, bool]]:
         """Where a clause is false (False) and, if missing rejects, where it is missing (True), in the order of the bits."""
@@ -198,10 +210,11 @@ HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the 
 class Resolved:
     """The compiled rules of one policy, with all weights, spreads and points as numbers."""
 
-    def __init__(self, policy: typed.Policy, program: Program, bits: list[list[BitMeaning]]) -> None:
+    def __init__(self, policy: typed.Policy, program: Program, roots: PolicyRoots) -> None:
         self._program = program
         self._lets: Mapping[str, typed.Expr] = {let.name: let.value for let in policy.lets}
-        self.filters = tuple(self._filter(f"filter {i}", rule, bits[i]) for i, rule in enumerate(policy.filters))
+        self.filters = tuple(CompiledFilter(**self._filter(f"filter {i}", rule, roots.bits[i])) for i, rule in enumerate(policy.filters))
+        self.permits = tuple(self._permit(f"permit {i}", permit, roots.permit_bits[i]) for i, permit in enumerate(policy.permits))
         self.scores = tuple(self._score(f"score {i}", rule) for i, rule in enumerate(policy.scores))
         self.tie_break = tuple(self._tie_key(f"tie {i}", key) for i, key in enumerate(policy.tie_break))
         self.base = tuple(self._base(f"base {i}", entry) for i, entry in enumerate(policy.base))
@@ -236,12 +249,16 @@ class Resolved:
             "optional": f"{group} present" in parts,
         }
 
-    def _filter(self, group: str, rule: typed.Filter, bits: list[BitMeaning]) -> CompiledFilter:
-        return CompiledFilter(
+    def _filter(self, group: str, rule: typed.Filter, bits: list[BitMeaning]) -> dict[str, Any]:
+        return {
             **self._common(group, rule.name, rule.span, rule.when, *(clause.condition for clause in rule.clauses)),
-            bits=tuple(Bit(clause, missing, self._volatility(f"{group} {k}")) for k, (clause, missing) in enumerate(bits)),
-            clauses=rule.clauses,
-        )
+            "bits": tuple(Bit(clause, missing, self._volatility(f"{group} {k}")) for k, (clause, missing) in enumerate(bits)),
+            "clauses": rule.clauses,
+        }
+
+    def _permit(self, group: str, rule: typed.Permit, bits: list[BitMeaning]) -> CompiledPermit:
+        timeout = DEFAULT_TIMEOUT if rule.timeout is None else self._constant(f"{group} timeout")
+        return CompiledPermit(**self._filter(group, rule, bits), timeout=timeout)
 
     def _score(self, group: str, rule: typed.Score) -> CompiledScore:
         return CompiledScore(

@@ -173,9 +173,14 @@ class PolicyCommentary:
         return self._interpreters[policy.name]
 
 
-def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot, points: Points = NO_POINTS) -> Interpreter:
-    """The interpreter of a compiled policy for one pod; `points` are those of Kubernetes' scores by plugin."""
-    return Interpreter(policy.policy, policy.params, pod, snapshot, points)
+def interpreter_of(
+    policy: CompiledPolicy, pod: PodView, snapshot: Snapshot, points: Points = NO_POINTS, *, counted: bool = False
+) -> Interpreter:
+    """The interpreter of a compiled policy for one pod; `points` are those of Kubernetes' scores by plugin.
+
+    `counted`: selections count the pod itself if it is placed, as in `permit`.
+    """
+    return Interpreter(policy.policy, policy.params, pod, snapshot, points, counted=counted)
 
 
 def passes(clause: typed.Clause, answer: bool | None) -> bool:

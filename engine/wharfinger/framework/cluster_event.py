@@ -186,6 +186,8 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
             return events_of_node_attribute(attribute)
         case typed.AttributeRef(attribute=attribute) if attribute.of_namespace:
             return POD | ClusterEvent.NAMESPACE if attribute.subject is Subject.ITEM else ClusterEvent.NAMESPACE
+        case typed.AttributeRef(attribute=attribute) if attribute.of_group:
+            return ANY
         case typed.AttributeRef(attribute=attribute) if attribute.subject.value == "it":
             return POD
         case typed.Aggregate(per=per):

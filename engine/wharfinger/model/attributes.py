@@ -20,6 +20,7 @@ from wharfinger.model.columns import resource_table
 from wharfinger.model.columns.node_table import Fact
 from wharfinger.model.objects import node_view, requests
 from wharfinger.model.objects.node_view import NodeView
+from wharfinger.model.objects.pod_groups import labelled_group, podgroup_name
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -140,6 +141,47 @@ COMMON: Final = (
         lambda pod: frozenset(pod.images),
         element=Kind.STRING,
     ),
+    _pod_row(
+        "group.name",
+        Kind.STRING,
+        "The name of the pod's group: its PodGroup, that of a label of the coscheduling plugin, or what `group by` of the policy says.",
+        lambda pod, by="": podgroup_name(pod.object) or labelled_group(pod.object) or by or None,
+        optional=True,
+        by_group=True,
+    ),
+)
+
+OF_GROUP: Final = (
+    _pod_row(
+        "group.size",
+        Kind.COUNT,
+        "How many members of the pod's group are known, placed or not; at least the placed ones and the pod itself.",
+        lambda group: group.size,
+        optional=True,
+        by_group=True,
+        of_group=True,
+        low=1.0,
+    ),
+    _pod_row(
+        "group.min",
+        Kind.COUNT,
+        "How many members of the pod's group are placed at once: of its PodGroup, or else `min_count` of the policy; 0 if neither says.",
+        lambda group: group.least,
+        optional=True,
+        by_group=True,
+        of_group=True,
+        low=0.0,
+    ),
+    _pod_row(
+        "group.placed",
+        Kind.COUNT,
+        "How many members of the pod's group have a node: `count(group)`.",
+        lambda group: None,  # noqa: ARG005 — the checker counts them, for only a policy knows which pods its `group by` puts together
+        optional=True,
+        by_group=True,
+        of_group=True,
+        low=0.0,
+    ),
 )
 
 PLACED: Final = (
@@ -161,7 +203,7 @@ def _as_item(attribute: Attribute) -> Attribute:
     return replace(attribute, subject=Subject.ITEM, type=attribute.type.shaped(Shape.ITEM))
 
 
-POD_ATTRIBUTES: Final = (*COMMON, *(_as_item(attribute) for attribute in (*COMMON, *PLACED)))
+POD_ATTRIBUTES: Final = (*COMMON, *OF_GROUP, *(_as_item(attribute) for attribute in (*COMMON, *PLACED)))
 
 
 Rows: TypeAlias = slice | NDArray[np.intp]

@@ -17,13 +17,14 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.explain import conditions
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.terms import Placed
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Type
 from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import Expectation
-from wharfinger.policies.scenario import Attempt, Scenario, literal
+from wharfinger.language.syntax.test_steps import Expectation, GroupState
+from wharfinger.policies.scenario import Attempt, GroupAttempt, Scenario, literal
 
 _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
     ast.BinaryOp.EQ: operator.eq,
@@ -35,7 +36,7 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
 }
 _TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
 
-_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
+_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING, Expectation.HELD, Expectation.NOT_HELD})
 
 
 class Truth(Enum):
@@ -147,6 +148,19 @@ class Coverage:
         if attempt.preempting is not None:
             self._record_victims(attempt.preempting)
 
+    def record_permits(self, scenario: Scenario) -> None:
+        """Record the answers of the permits for every pod that is placed now."""
+        for name in scenario.attempts if self._policy.permits else ():
+            asked = scenario.permits(name)
+            if asked is None:
+                continue
+            interpreter, row = asked
+            for permit in self._policy.permits:
+                if permit.when is not None:
+                    self._points[id(permit.when)].seen.add(_truth(interpreter.value(permit.when, row)))
+                for clause, answer in interpreter.filter(permit, row):
+                    self._points[id(clause)].seen.add(_truth(answer))
+
     def _record_victims(self, preempting: Interpreter) -> None:
         """Record the answers of the rules about victims for the pods that could be victims."""
         for row in range(preempting.snapshot.n_nodes):
@@ -164,7 +178,7 @@ class Coverage:
 
 def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.VictimRule | typed.Expr, tuple[Truth, ...]]]:
     """All parts that are covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
-    for rule in policy.filters:
+    for rule in (*policy.filters, *policy.permits):
         if rule.when is not None:
             yield f"{rule.name} when", rule.when, _answers(rule.when.type)
         for clause in rule.clauses:
@@ -262,6 +276,54 @@ def _evicted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> F
     return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
 
 
+def _held(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    """The failure of an expectation that a placed pod waits for a permit, or does not; None if it holds."""
+    if attempt.decision.node is None:
+        return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, so no permit is asked")
+    waits = scenario.held(step.subject)
+    if step.expectation is Expectation.NOT_HELD:
+        said = "; ".join(f"{permit}: {message}" for permit, message in waits)
+        return Failure(at=step.span, sentence=f"{step.subject} is held by {said}") if waits else None
+    if not waits:
+        return Failure(at=step.span, sentence=f"{step.subject} is not held: every permit lets it be bound")
+    return _message_missing(step, [message for _, message in waits])
+
+
+def check_group(scenario: Scenario, step: test_steps.ExpectGroup) -> Failure | None:
+    """Why an expectation about a group does not hold; None if it holds."""
+    tried = scenario.groups.get(step.group)
+    if tried is None:
+        return Failure(at=step.span, sentence=f"the group {step.group} has not been placed")
+    nodes = {name: attempt.decision.node for name, attempt in tried.attempts.items() if attempt.decision.node is not None}
+    where = ", ".join(f"{name} on {node}" for name, node in nodes.items())
+    if step.outcome is GroupState.PENDING:
+        if isinstance(tried.answer, Placed):
+            return Failure(
+                at=step.span, sentence=f"{step.group} is placed ({where or 'nothing was left to place'}), expected it to be pending"
+            )
+        said = [tried.answer.message, *(f"{fit.key} {fit.value}: {text}" for fit in tried.answer.nearest for text in fit.reasons)]
+        return _message_missing(step, said)
+    if not isinstance(tried.answer, Placed):
+        return Failure(at=step.span, sentence=f"{step.group} is pending: {tried.answer.message}")
+    return None if step.key is None else _apart(tried, step.key.value, step)
+
+
+def _apart(tried: GroupAttempt, key: str, step: test_steps.ExpectGroup) -> Failure | None:
+    """The failure of an expectation that members are together, the members that were placed before included."""
+    found: dict[str, list[str]] = {}
+    snapshot = next((attempt.snapshot for attempt in tried.attempts.values()), None)
+    places = {pod.name: pod.node_name for pod in tried.group.placed}
+    places |= {name: attempt.decision.node for name, attempt in tried.attempts.items() if attempt.decision.node is not None}
+    for name, node in places.items():
+        row = None if snapshot is None else snapshot.row(node)
+        value = None if snapshot is None or row is None else snapshot.node(row).labels.get(key)
+        found.setdefault(value if value is not None else f"no {key}", []).append(f"{name} on {node}")
+    if len(found) == 1 and f"no {key}" not in found:
+        return None
+    lines = tuple(f"{value}: {', '.join(members)}" for value, members in sorted(found.items()))
+    return Failure(at=step.span, sentence=f"{step.group} is not together in {key}", details=lines)
+
+
 def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     assert step.op is not None and step.points is not None  # noqa: S101, PT018 — the grammar gives a `scores` both
     wanted = literal(step.points)
@@ -283,7 +345,7 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     )
 
 
-def _message_missing(step: test_steps.Expect, said: Sequence[str]) -> Failure | None:
+def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, said: Sequence[str]) -> Failure | None:
     if step.message is None or any(step.message.value in sentence for sentence in said):
         return None
     return Failure(
@@ -352,6 +414,8 @@ _CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], F
     Expectation.SCORE: _score,
     Expectation.EVICTED: _evicted,
     Expectation.NOT_EVICTED: _evicted,
+    Expectation.HELD: _held,
+    Expectation.NOT_HELD: _held,
 }
 
 
@@ -403,13 +467,20 @@ def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage, observe: O
     placed = expected = False
     for step in test.steps:
         scenario.follow(step)
-        if isinstance(step, test_steps.Place) and scenario.last is not None:
+        if isinstance(step, test_steps.Place | test_steps.PlaceGroup):
             placed = True
-            coverage.record(scenario.last)
-            if observe is not None:
-                observe(test, scenario, scenario.last)
-            if not scenario.last.governed:
-                failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(scenario)}"))
+            for attempt in _placed(scenario, step):
+                coverage.record(attempt)
+                if observe is not None:
+                    observe(test, scenario, attempt)
+                if not attempt.governed:
+                    name = attempt.decision.pod.name
+                    failures.append(Failure(at=step.span, sentence=f"the policy does not govern {name}: {_scope(scenario)}"))
+            coverage.record_permits(scenario)
+        elif isinstance(step, test_steps.ExpectGroup):
+            expected = True
+            failure = check_group(scenario, step)
+            failures += [] if failure is None else [failure]
         elif isinstance(step, test_steps.Expect):
             expected = True
             failure = check(scenario, step)
@@ -417,6 +488,13 @@ def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage, observe: O
     if not placed or not expected:
         failures.append(Failure(at=test.span, sentence="the test places or expects nothing"))
     return failures
+
+
+def _placed(scenario: Scenario, step: test_steps.Place | test_steps.PlaceGroup) -> Iterable[Attempt]:
+    """The attempts of a `place`: one, or one for each member of the group."""
+    if isinstance(step, test_steps.PlaceGroup):
+        return scenario.groups[step.group].attempts.values()
+    return [] if scenario.last is None else [scenario.last]
 
 
 def _scope(scenario: Scenario) -> str:

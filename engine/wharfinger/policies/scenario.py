@@ -9,16 +9,22 @@ objects reads them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import UsageError
 from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.membership import GroupIndex, group_index
+from wharfinger.groups.placing import place
+from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.terms import Group, GroupAnswer, Placed
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast, test_steps
@@ -32,6 +38,7 @@ from wharfinger.model.state.snapshot import Snapshot
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
 
+MOST_STEPS = 2_000  # of the search for a group in a test
 NODE_DEFAULTS: Fields = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 _SPELLING = {"ephemeral_storage": "ephemeral-storage"}
 _NODE_AMOUNTS = ("cpu", "memory", "ephemeral_storage", "pods")
@@ -165,6 +172,15 @@ class Attempt:
     governed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAttempt:
+    """One `place group`: the group as it was, the answer, and the placements of its waiting members, by name."""
+
+    group: Group
+    answer: GroupAnswer
+    attempts: Mapping[str, Attempt]
+
+
 class Scenario:
     """The cluster of a test, as far as its steps have been carried out."""
 
@@ -174,11 +190,13 @@ class Scenario:
         self.policy: CompiledPolicy = compiled(policy, given)
         self.attempts: dict[str, Attempt] = {}
         self.last: Attempt | None = None
+        self.groups: dict[str, GroupAttempt] = {}
         self._chain = assemble([self.policy])
         self._state = ClusterState()
         self._now = test_steps.START
         self._fields: dict[tuple[test_steps.ObjectKind, str], Mapping[str, Any]] = {}
         self._pods: dict[str, PodView] = {}
+        self._sized: frozenset[str] = frozenset()
 
     def follow(self, step: ast.TestStep) -> None:
         """Carry out a step that declares or places something; an `expect` changes nothing."""
@@ -192,6 +210,30 @@ class Scenario:
             self._now = step.time or self._now
         elif isinstance(step, test_steps.Place):
             self._place(step.pod)
+        elif isinstance(step, test_steps.PlaceGroup):
+            self._place_group(step.group)
+
+    def held(self, name: str) -> list[tuple[str, str]]:
+        """The permits that the placed pod of that name waits for now, each with its message; empty for a pod without a node."""
+        asked = self.permits(name)
+        if asked is None:
+            return []
+        interpreter, row = asked
+        return [
+            (permit.name, interpreter.message(clause, row))
+            for permit in self.policy.policy.permits
+            for clause, answer in interpreter.filter(permit, row)
+            if not conditions.passes(clause, answer)
+        ]
+
+    def permits(self, name: str) -> tuple[Interpreter, int] | None:
+        """What the permits of the policy are asked for the placed pod of that name: the interpreter, and the row of its node."""
+        pod = self._pods.get(name)
+        snapshot = self._state.snapshot(self._now.timestamp()).detach()
+        placed = None if pod is None else snapshot.placed(pod.uid)
+        if pod is None or placed is None or not self.policy.governs(pod, snapshot.now):
+            return None
+        return conditions.interpreter_of(self.policy, pod, snapshot, counted=True), placed[0]
 
     def _declare(self, step: test_steps.Object) -> None:
         fields = self._inherited(step.kind, step.like, step.fields)
@@ -226,6 +268,8 @@ class Scenario:
 
     def _place(self, name: str) -> None:
         pod = self._pods[name]
+        if self._state.is_placed(pod.uid):
+            raise UsageError(f"{name} is placed already")
         decision, snapshot = self._decide(pod)
         preempting = None if decision.node is not None else conditions.interpreter_of(self.policy, pod, snapshot)
         victims = decision.victims
@@ -245,7 +289,58 @@ class Scenario:
         if decision.node is not None:
             self._state.assume(pod, decision.node)
 
+    def _place_group(self, name: str) -> None:
+        index = self._index()
+        found = [index.group(key) for key in index if name in (key, key.partition("/")[2])]
+        groups = [group for group in found if group is not None]
+        if not groups:
+            raise UsageError(f"no pod of the test is in a group {name}")
+        if len(groups) > 1:
+            raise UsageError(f"{' and '.join(group.key for group in groups)} are different groups; name one of them with its namespace")
+        group = groups[0]
+        waiting = {pod.uid: pod for pod in group.waiting}
+        answer = place(Decider(self._chain), self._state, group, steps=MOST_STEPS)
+        nodes = answer.nodes if isinstance(answer, Placed) else {}
+        message = "" if isinstance(answer, Placed) else answer.message
+        attempts = {}
+        for uid in (*nodes, *(uid for uid in waiting if uid not in nodes)):
+            attempts[waiting[uid].name] = self._member(waiting[uid], nodes.get(uid), message)
+        self.attempts.update(attempts)
+        self.groups[name] = GroupAttempt(group=group, answer=answer, attempts=attempts)
+
+    def _member(self, pod: PodView, node: str | None, message: str) -> Attempt:
+        """The attempt of a member of a group, which goes where the group goes, or nowhere because the group does."""
+        decision, snapshot = self._decide(pod)
+        decision = replace(decision, node=node, row=None if node is None else snapshot.row(node), message=message, victims=())
+        self.last = Attempt(
+            decision=decision,
+            evicted=(),
+            snapshot=snapshot,
+            interpreter=conditions.interpreter_of(self.policy, pod, snapshot, decision.plugin_points if node is not None else NO_POINTS),
+            preempting=None,
+            governed=self.policy.governs(pod, snapshot.now),
+        )
+        if node is not None:
+            self._state.assume(pod, node)
+        return self.last
+
+    def _index(self) -> GroupIndex:
+        """The groups of all pods so far, placed or not."""
+        placed = {pod.uid: pod for pod, _ in self._state.placements()}
+        pods = {pod.uid: pod for pod in self._pods.values()} | placed
+        return group_index(pods.values(), self._state.objects, rule_of_policies([self.policy], self._now.timestamp))
+
+    def _count_members(self) -> None:
+        """Tell the state how many members the groups have."""
+        index = self._index()
+        for key in self._sized - set(index):
+            self._state.set_group_size(key, 0)
+        for key in index:
+            self._state.set_group_size(key, len(index.members(key)))
+        self._sized = frozenset(index)
+
     def _decide(self, pod: PodView) -> tuple[Decision, Snapshot]:
+        self._count_members()
         snapshot = self._state.snapshot(self._now.timestamp()).detach()
         return decide(self._chain, snapshot, pod), snapshot
 

@@ -19,7 +19,7 @@ from wharfinger.builtins.signature import NO_POINTS, AtRows, Rows
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.row_code import OneRow
 from wharfinger.compiler.normalize import SKIPPED, VALUE
-from wharfinger.compiler.rules import CompiledScore, Rule
+from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -81,10 +81,11 @@ class BoundPolicy:
 
     __slots__ = ("_frame", "_one_row", "_placed", "_pod", "_points", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
 
-    def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> None:
+    def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot, *, counted: bool = False) -> None:
+        """`counted`: selections count the pod itself if it is placed."""
         self._policy = policy
         self._pod = pod
-        self._placed = snapshot.placement(pod.uid) is not None
+        self._placed = not counted and snapshot.placement(pod.uid) is not None
         self._strings = strings = snapshot.strings
         self._static = policy.static_columns(strings)
         self._start = schedule.bound(policy.program, pod, strings=strings)
@@ -129,7 +130,10 @@ class BoundPolicy:
 
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
         """Why filter number `index` rejects nodes, `(n_rows,) uint64`: bit k stands for `filters[index].bits[k]`, 0 passes."""
-        rule = self._policy.filters[index]
+        return self.bits_of(self._policy.filters[index], snapshot, rows)
+
+    def bits_of(self, rule: CompiledFilter, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
+        """Why a rule rejects nodes, `(n_rows,) uint64`: bit k stands for `rule.bits[k]`, 0 passes."""
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.zeros(frame.n_rows, dtype=np.uint64)
@@ -201,11 +205,12 @@ class BoundPolicy:
         moment: Hashable = snapshot.moment if watch.timed or rule.metrics else None
         if watch.namespaces:
             moment = moment, snapshot.objects.namespace_labels
-        if not watch.selections:
+        if not watch.selections and not watch.groups:
             return moment
         registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
         schedule.run(watch.steps, registers)
-        return (moment, *((registers[place], registers[place].follow()) for place in watch.selections))
+        counts = ((registers[place], registers[place].follow()) for place in watch.selections)
+        return (moment, *(registers[place] for place in watch.groups), *counts)
 
     # ── evaluation ──
 

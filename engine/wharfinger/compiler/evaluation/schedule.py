@@ -46,11 +46,13 @@ class StaticPart:
 class Watch:
     """What changes a plan besides its own row.
 
-    Counts of selections (computed by `steps`), metrics and the time if it is `timed`, and the labels of `namespaces`.
+    Counts of selections (computed by `steps`, as what is known of `groups`), metrics and the time if it is `timed`, and the labels of
+    `namespaces`.
     """
 
     steps: tuple[Step, ...]
     selections: tuple[int, ...]
+    groups: tuple[int, ...]
     timed: bool
     namespaces: bool
 
@@ -213,12 +215,19 @@ class _Scheduling:
         """What changes some of the nodes besides their own rows: selections counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
         selections_ = {arg.number: arg for node in volatile for arg in node.args if is_selection(arg)}
-        needed = {inner.number for inner in self._run_nodes(list(selections_.values()))}
+        groups = [node for node in volatile if node.op.key == leaves.OF_GROUPS]
+        needed = {inner.number for inner in self._run_nodes([*selections_.values(), *groups])}
         steps = self._steps(node for node in nodes if node.number in needed)
         # The age of what is GLOBAL is GLOBAL itself, and yet changes with the time.
         timed = any(node.op.timed or node.volatility is Volatility.TIMED for node in nodes)
         namespaces = any(node.op is leaves.NAMESPACES for node in nodes)
-        return Watch(steps, tuple(self.places[number] for number in selections_), timed=timed, namespaces=namespaces)
+        return Watch(
+            steps,
+            tuple(self.places[number] for number in selections_),
+            tuple(self.places[node.number] for node in groups),
+            timed=timed,
+            namespaces=namespaces,
+        )
 
     def _static_part(self, node: Node) -> StaticPart:
         nodes = self._run_nodes([node])

@@ -24,6 +24,7 @@ ITEM = Op(name="it")
 STRINGS = Op(name="strings")
 NOW_GIVEN = Op(name="now")  # the time passed to `CompiledPolicy.governs`
 OF_NAMESPACES = "namespaces"  # marks operations that read the labels of namespaces, and nothing else that changes
+OF_GROUPS = "groups"  # marks operations that read what is known of a group, and nothing else that changes
 NAMESPACES = Op(
     name="labels of namespaces",
     vector=lambda frame: frame.snapshot.objects.namespace_labels,
@@ -74,6 +75,8 @@ def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None) -> Valu
         return _column(graph, expr.attribute, expr.type, key)
     if expr.attribute.of_namespace:
         return _of_namespace(graph, expr.attribute, key)
+    if expr.attribute.of_group:
+        return _of_group(graph, expr.attribute, key)
     return _read(graph, expr.attribute, expr.type, key)
 
 
@@ -110,6 +113,21 @@ def _namespace_label(frame: AtRows | AtNode, labels: NamespaceLabels, key: str) 
     """The code of a label of the pod's namespace, and if there is one: for all rows alike."""
     value = labels.of(frame.pod.namespace).get(key)
     return np.int32(-1 if value is None else frame.snapshot.strings.code(value)), value is not None
+
+
+def _of_group(graph: Graph, record: Attribute, key: Value | None) -> Value:
+    """What the cluster knows of the group of that name in the pod's namespace; missing where it knows nothing."""
+    if key is None:
+        raise TypeError(f"{record.path} is read by the name of the group")
+
+    def read(frame: AtRows | AtNode, name: str) -> tuple[float, bool]:
+        found = record.read(frame.snapshot.group(frame.pod.namespace, name))
+        return (0.0, False) if found is None else (float(found), True)
+
+    op = Op(name=f"pod.{record.path}", vector=read, row=read, framed=True, of_pod=True, key=OF_GROUPS)
+    pair = graph.apply(op, (key.node,), Rep.OBJECT, at=Stage.RUN, volatility=Volatility.GLOBAL)
+    value = graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT)
+    return Value(value, both(graph, key.present, graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL)))
 
 
 def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:

@@ -43,7 +43,7 @@ def base_of(context: Context, items: Sequence[ast.Base]) -> tuple[typed.BaseOver
     seen: dict[str, Span] = {}
     for entry in (entry for item in items for entry in item.entries):
         if entry.plugin in seen:
-            _twice(context, f"`{entry.plugin}` is already reweighed", entry.plugin_span, seen[entry.plugin])
+            given_twice(context, f"`{entry.plugin}` is already reweighed", entry.plugin_span, seen[entry.plugin])
             continue
         seen[entry.plugin] = entry.plugin_span
         override = _override(context, entry)
@@ -121,7 +121,7 @@ def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, floa
         if value is not None and value.value <= 0:
             context.error(Code.P505, "a quantum is larger than 0", value.span, label="not larger than 0")
         elif tier is not None and tier in seen:
-            _twice(context, f"tier {tier} already has a quantum", item.span, seen[tier])
+            given_twice(context, f"tier {tier} already has a quantum", item.span, seen[tier])
         elif tier is not None and value is not None:
             found[tier] = value.value
             seen[tier] = item.span
@@ -131,7 +131,7 @@ def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, floa
 def tie_break_of(context: Context, items: Sequence[ast.TieBreak]) -> tuple[typed.TieKey, ...]:
     """The keys of the tie break."""
     for second in items[1:]:
-        _twice(context, "a policy has one `tie_break`", second.span, items[0].span, "join them: `tie_break a asc, b desc`")
+        given_twice(context, "a policy has one `tie_break`", second.span, items[0].span, "join them: `tie_break a asc, b desc`")
     keys: list[typed.TieKey] = []
     for key in items[0].keys if items else ():
         value = infer(context, key.value)
@@ -164,7 +164,8 @@ def annotations_of(context: Context, items: Sequence[ast.Annotation]) -> dict[st
     return found
 
 
-def _twice(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
+def given_twice(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
+    """Reports something that a policy says once, and says again."""
     context.error(Code.P602, message, span, label="given again", others=(Label(first, "first given here"),), help=help_)
 
 

@@ -78,6 +78,9 @@ VICTIM = Place(name="`preemption`", subjects=frozenset({Subject.POD, Subject.ITE
 SELECTION = Place(name="a selection of pods", subjects=frozenset({Subject.POD, Subject.ITEM}))
 
 
+MEMBER = Place(name="`group`", subjects=frozenset({Subject.POD}))
+
+
 def constant(name: str) -> Place:
     """The place of something that is known when the policy is compiled."""
     return Place(name=name, subjects=frozenset())
@@ -112,6 +115,18 @@ class Notes:
     policy: typed.Policy | None = None
 
 
+@dataclass(slots=True)
+class Grouping:
+    """How the policy groups pods: the typed `by` and `min_count` of its `group` block, once they are checked.
+
+    A library has none, and does not know that of the policy that imports it (`library`).
+    """
+
+    by: typed.Expr | None = None
+    min_count: typed.Expr | None = None
+    library: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Everything that checking an expression needs.
@@ -129,6 +144,7 @@ class Context:
     lets: dict[str, typed.Let] = field(default_factory=dict)
     heights: dict[str, int] = field(default_factory=dict)
     calls: dict[Hashable, typed.Expr] = field(default_factory=dict)
+    grouping: Grouping = field(default_factory=Grouping)
     intervals: Intervals = field(default_factory=Intervals)
     work: Work = field(default_factory=Work)
     patience: LetterBudget = field(default_factory=LetterBudget)

@@ -9,11 +9,13 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from wharfinger.language.check.context import RULE, Binding, Context, infer, type_text, unknown
+from wharfinger.language.check.context import RULE, Binding, Context, Grouping, infer, type_text, unknown
 from wharfinger.language.check.expressions.calls import SPECIAL
 from wharfinger.language.check.expressions.functions import DEEPEST, OwnFunction, checked_alone, own_function
+from wharfinger.language.check.expressions.group_members import GROUP
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
+from wharfinger.language.check.groups import declare_group
 from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.check.workloads import workload_of
 from wharfinger.language.report.codes import Code
@@ -25,7 +27,21 @@ from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
-Named = ast.Let | ast.Function
+
+@dataclass(frozen=True, slots=True)
+class GroupBlock:
+    """The `group` block among the lets: those that speak of the group need it, and it may need others."""
+
+    value: ast.Group
+    name: str = GROUP
+
+    @property
+    def name_span(self) -> Span:
+        """Where it stands."""
+        return self.value.span
+
+
+Named = ast.Let | ast.Function | GroupBlock
 
 
 def in_order(context: Context, lets: Sequence[Named]) -> list[Named]:
@@ -98,7 +114,7 @@ def names_in(expr: ast.Expr) -> list[str]:
     return list(dict.fromkeys(node.name for node in nodes_in(expr) if isinstance(node, ast.Name)))
 
 
-def needed_by(expr: ast.Expr) -> list[str]:
+def needed_by(expr: ast.Node) -> list[str]:
     """The bare names in an expression and the functions that it calls, each once, in order."""
     return list(dict.fromkeys(name for node in nodes_in(expr) if (name := _needed(node)) is not None))
 
@@ -106,6 +122,8 @@ def needed_by(expr: ast.Expr) -> list[str]:
 def _needed(node: ast.Node) -> str | None:
     if isinstance(node, ast.Call):
         return node.function if node.library is None else None
+    if isinstance(node, ast.Member) and node.field == GROUP and isinstance(node.base, ast.Name) and node.base.name in SUBJECTS:
+        return GROUP
     return node.name if isinstance(node, ast.Name) else None
 
 
@@ -140,6 +158,7 @@ class Declared:
 def declare(context: Context, declared: Declared, items: Sequence[ast.Item], prefix: str = "") -> None:
     """Checks the declarations among some items and adds them to the context's names; `prefix` is "shared." for an import."""
     lets: list[Named] = []
+    lets.extend([GroupBlock(item) for item in items if isinstance(item, ast.Group)][:1])
     for item in items:
         if isinstance(item, ast.Function) and _is_free(context, "function", item.name, item.name_span):
             lets.append(item)
@@ -156,13 +175,15 @@ def declare(context: Context, declared: Declared, items: Sequence[ast.Item], pre
     for let in in_order(context, lets):
         if isinstance(let, ast.Function):
             _declare_function(context, let, prefix)
+        elif isinstance(let, GroupBlock):
+            declare_group(context, let.value)
         else:
             _declare_let(context, let, prefix)
 
 
 def _is_free(context: Context, what: str, name: str, span: Span) -> bool:
     """True if a name can be declared; otherwise reports why not."""
-    if name in SUBJECTS:
+    if name in SUBJECTS or name == GROUP:
         context.error(
             Code.P311, f"`{name}` cannot be the name of a {what}", span, label="always means something else", help="choose another name"
         )
@@ -371,7 +392,7 @@ def _parameters_are_new(context: Context, item: ast.Function) -> bool:
     seen: dict[str, Span] = {}
     for parameter in item.parameters:
         name, span = parameter.name, parameter.name_span
-        if name in SUBJECTS:
+        if name in SUBJECTS or name == GROUP:
             label = "always means something else"
             context.error(Code.P311, f"`{name}` cannot be the name of a parameter", span, label=label, help="choose another name")
             return False
@@ -433,7 +454,7 @@ def import_all(context: Context, declared: Declared, file: ast.File, files: Mapp
 
 def _import_into(context: Context, libraries: _Libraries, file: ast.File, prefix: str) -> None:
     for item in file.imports:
-        if item.name in SUBJECTS or item.name in context.names:
+        if item.name in SUBJECTS or item.name == GROUP or item.name in context.names:
             _taken(context, item)
             continue
         members = _library(context, libraries, item, prefix)
@@ -477,7 +498,9 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
         )
         return None
     libraries.names[key] = None
-    inner = replace(context, names={}, authority=CLUSTER)  # the cluster's authors share the library and have seen what it reads
+    inner = replace(
+        context, names={}, authority=CLUSTER, grouping=Grouping(library=True)
+    )  # the cluster's authors share the library and have seen what it reads
     _import_into(inner, libraries, file, f"{prefix}{item.name}.")
     declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
     libraries.declared.sources.append(file.span.source)

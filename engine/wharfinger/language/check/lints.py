@@ -65,7 +65,16 @@ def _lint(context: Context, presence: Presence, policy: typed.Policy, syntax: as
         everywhere=_codes(syntax.annotations),
     )
     unused_names(lints, context.names)
-    if not (policy.filters or policy.scores or policy.base or policy.tie_break or policy.quantum or policy.victims):
+    if not (
+        policy.filters
+        or policy.scores
+        or policy.base
+        or policy.tie_break
+        or policy.quantum
+        or policy.victims
+        or policy.group
+        or policy.permits
+    ):
         lints.warn(Code.L102, f"policy `{policy.name}` decides nothing", syntax.name.span, help="give it a `filter` or a `score`")
     known = _scope(lints)
     for rule in policy.filters:
@@ -258,7 +267,7 @@ def vain_handling(lints: Lints) -> None:
         for part in walk(expr):
             if part.span.source is lints.policy.source:
                 _vain_part(lints, part, owner)
-    for rule in lints.policy.filters:
+    for rule in (*lints.policy.filters, *lints.policy.permits):
         for clause in rule.clauses:
             if clause.missing_passes is not None and not clause.condition.type.optional:
                 _vain_action(lints, "condition", clause.condition.span, rule.span)
@@ -288,7 +297,9 @@ def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:
             yield let.value, let.span
     if policy.scope is not None:
         yield policy.scope, policy.scope.span
-    for rule in policy.filters:
+    if policy.group is not None:
+        yield from ((e, policy.group.span) for e in (policy.group.by, policy.group.min_count) if e is not None)
+    for rule in (*policy.filters, *policy.permits):
         yield from ((e, rule.span) for e in (rule.when, *(clause.condition for clause in rule.clauses)) if e is not None)
         yield from ((p, rule.span) for clause in rule.clauses for p in clause.message.parts if isinstance(p, typed.Expr))
     for score in policy.scores:

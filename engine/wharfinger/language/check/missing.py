@@ -201,7 +201,7 @@ def _itself(_presence: Presence, expr: typed.Expr, _facts: Facts) -> Causes:
 
 def _let(presence: Presence, expr: typed.LetRef, facts: Facts) -> Causes:
     let = presence.lets.get(expr.name)
-    return (expr,) if let is None else presence.causes(let.value, facts)
+    return (expr,) if let is None else presence.causes(let.value if let.missing_with is None else let.missing_with, facts)
 
 
 def _operation(presence: Presence, expr: typed.Operation, facts: Facts) -> Causes:

@@ -21,6 +21,7 @@ from wharfinger.language.check.context import (
 )
 from wharfinger.language.check.declarations import Declared, declare, import_all
 from wharfinger.language.check.expressions import calls, names, operators, values
+from wharfinger.language.check.groups import group_of, permit_of
 from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NOTHING, Presence
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
@@ -65,6 +66,11 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
         yield score.span, [*_given(score.when), score.value, score.weight]
     for victim in policy.victims:
         yield victim.span, [victim.condition]
+    for permit in policy.permits:
+        placeholders = [part for clause in permit.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
+        yield permit.span, [*_given(permit.when), *(clause.condition for clause in permit.clauses), *placeholders]
+    if policy.group is not None:
+        yield policy.group.span, [*_given(policy.group.by), *_given(policy.group.min_count)]
     for key in policy.tie_break:
         yield key.value.span, [key.value]
 
@@ -82,15 +88,34 @@ def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
 
 
 def namespaces_in_rules_only(context: Context, policy: typed.Policy) -> bool:
-    """True if neither the scope nor `preemption` reads the labels of a namespace; otherwise reports each expression that does."""
-    lets = _lets_that(policy, _is_of_namespace)
-    without_cluster = [*_given(policy.scope), *(victim.condition for victim in policy.victims)]
-    reading = [expr for expr in without_cluster if _does(expr, _is_of_namespace, lets)]
+    """True if nothing that is decided without the cluster reads the labels of a namespace; otherwise reports each expression that does."""
+    reading = _without_cluster_but(policy, _is_of_namespace)
     for expr in reading:
         message = "labels of namespaces are known in filters and scores only"
         help_ = "which pods a policy governs is decided without a look at the cluster; write the condition behind the `when` of each rule"
         context.error(Code.P224, message, expr.span, label="reads such labels", help=help_)
     return not reading
+
+
+def counts_in_rules_only(context: Context, policy: typed.Policy) -> bool:
+    """True if nothing that is decided without the cluster counts pods or members; otherwise reports each expression that does."""
+    reading = _without_cluster_but(policy, _counts)
+    for expr in reading:
+        help_ = "write the condition in a rule: in a `filter`, or behind the `when` of one"
+        context.error(Code.P226, "pods are counted in filters, scores and `permit` only", expr.span, label="counts pods", help=help_)
+    return not reading
+
+
+def _without_cluster_but(policy: typed.Policy, test: Callable[[typed.Expr], bool]) -> list[typed.Expr]:
+    """The expressions that are evaluated without the cluster, and in which something passes a test all the same."""
+    lets = _lets_that(policy, test)
+    grouping = [] if policy.group is None else [*_given(policy.group.by), *_given(policy.group.min_count)]
+    without_cluster = [*_given(policy.scope), *grouping, *(victim.condition for victim in policy.victims)]
+    return [expr for expr in without_cluster if _does(expr, test, lets)]
+
+
+def _counts(expr: typed.Expr) -> bool:
+    return isinstance(expr, typed.Aggregate) or (isinstance(expr, typed.AttributeRef) and expr.attribute.of_group)
 
 
 def _is_points(expr: typed.Expr) -> bool:
@@ -185,6 +210,8 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | No
         return None
     if not points_in_scores_only(context, policy) or not namespaces_in_rules_only(context, policy):
         return None
+    if not counts_in_rules_only(context, policy):
+        return None
     lint(context, presence, policy, file.policy)
     return policy
 
@@ -202,8 +229,8 @@ def _too_intricate(context: Context, file: ast.File) -> None:
 
 def _too_long(context: Context, file: ast.File) -> bool:
     """True if a policy has more clauses than can be checked quickly."""
-    filters = of_type(file.policy.items, ast.Filter) if file.policy else []
-    clauses = [clause for item in filters for clause in item.clauses]
+    items = file.policy.items if file.policy else ()
+    clauses = [clause for item in items if isinstance(item, (ast.Filter, ast.Permit)) for clause in item.clauses]
     if len(clauses) > MOST_CLAUSES:
         help_ = "test membership with `in […]` instead of one requirement for each value"
         context.error(Code.P006, f"more than {MOST_CLAUSES:,} requirements in one policy", clauses[MOST_CLAUSES].span, help=help_)
@@ -265,6 +292,8 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
         tests=file.tests,
         victims=victims_of(rules, of_type(policy.items, ast.Preemption)),
+        group=group_of(context, of_type(policy.items, ast.Group)),
+        permits=tuple(p for item in of_type(policy.items, ast.Permit) if (p := permit_of(rules, item))),
         authority=context.authority,
         allowed=allowed_within(policy),
     )
@@ -277,10 +306,10 @@ def of_type(items: Sequence[ast.Item], kind: type[T]) -> list[T]:
 
 
 def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
-    """Reports filters and scores that share a name."""
+    """Reports filters, scores and permits that share a name."""
     seen: dict[str, Span] = {}
     for item in items:
-        if not isinstance(item, (ast.Filter, ast.Score)):
+        if not isinstance(item, (ast.Filter, ast.Score, ast.Permit)):
             continue
         if item.name in seen:
             others = (Label(seen[item.name], "first declared here"),)

@@ -135,8 +135,8 @@ class RuleContext:
 # ── filters ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def filter_of(rules: RuleContext, item: ast.Filter) -> typed.Filter | None:
-    """The typed filter, or None when something in it is wrong."""
+def filter_of(rules: RuleContext, item: ast.Filter | ast.Permit) -> typed.Filter | None:
+    """The typed filter (of a `permit`: what it asks of the chosen node), or None when something in it is wrong."""
     rules.context.work.at = item.name_span
     when = condition(rules.context, item.when, "`when`") if item.when else None
     facts = rules.given(when) if when is not None and not is_unknown(when) else rules.known
@@ -152,7 +152,7 @@ def filter_of(rules: RuleContext, item: ast.Filter) -> typed.Filter | None:
     return typed.Filter(name=item.name, span=item.name_span, when=when, clauses=tuple(clauses)) if whole and clauses else None
 
 
-def _clause(rules: RuleContext, item: ast.Filter, clause: ast.Clause, facts: Facts) -> typed.Clause | None:
+def _clause(rules: RuleContext, item: ast.Filter | ast.Permit, clause: ast.Clause, facts: Facts) -> typed.Clause | None:
     word = "require" if clause.is_require else "reject"
     asked = condition(rules.context, clause.condition, f"`{word}`")
     message = (
@@ -162,7 +162,7 @@ def _clause(rules: RuleContext, item: ast.Filter, clause: ast.Clause, facts: Fac
         return None
     causes = rules.presence.causes(asked, facts)
     if causes and clause.on_missing is None:
-        unhandled(rules.context, Code.P401, f"filter `{item.name}`", asked, causes)
+        unhandled(rules.context, Code.P401, f"{'filter' if isinstance(item, ast.Filter) else 'permit'} `{item.name}`", asked, causes)
         return None
     return typed.Clause(
         span=clause.span,

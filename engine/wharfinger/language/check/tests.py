@@ -15,6 +15,7 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.report.wording import closest, listed
 from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import PLAIN, Kind, Type
 from wharfinger.language.syntax import ast, test_steps
 from wharfinger.language.syntax.test_steps import FIELDS, Expectation, Field, Form, Many, ObjectKind
@@ -189,8 +190,10 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
 
 
 def _questions(policy: Testable, test: ast.Test) -> int:
-    """What running a test takes: a decision for each pod that it places, and every rule asked about every node."""
+    """What running a test takes: a decision for each pod that it places (any may be of a group), and every rule asked about every node."""
     places = sum(isinstance(step, test_steps.Place) for step in test.steps)
+    pods = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.POD for step in test.steps)
+    places += pods * sum(isinstance(step, test_steps.PlaceGroup) for step in test.steps)
     nodes = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.NODE for step in test.steps)
     return places * (DECISION + nodes * (len(policy.filters) + len(policy.scores)))
 
@@ -217,14 +220,15 @@ class _Script:
     pods: dict[str, Span] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     placed: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
     now: datetime = datetime(1, 1, 2, tzinfo=UTC)
-    unsure: bool = False  # after a `place` of a pod that does not exist: it was meant to place one that does
+    unsure: bool = False  # after a `place` of a pod that does not exist, which was meant to place one that does, or of a group
 
     def check(self, test: ast.Test) -> None:
         for step in test.steps:
             _STEPS[type(step)](self, step)
-        what = "places no pod" if not any(isinstance(s, test_steps.Place) for s in test.steps) else None
-        if what is None and not any(isinstance(s, test_steps.Expect) for s in test.steps):
+        what = "places no pod" if not any(isinstance(s, test_steps.Place | test_steps.PlaceGroup) for s in test.steps) else None
+        if what is None and not any(isinstance(s, test_steps.Expect | test_steps.ExpectGroup) for s in test.steps):
             what = "expects nothing"
         if what is not None:
             help_ = "add `place POD` and a line such as `expect POD on NODE`"
@@ -340,6 +344,19 @@ class _Script:
         self.unsure = self.unsure or not known
         self.placed.add(step.pod)
 
+    def _place_group(self, step: test_steps.PlaceGroup) -> None:
+        self.unsure = True  # which pods are in the group is known once the test runs
+        self.groups.add(step.group)
+
+    def _expect_group(self, step: test_steps.ExpectGroup) -> None:
+        if step.group not in self.groups:
+            near = self.context.closest(step.group, self.groups)
+            help_ = f"did you mean `{near}`?" if near else f"add `place group {step.group}` above"
+            message = f"the group `{step.group}` has not been placed yet"
+            self.context.error(Code.P708, message, step.group_span, label="not placed", help=help_, suggestion=near)
+        if step.key is not None and (fault := key_fault(step.key.value)):
+            self.context.error(Code.P310, f"no node can have this label key: {fault}", step.key.span, label="not a key")
+
     def _expect(self, step: test_steps.Expect) -> None:
         about_pod = step.expectation in _ABOUT_PODS
         pod, span = (step.subject, step.subject_span) if about_pod else (step.pod, step.pod_span)
@@ -349,7 +366,7 @@ class _Script:
             self._node(step.subject, step.subject_span)
         if pod is not None and span is not None:
             self._placed(pod, span)
-        elif not self.placed:
+        elif not self.placed and not self.groups:
             message = "nothing has been placed yet"
             self.context.error(Code.P708, message, step.subject_span, label="before any `place`", help="move it behind the `place`")
         for node, at in step.nodes:
@@ -396,7 +413,7 @@ class _Script:
             self.context.error(Code.P706, f"points are a plain number, not {text}", expr.span, label=text)
 
 
-_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
+_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING, Expectation.HELD, Expectation.NOT_HELD})
 _ABOUT_VICTIMS = frozenset({Expectation.EVICTED, Expectation.NOT_EVICTED})
 # Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
 _FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})
@@ -407,5 +424,7 @@ _STEPS: Mapping[type[ast.TestStep], Callable[[_Script, Any], None]] = {
     test_steps.Param: _Script._param,  # noqa: SLF001  # as above
     test_steps.At: _Script._at,  # noqa: SLF001  # as above
     test_steps.Place: _Script._place,  # noqa: SLF001  # as above
+    test_steps.PlaceGroup: _Script._place_group,  # noqa: SLF001  # as above
     test_steps.Expect: _Script._expect,  # noqa: SLF001  # as above
+    test_steps.ExpectGroup: _Script._expect_group,  # noqa: SLF001  # as above
 }

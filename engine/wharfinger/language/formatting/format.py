@@ -199,7 +199,7 @@ def _scope(policy: ast.Policy) -> Iterator[Statement]:
         yield Statement(start=start, end=start, group="scope", text="for pods")
 
 
-def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911  # one case per kind
+def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911, PLR0912  # one case per kind
     match item:
         case ast.Param():
             return _leaf(item, "param", _param(item))
@@ -229,6 +229,12 @@ def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911  # one case per k
         case ast.Preemption():
             body = tuple(_leaf(rule, "entry", _victim_rule(rule)) for rule in item.rules)
             return _block(item, "preemption", "preemption", item.span.start, body)
+        case ast.Group():
+            by = f" by {pretty(item.by, 9, STEP)}" if item.by else ""
+            body = tuple(_leaf(line, "entry", _group_line(line)) for line in item.lines)
+            return _block(item, "group", f"group{by}", (item.by.span.end if item.by else item.span.start), body)
+        case ast.Permit():
+            return _permit(item)
         case ast.Test():
             body = tuple(_leaf(step, "step", _step(step)) for step in item.steps)
             return _block(item, "test", f"test {string(item.title)}", item.title.span.end, body)
@@ -265,6 +271,28 @@ def _filter(item: ast.Filter) -> Statement:
         head += f" when {pretty(item.when, len(head) + 6, STEP)}"
     body = tuple(_leaf(clause, "clause", _clause(clause)) for clause in item.clauses)
     return _block(item, "filter", head, (item.when.span if item.when else item.name_span).end, body)
+
+
+def _permit(item: ast.Permit) -> Statement:
+    head = f"permit {item.name}" + (f" timeout {one_line(item.timeout)}" if item.timeout else "")
+    if item.when:
+        head += f" when {pretty(item.when, len(head) + 6, STEP)}"
+    body = tuple(_leaf(clause, "clause", _clause(clause)) for clause in item.clauses)
+    after = max(part.span.end if part else item.name_span.end for part in (item.timeout, item.when))
+    return _block(item, "permit", head, after, body)
+
+
+def _group_line(line: ast.GroupLine) -> str:
+    word = line.word.value
+    match line.word:
+        case ast.GroupWord.WITHIN:
+            parts = [f"{'required' if level.required else 'preferred'} {string(level.key)}" for level in line.levels]
+            return f"{word} {', '.join(parts)}"
+        case ast.GroupWord.SPREAD_OVER:
+            return f"{word} {', '.join(string(key) for key in line.keys)}"
+        case ast.GroupWord.DISRUPTION:
+            return f"{word} {'group' if line.whole else 'pod'}"
+    return f"{word} {pretty(line.value, len(STEP) + len(word) + 1, '')}" if line.value else word
 
 
 def _missing(part: ast.OnMissing | None) -> str:
@@ -324,7 +352,7 @@ def _entry(entry: ast.BaseEntry) -> str:
     return f"{text} with {pretty_object(entry.arguments, len(STEP) + len(text) + 6, '')}" if entry.arguments else text
 
 
-def _step(step: ast.TestStep) -> str:
+def _step(step: ast.TestStep) -> str:  # noqa: PLR0911  # one case per kind
     match step:
         case test_steps.Object():
             head = f"{step.kind.value} {name(step.name)}" + (f" like {name(step.like)}" if step.like is not None else "")
@@ -338,8 +366,12 @@ def _step(step: ast.TestStep) -> str:
             return f"param {step.name} = {one_line(step.value)}"
         case test_steps.At() | test_steps.Place():
             return f"at {string(step.text)}" if isinstance(step, test_steps.At) else f"place {name(step.pod)}"
+        case test_steps.PlaceGroup():
+            return f"place group {name(step.group)}"
         case test_steps.Expect():
             return _expect(step)
+        case test_steps.ExpectGroup():
+            return _expect_group(step)
     raise TypeError(f"no step of a test: {step!r}")
 
 
@@ -361,6 +393,11 @@ def _samples(step: test_steps.Metric) -> str:
 def _expect(step: test_steps.Expect) -> str:
     pod = f"{key(step.pod)}: " if step.pod is not None else ""
     text = f"expect {pod}{name(step.subject)} {_outcome(step)}"
+    return f"{text} message {string(step.message)}" if step.message else text
+
+
+def _expect_group(step: test_steps.ExpectGroup) -> str:
+    text = f"expect group {name(step.group)} {step.outcome.value}" + (f" in {string(step.key)}" if step.key else "")
     return f"{text} message {string(step.message)}" if step.message else text
 
 

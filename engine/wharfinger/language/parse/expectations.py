@@ -13,7 +13,7 @@ FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (
         "a declaration or rule",
         frozenset({"LET", "FILTER", "SCORE"}),
         frozenset(
-            "AT AVOID BASE FILTER FOR IMPORT LET METRIC PARAM POLICY PREEMPTION PREFER QUANTUM SCORE TEST TIE_BREAK".split()  # noqa: SIM905  # a table reads better
+            "AT AVOID BASE FILTER FOR GROUP IMPORT LET METRIC PARAM POLICY PERMIT PREEMPTION PREFER QUANTUM SCORE TEST TIE_BREAK".split()  # noqa: SIM905  # a table reads better
         ),
     ),
     (

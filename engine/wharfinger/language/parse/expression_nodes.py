@@ -24,6 +24,7 @@ Choice = TypeVar("Choice")
 NORMALIZE = {method.value: method for method in ast.Normalize}
 CLAUSE_MISSING = {"pass": ast.MissingAction.PASS, "reject": ast.MissingAction.REJECT}
 VICTIM_MISSING = {"evict": ast.MissingAction.EVICT, "keep": ast.MissingAction.KEEP}
+DISRUPTION = {"group": True, "pod": False}
 SCORE_MISSING = {"neutral": ast.MissingAction.NEUTRAL, "skip": ast.MissingAction.SKIP}
 
 NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?)(.*)")

@@ -21,7 +21,7 @@ Named = tuple[str, Span]
 
 MOST_ITEMS = 500
 MOST_TESTS = 500
-RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption)
+RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Group, ast.Permit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,16 @@ class Outcome:
     message: ast.String | None = None
     op: ast.BinaryOp | None = None
     points: ast.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutcome:
+    """What an `expect group` says of its group."""
+
+    span: Span
+    outcome: test_steps.GroupState
+    key: ast.String | None = None
+    message: ast.String | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,39 @@ class SyntaxTree(Rules):
         return test_steps.Place(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))
 
     @production
+    def place_group_step(self, keyword: Token, _group: Token, group: Token) -> test_steps.PlaceGroup:
+        """`place group training`."""
+        return test_steps.PlaceGroup(span=self.at(keyword, group), group=self.word(group), group_span=self.at(group, group))
+
+    @production
+    def expect_group_step(self, keyword: Token, _group: Token, group: Token, outcome: GroupOutcome) -> test_steps.ExpectGroup:
+        """`expect group training placed`."""
+        return test_steps.ExpectGroup(
+            span=Span(self.source, keyword.start, outcome.span.end),
+            outcome=outcome.outcome,
+            group=self.word(group),
+            group_span=self.at(group, group),
+            key=outcome.key,
+            message=outcome.message,
+        )
+
+    @production
+    def group_placed(self, word: Token) -> GroupOutcome:
+        """`placed`."""
+        return GroupOutcome(span=self.at(word, word), outcome=test_steps.GroupState.PLACED)
+
+    @production
+    def group_pending(self, word: Token, _message: Token | None, message: Token | None) -> GroupOutcome:
+        """`pending message "…"`."""
+        text = self.string_at(message) if message else None
+        return GroupOutcome(span=self.at(word, message or word), outcome=test_steps.GroupState.PENDING, message=text)
+
+    @production
+    def group_together(self, word: Token, _in: Token, key: Token) -> GroupOutcome:
+        """`together in "example.com/rack"`."""
+        return GroupOutcome(span=self.at(word, key), outcome=test_steps.GroupState.TOGETHER, key=self.string_at(key))
+
+    @production
     def expect_step(self, keyword: Token, subject: Token, outcome: Outcome) -> test_steps.Expect:
         """`expect web on b`."""
         return self._expect(keyword, None, subject, outcome)
@@ -211,6 +254,17 @@ class SyntaxTree(Rules):
     def not_evicted(self, not_: Token, word: Token) -> Outcome:
         """`not evicted`."""
         return Outcome(span=self.at(not_, word), expectation=Expectation.NOT_EVICTED)
+
+    @production
+    def held(self, word: Token, _message: Token | None, message: Token | None) -> Outcome:
+        """`held message "…"`."""
+        text = self.string_at(message) if message else None
+        return Outcome(span=self.at(word, message or word), expectation=Expectation.HELD, message=text)
+
+    @production
+    def not_held(self, not_: Token, word: Token) -> Outcome:
+        """`not held`."""
+        return Outcome(span=self.at(not_, word), expectation=Expectation.NOT_HELD)
 
     @production
     def scores(self, word: Token, rule: Token, operator: Token, points: ast.Expr) -> Outcome:

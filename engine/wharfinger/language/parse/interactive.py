@@ -21,10 +21,12 @@ from wharfinger.language.report.diagnostics import Source
 
 MOST_STATES = 1500  # many times what an expression of the greatest depth needs
 
-ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION TEST".split())  # noqa: SIM905  # a table
+ITEMS = frozenset(
+    "IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION GROUP PERMIT TEST".split()  # noqa: SIM905  # a table
+)
 CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
 STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM"})
-BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION"})
+BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION", "GROUP", "PERMIT"})
 CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
 
@@ -185,7 +187,7 @@ class Place:
         return sum(token.type == "LBRACE" for _, token in self._open())
 
     def level(self) -> str | None:
-        """Where a line that begins here belongs: "file", "filter", "preemption" or "test"; None inside of a statement.
+        """Where a line that begins here belongs: "file", "filter", "preemption", "group" or "test"; None inside of a statement.
 
         Most words that begin the lines of a test may also be names. So the check for a test uses `metric`, which may not.
         """
@@ -195,6 +197,8 @@ class Place:
             return "filter"
         if self.engine.accepts("NEVER_EVICT"):
             return "preemption"
+        if self.engine.accepts("MIN_COUNT") and not self.engine.accepts("NAME"):
+            return "group"
         return "test" if self.engine.accepts("METRIC") else None
 
     def unfinished(self) -> int | None:

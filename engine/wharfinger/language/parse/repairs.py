@@ -17,8 +17,6 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.report.wording import closest
 
-PERMIT = "permit"
-
 GIVE_UP = -1
 
 COMPARATORS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE", "IN", "MATCHES"})
@@ -26,12 +24,16 @@ MISSING_PUNCTUATION = ("COMMA", "ASSIGN", "COLON", "LBRACE", "ELSE", "WHERE", "V
 NEEDLESS = frozenset({"COLON", "ASSIGN", "COMMA"})
 STATEMENT_ENDS = ITEMS | CLAUSES | CLOSE | {"COMMA", "ELSE", "ON", "THEN", "AND", "OR", "ASSIGN", "NORMALIZE", "RANGE", grammar.END}
 
-NAMED = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID"})
-RULES = "`param`, `let`, `metric`, `filter`, `score`, `prefer`, `avoid`, `base`, `quantum`, `tie_break`, `preemption` and `test`"
+NAMED = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "PERMIT"})
+RULES = (
+    "`param`, `let`, `metric`, `filter`, `score`, `prefer`, `avoid`, `base`, `quantum`, `tie_break`, `preemption`, `group`, `permit` "
+    "and `test`"
+)
 BEGINNINGS = {
     "file": ("declaration or rule", f"`import`, `policy`, `for`, {RULES}"),
     "filter": ("clause of a filter", "`require` and `reject`"),
     "preemption": ("line of `preemption`", "`never_evict` and `only_evict`"),
+    "group": ("line of a `group`", "`min_count`, `timeout`, `within`, `spread_over`, `disruption` and `reserve`"),
     "test": ("line of a test", "`node`, `pod`, `running`, `metric`, `param`, `place` and `expect`"),
 }
 
@@ -279,15 +281,6 @@ def punctuation(text: BrokenText, at: int) -> int | None:
     return None
 
 
-def permit(text: BrokenText, at: int) -> int | None:
-    """`permit gang timeout 5min { … }`."""
-    if text.tokens[at].text != PERMIT or text.place.level() != "file":
-        return None
-    help_ = "there is no way yet to hold a placed pod back until its group is complete"
-    text.diagnostics.error(Code.P118, "`permit` is not supported yet", text.span(text.tokens[at]), help=help_)
-    return GIVE_UP
-
-
 def foreign_word(text: BrokenText, at: int) -> int | None:
     """A word of other schedulers."""
     token = text.tokens[at]
@@ -370,7 +363,6 @@ def unknown_keyword(text: BrokenText, at: int) -> int | None:
 
 # From the surest to the vaguest: a repair further down may also fit what one above recognises.
 REPAIRS: tuple[Callable[[BrokenText, int], int | None], ...] = (
-    permit,
     equals,
     chain,
     malformed_number,

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from wharfinger.language.parse.expression_nodes import (
     CLAUSE_MISSING,
+    DISRUPTION,
     NORMALIZE,
     SCORE_MISSING,
     VICTIM_MISSING,
@@ -392,6 +393,89 @@ class Rules(Declarations):
         span = self.at(part.value, part.value)
         action = choice_of(self.diagnostics, VICTIM_MISSING, span.text, span, "after `on missing` in `preemption`")
         return ast.OnMissing(span=part.span, action=action)
+
+    # ── groups ──
+
+    @production
+    def group(  # one argument per part of the production
+        self,
+        keyword: Token,
+        _by: Token | None,
+        by: ast.Expr | None,
+        left: Token,
+        lines: tuple[ast.GroupLine, ...],
+        right: Token,
+    ) -> ast.Group:
+        """`group by key { lines }`."""
+        if not lines:
+            self.empty(left, right, "this `group` says nothing", "say how many pods are placed at once: `min_count 4`")
+        return ast.Group(span=self.at(keyword, right), by=by, lines=lines)
+
+    @production
+    def group_lines(self, lines: list[ast.GroupLine]) -> tuple[ast.GroupLine, ...]:
+        """The lines of a `group`; of those that begin with the same word, the first is kept."""
+        kept: dict[ast.GroupWord, ast.GroupLine] = {}
+        for line in lines:
+            if line.word in kept:
+                repeated(self.diagnostics, line.word.value, kept[line.word].span, line.span)
+            kept.setdefault(line.word, line)
+        return tuple(kept.values())
+
+    @production
+    def group_number(self, keyword: Token, value: ast.Expr) -> ast.GroupLine:
+        """`min_count 4`."""
+        return ast.GroupLine(span=self.at(keyword, value), word=ast.GroupWord(keyword.text), value=value)
+
+    @production
+    def group_levels(self, keyword: Token, levels: list[ast.Level]) -> ast.GroupLine:
+        """`within required "example.com/block", preferred "example.com/rack"`."""
+        return ast.GroupLine(span=self.at(keyword, levels[-1]), word=ast.GroupWord.WITHIN, levels=tuple(levels))
+
+    @production
+    def level(self, keyword: Token, key: Token) -> ast.Level:
+        """`required "example.com/rack"`."""
+        return ast.Level(span=self.at(keyword, key), required=keyword.type == "REQUIRED", key=self.string_at(key))
+
+    @production
+    def group_spread(self, keyword: Token, keys: list[Token]) -> ast.GroupLine:
+        """`spread_over "topology.kubernetes.io/zone"`."""
+        texts = tuple(self.string_at(key) for key in keys)
+        return ast.GroupLine(span=self.at(keyword, keys[-1]), word=ast.GroupWord.SPREAD_OVER, keys=texts)
+
+    @production
+    def group_disruption(self, keyword: Token, choice: Token) -> ast.GroupLine:
+        """`disruption group`."""
+        whole = choice_of(self.diagnostics, DISRUPTION, choice.text, self.at(choice, choice), "after `disruption`")
+        return ast.GroupLine(span=self.at(keyword, choice), word=ast.GroupWord.DISRUPTION, whole=whole)
+
+    @production
+    def group_reserve(self, keyword: Token) -> ast.GroupLine:
+        """`reserve`."""
+        return ast.GroupLine(span=self.at(keyword, keyword), word=ast.GroupWord.RESERVE)
+
+    @production
+    def permit_part(self, keyword: Token, value: ast.Expr) -> HeadPart:
+        """`timeout 5min`."""
+        return HeadPart(keyword.text, self.at(keyword, value), value)
+
+    @production
+    def permit(  # noqa: PLR0913, PLR0917  # one argument per part of the production
+        self, keyword: Token, name: Token, head_parts: list[HeadPart], left: Token, clauses: tuple[ast.Clause, ...], right: Token
+    ) -> ast.Permit:
+        """`permit name timeout 5min { clauses }`."""
+        if not clauses:
+            self.empty(left, right, f"permit `{name.text}` demands nothing", 'say what a placed pod waits for: `require … else "…"`')
+        head = self.parts(head_parts)
+        return ast.Permit(
+            span=self.at(keyword, right),
+            name=name.text,
+            name_span=self.at(name, name),
+            timeout=head["timeout"].value if "timeout" in head else None,
+            when=head["when"].value if "when" in head else None,
+            clauses=clauses,
+        )
+
+    # ── settings ──
 
     @production
     def tie_key(self, value: ast.Expr, direction: Token) -> ast.TieKey:

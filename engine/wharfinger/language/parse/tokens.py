@@ -26,7 +26,7 @@ PLACEHOLDER = re.compile(r"\{\{|(\{[^{}]*\})")
 OPEN = frozenset({"LPAR", "LSQB", "LBRACE"})
 CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
 
-DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS", "BY"})
+DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "PERMIT", "AS", "BY"})
 NAMES_TEST_OBJECT = frozenset({"NODE", "POD", "RUNNING", "LIKE", "PLACE", "EXPECT", "ON"})
 MOST_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
 KEY_PARTS = frozenset({"NAME", "NUMBER", "MINUS", "DOT", "SLASH"})
@@ -176,7 +176,7 @@ class Lexer:
         return tokens
 
     def _names_beside_punctuation(self) -> None:
-        """A word directly after `.` or before `:` is a name, whatever it means elsewhere."""
+        """A word directly after `.` or before `:` is a name, whatever it means elsewhere; so is `group` in an expression."""
         before = ""
         tokens = self.tokens
         for index, token in enumerate(tokens):
@@ -185,6 +185,9 @@ class Lexer:
                 tokens[index - 1].type = "NAME"
             elif before == "DOT" and token.text.isidentifier():
                 token.type = "NAME"
+            elif kind == "GROUP" and before not in {"PLACE", "EXPECT"}:
+                following = tokens[index + 1].type if index + 1 < len(tokens) else ""
+                token.type = "GROUP" if following in {"BY", "LBRACE"} else "NAME"
             before = kind
 
     def _limits(self) -> None:

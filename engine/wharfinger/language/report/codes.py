@@ -121,7 +121,6 @@ class Code(Enum):
         "wrong nesting", "Clauses stand inside filters, the lines of a test inside tests, and declarations and rules stand in nothing."
     )
     P117 = Record("empty block", "A block with nothing in it has no effect; more likely something is missing.")
-    P118 = Record("not supported yet", "The language reserves this construct, and this version does not have it.")
     P119 = Record(
         "malformed placeholder in a message",
         "In messages `{expression}` is replaced by its value. Braces themselves are written `{{` and `}}`.",
@@ -256,6 +255,17 @@ class Code(Enum):
         "not a workload",
         "A workload is a list of requests in braces, each written out: CPU, memory, how many devices (`gpu`) with how many thousandths of "
         "each (`milli`), which models will do, and how common such pods are (`weight`).",
+    )
+    P226 = Record(
+        "groups and counts where the cluster is not looked at",
+        "Which pods a policy governs, into which group it puts a pod, and which pods may be evicted, is decided from the pods alone. How "
+        "many pods there are, and how many members a group has, is known in filters, scores and `permit` only. A library knows no groups: "
+        "which they are is said by the policy that imports it.",
+    )
+    P227 = Record(
+        "term of a group cannot be used",
+        "`min_count` is a whole number, 0 or more, that every pod of the group has; `timeout` is longer than 0. The levels behind `within` "
+        "and the keys behind `spread_over` are different label keys of nodes.",
     )
     # ── P3xx names ──
     P301 = Record(

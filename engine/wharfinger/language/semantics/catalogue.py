@@ -66,6 +66,8 @@ class Attribute:
     column: Callable[..., Any] | None = None
     of_cluster: bool = False  # not for policies of a namespace
     of_namespace: bool = False  # `read` takes the labels of the pod's namespace instead of the pod
+    by_group: bool = False  # the key is not written: it is the name that the policy's `group by` gives, the pod's own coming first
+    of_group: bool = False  # `read` takes what the cluster knows of the pod's group instead of the pod
     low: float | None = None  # smallest possible value, for interval analysis
     high: float | None = None
 

@@ -105,7 +105,7 @@ def _subject(expr: typed.SubjectRef) -> tuple[int, str]:
 
 
 def _attribute(expr: typed.AttributeRef) -> tuple[int, str]:
-    key = f"[{_text(expr.key, _IF)}]" if expr.key else ""
+    key = f"[{_text(expr.key, _IF)}]" if expr.key and not expr.attribute.by_group else ""
     return _ATOM, f"{expr.attribute.subject.value}.{expr.attribute.path}{key}"
 
 

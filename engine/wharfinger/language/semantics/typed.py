@@ -330,13 +330,16 @@ class Param:
 class Let:
     """A shared expression, evaluated at most once per cycle.
 
-    `written`: False for the result of a call of a function that the policy declares, and for an argument of one.
+    `written`: False for the result of a call of a function that the policy declares, for an argument of one, and for what is known of
+    groups.
+    `missing_with`: an expression that is missing exactly where the value is, and says better why.
     """
 
     name: str
     span: Span
     value: Expr
     written: bool = True
+    missing_with: Expr | None = None
 
 
 class MetricKey(NamedTuple):
@@ -403,6 +406,44 @@ class VictimRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A level of topology within which members of a group must (or should) be."""
+
+    key: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What holds for groups of governed pods.
+
+    `by` is the name of a pod's group within its namespace; None, or missing for a pod: only the pod itself may name one, as it may anyway.
+    `name` is both together. `min_count` reads the pod and is never missing; `timeout` is constant. `levels` are from the widest to the
+    narrowest. `whole`: preemption takes all members or none.
+    """
+
+    span: Span
+    by: Expr | None
+    name: Expr
+    min_count: Expr | None
+    timeout: Expr | None
+    levels: tuple[Level, ...]
+    spread_over: tuple[str, ...]
+    whole: bool
+    reserve: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit(Filter):
+    """What must hold before a placed pod is bound: as a filter that is asked about the chosen node, for `timeout` seconds at most.
+
+    Selections count the pod itself, which has its node by then.
+    """
+
+    timeout: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TieKey:
     """One key of the tie break."""
 
@@ -431,6 +472,8 @@ class Policy:
     tests: tuple[Test, ...]
     victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one
     workloads: tuple[Workload, ...] = ()
+    group: Group | None = None
+    permits: tuple[Permit, ...] = ()
     authority: Authority = CLUSTER
     allowed: tuple[tuple[Span | None, frozenset[str]], ...] = ()  # codes that `@allow` keeps away, by the text it is about; None: all
 

@@ -403,6 +403,62 @@ class Preemption(Item):
     rules: tuple[VictimRule, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level(Node):
+    """`required "example.com/rack"`."""
+
+    required: bool
+    key: String
+
+
+class GroupWord(Enum):
+    """The words that begin the lines of a `group` block."""
+
+    MIN_COUNT = "min_count"
+    TIMEOUT = "timeout"
+    WITHIN = "within"
+    SPREAD_OVER = "spread_over"
+    DISRUPTION = "disruption"
+    RESERVE = "reserve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLine(Node):
+    """A line of a `group` block: `min_count 4`, `within required "rack"`, ….
+
+    `value` belongs to MIN_COUNT and TIMEOUT, `levels` to WITHIN, `keys` to SPREAD_OVER, and `whole` (`disruption group`) to DISRUPTION.
+    """
+
+    word: GroupWord
+    value: Expr | None = None
+    levels: tuple[Level, ...] = ()
+    keys: tuple[String, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Item):
+    """`group by key { lines }`: what holds for groups of governed pods; each line is there at most once."""
+
+    by: Expr | None
+    lines: tuple[GroupLine, ...]
+
+    def line(self, word: GroupWord) -> GroupLine | None:
+        """The line that begins with a word, or None."""
+        return next((line for line in self.lines if line.word is word), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit(Item):
+    """`permit name timeout 5min when guard { clauses }`: what must hold before a placed pod is bound."""
+
+    name: str
+    name_span: Span
+    timeout: Expr | None
+    when: Expr | None
+    clauses: tuple[Clause, ...]
+
+
 # ── tests ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -92,6 +92,33 @@ class Place(ast.TestStep):
     pod_span: Span
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceGroup(ast.TestStep):
+    """`place group training`: all pods of the test that are in the group, at once."""
+
+    group: str
+    group_span: Span
+
+
+class GroupState(Enum):
+    """What `expect group` asserts."""
+
+    PLACED = "placed"  # at least as many members as are needed have nodes
+    PENDING = "pending"  # no member was placed
+    TOGETHER = "together"  # all placed members are on nodes with one value of a label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectGroup(ast.TestStep):
+    """`expect group training placed` · `… pending message "…"` · `… together in "example.com/rack"` (`key`)."""
+
+    outcome: GroupState
+    group: str
+    group_span: Span
+    key: ast.String | None = None
+    message: ast.String | None = None
+
+
 class Expectation(Enum):
     """What an `expect` line asserts."""
 
@@ -103,6 +130,8 @@ class Expectation(Enum):
     SCORE = "score"  # node's points of a score
     EVICTED = "evicted"  # running pod has to leave
     NOT_EVICTED = "not evicted"
+    HELD = "held"  # placed pod waits for a permit
+    NOT_HELD = "not held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +139,8 @@ class Expect(ast.TestStep):
     """`expect web on b`, or another of the sentences below.
 
     `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` · `expect a accepted` ·
-    `expect a scores rule == 50` (comparison operators as in expressions) · `expect low evicted` · `expect low not evicted`.
+    `expect a scores rule == 50` (comparison operators as in expressions) · `expect low evicted` · `expect low not evicted` ·
+    `expect web held message "…"` · `expect web not held`.
 
     `pod` is set by `expect web: a rejected …`; without it, an expectation about a node or a victim is about the pod placed last.
     """

@@ -8,7 +8,7 @@ are assumed or aside; `put_back` and `stand_at` restore a state with the same ro
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wharfinger.errors import UnknownObject
 from wharfinger.language.report.wording import count
@@ -290,6 +290,10 @@ class ClusterState:
         """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""
         self._tables.read_devices(sources)
 
+    def set_group_size(self, key: str, size: int) -> None:
+        """Set how many members of a group (`namespace/name`) are known, placed or not; 0 forgets the group."""
+        self._tables.set_group_size(key, size)
+
     def set_metric(self, name: str, samples: Samples) -> None:
         """Replace the samples of a metric: node name → (value, time in seconds since 1970)."""
         self._tables.set_metric(name, samples)
@@ -334,6 +338,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     nominated = [(pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)]
     others = list(snapshot.objects)
     metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
+    sizes = dict(snapshot.group_sizes)
     state = ClusterState(snapshot.now)
     state.read_devices(tables.device_sources)
     for number, node in enumerate(nodes):
@@ -350,6 +355,8 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
         state.nominate(pod, name)
     for name, samples in metrics.items():
         state.set_metric(name, samples)
+    for key, size in sizes.items():
+        state.set_group_size(key, size)
     return state
 
 
@@ -370,6 +377,7 @@ class Checkpoint:
     nominations: tuple[tuple[PodView, str], ...]
     metrics: Mapping[str, Samples]
     device_sources: tuple[DeviceSource, ...] = ()
+    group_sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def checkpoint_of(state: ClusterState) -> Checkpoint:
@@ -388,6 +396,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
         nominations=tuple(tables.nominations.items()),
         metrics=dict(tables.metrics.samples),
         device_sources=tables.device_sources,
+        group_sizes=dict(tables.group_sizes),
     )
 
 
@@ -421,4 +430,6 @@ def restored(cluster: Checkpoint, now: float) -> ClusterState:
         state.nominate(pod, name)
     for metric, samples in cluster.metrics.items():
         state.set_metric(metric, samples)
+    for key, size in cluster.group_sizes.items():
+        state.set_group_size(key, size)
     return state

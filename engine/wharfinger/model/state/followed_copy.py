@@ -56,12 +56,15 @@ class FollowedCopy:
         metrics = {name: dict(samples) for name, samples in snapshot.samples.items()} if renewed else None
         seen.revision, seen.metrics_revision = snapshot.revision, snapshot.metrics_revision
         seen.objects_revision = snapshot.objects.revision
+        sizes = dict(snapshot.group_sizes)
         yield
         yield from _follow_nodes(state, seen, nodes, there)
         if others is not None:
             yield from _follow_others(state, seen, others)
         yield from _follow_pods(state, seen, pods)
         _follow_nominations(state, seen, nominations)
+        for key in {*state.snapshot().group_sizes, *sizes}:
+            state.set_group_size(key, sizes.get(key, 0))
         if metrics is not None:
             for name in seen.metrics - metrics.keys():
                 state.drop_metric(name)

@@ -7,7 +7,7 @@ states of the cluster; `detach` returns a copy that stays valid. Arrays are read
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,22 @@ from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import ClusterTables, ObjectStore
+
+
+class KnownGroup(NamedTuple):
+    """What the cluster knows of a group: its members, placed or not, and how many its PodGroup wants placed at once; None if nothing."""
+
+    size: int | None
+    least: int | None
+
+
+def _least(store: ObjectStore, namespace: str, name: str) -> int | None:
+    group = store.get(objects.PodGroup, name, namespace)
+    if group is not None:
+        gang = group.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_count or None
+    older = store.get(objects.CoschedulingPodGroup, name, namespace)
+    return None if older is None else older.spec.min_member or None
 
 
 class Snapshot:
@@ -313,6 +329,16 @@ class Snapshot:
     def objects(self) -> ObjectStore:
         """The objects that are neither nodes nor placed pods."""
         return self._current().objects
+
+    def group(self, namespace: str, name: str) -> KnownGroup:
+        """What the cluster knows of a group."""
+        tables = self._current()
+        return KnownGroup(tables.group_sizes.get(f"{namespace}/{name}"), _least(tables.objects, namespace, name))
+
+    @property
+    def group_sizes(self) -> Mapping[str, int]:
+        """How many members of groups are known, placed or not, by key (`namespace/name`)."""
+        return self._current().group_sizes
 
     # ── what changed ──
 

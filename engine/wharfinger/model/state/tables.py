@@ -205,6 +205,7 @@ class ClusterTables:
         "_nominated",
         "_nominated_at",
         "device_sources",
+        "group_sizes",
         "layout_revision",
         "metrics",
         "newest",
@@ -233,6 +234,7 @@ class ClusterTables:
         self.objects = ObjectStore()
         self.node_changes = RowChanges(self.nodes.rows)
         self.usage_changes = RowChanges(self.nodes.rows)
+        self.group_sizes: dict[str, int] = {}
         self.revision = 0
         self.layout_revision = 0
         self.newest = 0.0
@@ -370,6 +372,16 @@ class ClusterTables:
         self.revision += 1
         self.metrics.drop(name)
 
+    def set_group_size(self, key: str, size: int) -> None:
+        """Set how many members of a group (`namespace/name`) are known, placed or not; 0 forgets the group."""
+        if self.group_sizes.get(key, 0) == size:
+            return
+        self.revision += 1
+        if size:
+            self.group_sizes[key] = size
+        else:
+            del self.group_sizes[key]
+
     def see(self, time: float | None) -> None:
         """Set `newest` to a time if it is later."""
         if time is not None and time > self.newest:
@@ -399,6 +411,7 @@ class ClusterTables:
             twin.objects.put(obj)
         for name, samples in self.metrics.samples.items():
             twin.metrics.set(name, samples)
+        twin.group_sizes = dict(self.group_sizes)
         twin.revision = twin.layout_revision = self.revision
         twin.newest = self.newest
         return twin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wharfinger.language.check.context import Binding, Context, admitted, form, infer, is_unknown, type_text, unknown
+from wharfinger.language.check.expressions.group_members import GROUP, group_attribute, placed_members
 from wharfinger.language.check.expressions.tables import looked_up
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
@@ -45,6 +46,8 @@ def attribute_of(context: Context, root: ast.Name, fields: list[ast.Member], spa
         return unknown(span)
     path = ".".join(f.field for f in fields)
     attribute = context.catalogue.attribute(subject, path)
+    if attribute is not None and attribute.by_group:
+        return group_attribute(context, attribute, span)
     if attribute is None:
         return _unknown_field(context, subject, fields, span)
     if attribute.keyed and attribute.type.kind is not Kind.LABELS:
@@ -226,10 +229,12 @@ def _own_row(context: Context, attribute: Attribute, key: typed.Expr) -> Attribu
 
 
 @form(ast.Name)
-def name(context: Context, expr: ast.Name) -> typed.Expr:
+def name(context: Context, expr: ast.Name) -> typed.Expr:  # noqa: PLR0911 — one case per meaning
     """A bare name: a subject, or something the policy declares."""
     if expr.name in SUBJECTS:
         return subject_at(context, SUBJECTS[expr.name], expr.span)
+    if expr.name == GROUP:
+        return admitted(context, placed_members(context, expr.span))
     binding = context.names.get(expr.name)
     if binding is None:
         return _unknown_name(context, expr)
@@ -252,7 +257,7 @@ def name(context: Context, expr: ast.Name) -> typed.Expr:
 
 
 def _unknown_name(context: Context, expr: ast.Name) -> typed.Expr:
-    known = (*context.names, *SUBJECTS)
+    known = (*context.names, *SUBJECTS, GROUP)
     found = context.closest(expr.name, known)
     if found is None and context.catalogue.function(expr.name):
         help_ = f"`{expr.name}` is a function: write `{expr.name}(…)`"

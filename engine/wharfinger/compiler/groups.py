@@ -1,0 +1,65 @@
+"""The `group` block of a policy, compiled: the name of a pod's group, and the numbers that hold for it.
+
+Both are decided from the pod alone, as the scope of the policy is, so that a pod is put into its group before the cluster is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wharfinger.compiler.evaluation import schedule
+from wharfinger.compiler.graph.ir import Graph, Module, Node
+from wharfinger.compiler.graph.lower import lowering_of
+from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.rules import DEFAULT_TIMEOUT
+from wharfinger.language.semantics import typed
+from wharfinger.model.objects.pod_view import PodView
+
+NAME, PRESENT, LEAST, TIMEOUT = "name", "present", "least", "timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """The group of a pod: its name within the namespace, how many members are needed, and how long placed ones wait for others."""
+
+    name: str
+    min_count: int
+    timeout: float
+
+
+class CompiledGroup:
+    """The groups of one policy; `terms` is what the policy says besides numbers."""
+
+    def __init__(self, policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> None:
+        lowering = lowering_of(policy, Graph(), given_time=True)
+        name = lowering(group.name)
+        roots: dict[str, Node] = {NAME: name.node}
+        if name.present is not None:
+            roots[PRESENT] = name.present
+        for part, expr in ((LEAST, group.min_count), (TIMEOUT, group.timeout)):
+            if expr is not None:
+                roots[part] = lowering(expr).node
+        self.terms = group
+        self._program = schedule.schedule(optimized(Module(graph=lowering.graph, roots=roots), params), {})
+
+    def of(self, pod: PodView, now: float) -> Membership | None:
+        """The group of a pod that the policy governs; None if it is in none. Ages are relative to `now`."""
+        program = self._program
+        registers = schedule.bound(program, pod, now=now)
+        found = {part: registers[place] for part, place in program.registers.items()}
+        if not found.get(PRESENT, True):
+            return None
+        return Membership(name=found[NAME], min_count=_whole(found.get(LEAST, 0.0)), timeout=float(found.get(TIMEOUT, DEFAULT_TIMEOUT)))
+
+
+def _whole(number: float) -> int:
+    """A calculated `min_count` as a number of pods: rounded up, and 0 for what is negative, infinite or no number."""
+    return max(0, math.ceil(number)) if math.isfinite(number) else 0
+
+
+def group_of(policy: typed.Policy, params: Mapping[str, Any]) -> CompiledGroup | None:
+    """The compiled groups; None if the policy has none."""
+    return CompiledGroup(policy, policy.group, params) if policy.group is not None else None
