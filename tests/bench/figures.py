@@ -96,7 +96,10 @@ def processes() -> None:
 
 
 def whole_process(command: list[str]) -> tuple[float, float]:
-    """Wall seconds and peak resident megabytes of a command, its output thrown away."""
+    """Wall seconds and peak resident megabytes of a command, its output thrown away.
+
+    The peak counts what this process had when it started the command, so call it before anything large is in memory.
+    """
     started = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
     _, _, usage = os.wait4(child.pid, 0)

@@ -157,7 +157,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *evaluation.routes(answers), *ui.routes(page)]
     if settings.playground:
-        pages += playground.routes(workbench_of(health, clock), to_anybody=settings.remote_ui)
+        pages += playground.routes(workbench_of(health, clock), to_anybody=settings.remote_ui, setting="remoteUi")
     app = application(health.checks, observation.metrics.registry, debug, pages)
     server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))
     observation.log.info("serving", url=server.url)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.requests import Answer, guarded
+from wharfinger.web.requests import Answer, guarded, readable_json
 
 MOST_LISTED = 1000
 LISTED = 100
@@ -62,7 +62,7 @@ def _list(recent: RecentDecisions) -> Answer:
         found = list(islice(recent.latest(**wanted), min(int(limit[:9]), MOST_LISTED)))
         if _wants_text(request):
             return PlainTextResponse("".join(f"{line(record)}\n" for record in found))
-        return _json({"decisions": [plain(record) for record in found], "kept": len(recent), "seen": recent.n_seen})
+        return readable_json({"decisions": [plain(record) for record in found], "kept": len(recent), "seen": recent.n_seen})
 
     return listed
 
@@ -75,7 +75,7 @@ def _of_pod(recent: RecentDecisions) -> Answer:
             return _refusal(f"no recent decision is about {pod}; what would be decided now says /explain/{pod}", 404)
         if _wants_text(request):
             return PlainTextResponse("\n".join(text(record) for record in found))
-        return _json({"pod": pod, "decisions": [plain(record) | details(record) for record in found], "explain": f"/explain/{pod}"})
+        return readable_json({"pod": pod, "decisions": [plain(record) | details(record) for record in found], "explain": f"/explain/{pod}"})
 
     return of_pod
 
@@ -90,7 +90,7 @@ def _explanation(explain: Explain) -> Answer:
             return _refusal(str(error), 409)
         except WharfingerError as error:
             return _refusal(str(error), 503)
-        return PlainTextResponse(said) if _wants_text(request) else _json(found)
+        return PlainTextResponse(said) if _wants_text(request) else readable_json(found)
 
     return explained
 
@@ -165,7 +165,3 @@ def _wants_text(request: Request) -> bool:
 
 def _refusal(sentence: str, status: int) -> Response:
     return PlainTextResponse(f"{sentence}\n", status)
-
-
-def _json(found: Any) -> Response:
-    return Response(msgspec.json.format(msgspec.json.encode(found)) + b"\n", media_type="application/json")

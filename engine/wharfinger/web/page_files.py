@@ -87,11 +87,11 @@ def _file(file: File, request: Request) -> Response:
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-def guarded(answer: Answer, *, to_anybody: bool) -> Answer:
-    """The same answer with the headers of a page; only this machine gets it, unless `to_anybody`."""
+def guarded(answer: Answer, *, to_anybody: bool, setting: str | None = "remoteUi") -> Answer:
+    """The same answer with the headers of a page; only this machine gets it, unless `to_anybody`, which `setting` decides."""
 
     async def asked(request: Request) -> Response:
-        found = await answer(request) if to_anybody or is_ours(request) else not_ours(request, "remoteUi")
+        found = await answer(request) if to_anybody or is_ours(request) else not_ours(request, setting)
         for name, value in HEADERS.items():
             found.headers.setdefault(name, value)
         return found

@@ -12,7 +12,6 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -20,7 +19,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus
 from wharfinger.model.objects.metadata import time_text
-from wharfinger.web.requests import Answer, guarded
+from wharfinger.web.requests import Answer, guarded, readable_json
 
 ExplainPolicy = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
 """What the policy of a name does on the cluster now: as plain values, and as text.
@@ -50,14 +49,14 @@ def routes(policies: Policies) -> list[Route]:
     async def listed(request: Request) -> Response:
         if _wants_page(request):
             return HTMLResponse(_page(policies), headers=_HEADERS)
-        return _json({"sources": [_source(found) for found in policies.sources()], "policies": all_of(policies)})
+        return readable_json({"sources": [_source(found) for found in policies.sources()], "policies": all_of(policies)})
 
     async def shadow(request: Request) -> Response:
         shadows, name = policies.shadows(), request.path_params["name"]
         if name not in shadows:
             others = f"there are {', '.join(sorted(shadows))}" if shadows else "there is none at all"
             return PlainTextResponse(f"there is no shadow policy {name}; {others}\n", 404)
-        return _json(shadows[name])
+        return readable_json(shadows[name])
 
     found: dict[str, Answer] = {"/policies": listed, "/policies/{name:path}/shadow": shadow}
     if policies.explain is not None:
@@ -71,7 +70,7 @@ def _explanation(explain: ExplainPolicy) -> Answer:
             found, said = await explain(request.path_params["name"])
         except WharfingerError as error:
             return PlainTextResponse(f"{error}\n", 404 if isinstance(error, UnknownObject) else 503)
-        return PlainTextResponse(said) if request.query_params.get("format") == "text" else _json(found)
+        return PlainTextResponse(said) if request.query_params.get("format") == "text" else readable_json(found)
 
     return explained
 
@@ -128,10 +127,6 @@ def _source(status: SourceStatus) -> dict[str, Any]:
 
 def _time(seconds: float | None) -> str | None:
     return None if seconds is None else time_text(seconds)
-
-
-def _json(found: Any) -> Response:
-    return Response(msgspec.json.format(msgspec.json.encode(found)) + b"\n", media_type="application/json")
 
 
 def _wants_page(request: Request) -> bool:

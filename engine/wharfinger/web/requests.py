@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -39,6 +40,11 @@ def with_body(media_type: str, most: int, answer: Callable[[Request, bytes], Awa
 def refusal(sentence: str, status: int) -> Response:
     """A sentence as the answer of this status."""
     return PlainTextResponse(f"{sentence}\n", status, headers={"X-Content-Type-Options": "nosniff"})
+
+
+def readable_json(found: object) -> Response:
+    """Values as JSON that people can read, with a line end for terminals."""
+    return Response(msgspec.json.format(msgspec.json.encode(found)) + b"\n", media_type="application/json")
 
 
 def status_of(error: WharfingerError) -> int:
@@ -71,13 +77,14 @@ def guarded(answer: Answer, setting: str) -> Answer:
     return asked
 
 
-def not_ours(request: Request, setting: str) -> Response:
-    """The refusal of a request from another machine or for another host name; `setting` allows it."""
+def not_ours(request: Request, setting: str | None) -> Response:
+    """The refusal of a request from another machine or for another host name; `setting` allows it, None if nothing does."""
     client = request.client.host if request.client else "an unknown address"
     host = request.headers.get("host", "")
+    allowing = " (kubectl port-forward does)" + f", or set `{setting}: true`" if setting else ""
     sentence = (
         f"only for the machine itself, and this was asked from {client} for {host!r}; "
-        f"ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `{setting}: true`"
+        f"ask there for http://127.0.0.1 or http://localhost{allowing}"
     )
     return refusal(sentence, 403)
 

@@ -327,7 +327,8 @@ class _Script:
     def _at(self, step: test_steps.At) -> None:
         time = step.time
         if time is None:
-            message, help_ = f"{step.text.value!r} is no time with a time zone", 'for example `at "2026-03-29T01:30:00Z"`'
+            years = f" and a year of {test_steps.YEARS.start} to {test_steps.YEARS.stop - 1}"
+            message, help_ = f"{step.text.value!r} is no time with a time zone{years}", 'for example `at "2026-03-29T01:30:00Z"`'
             self.context.error(Code.P706, message, step.text.span, label="not a time", help=help_)
         elif time < self.now:
             message = f"time does not go back: it is {self.now.isoformat()} already"

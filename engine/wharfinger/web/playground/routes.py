@@ -39,10 +39,10 @@ PATH = "/ui/playground"
 Q = TypeVar("Q")
 
 
-def routes(workbench: Workbench, *, to_anybody: bool = False) -> list[Route]:
-    """The routes; they answer this machine only, unless `to_anybody`."""
+def routes(workbench: Workbench, *, to_anybody: bool = False, setting: str | None = None) -> list[Route]:
+    """The routes; they answer this machine only, unless `to_anybody`, which `setting` decides."""
     files = page_files.files_of(__package__)
-    guarded = partial(page_files.guarded, to_anybody=to_anybody)
+    guarded = partial(page_files.guarded, to_anybody=to_anybody, setting=setting)
 
     async def start(_request: Request) -> Response:
         return page_files.fresh_json(workbench.start())

@@ -183,7 +183,9 @@ def test_the_page_comes_with_headers_that_let_it_run_its_own_files_only():
     assert answer.status_code == 200
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert "unsafe" not in answer.headers["content-security-policy"]
-    assert get("", host="evil.example").status_code == 403
+    refused = get("", host="evil.example")
+    assert refused.status_code == 403
+    assert "remoteUi" not in refused.text  # a setting of `wharf run`; `wharf playground` has none
     assert get("/static/editor.js").headers["content-type"].startswith("text/javascript")
     assert get("/static/editor.licenses.txt").status_code == 200
     assert get("/static/../routes.py").status_code == 404

@@ -39,6 +39,9 @@ const told = {
   history,
 };
 
+// The playground is there if a setting says so.
+fetch("ui/playground", { method: "HEAD" }).then((answer) => { byId("playground").hidden = !answer.ok; }, () => {});
+
 // For whoever measures: the first picture of the cluster is there.
 function painted() {
   if (document.documentElement.dataset.painted) return;
