@@ -21,6 +21,7 @@ _GROUPS = {
     "StatefulSet": "/apis/apps/v1",
     "DaemonSet": "/apis/apps/v1",
     "PriorityClass": "/apis/scheduling.k8s.io/v1",
+    "PodGroup": "/apis/scheduling.k8s.io/v1alpha2",
     "PodDisruptionBudget": "/apis/policy/v1",
     "StorageClass": "/apis/storage.k8s.io/v1",
     "CSINode": "/apis/storage.k8s.io/v1",

@@ -16,7 +16,17 @@ from tests.cluster.programs import built
 from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import eventually
 
-OURS = ("Deployment", "ReplicaSet", "Pod", "PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
+OURS = (
+    "Deployment",
+    "ReplicaSet",
+    "Pod",
+    "PodGroup",
+    "PodDisruptionBudget",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "CSINode",
+)
 OTHERS = (
     ("Namespace", "", ("default", "kube-")),
     ("PriorityClass", "", "system-"),

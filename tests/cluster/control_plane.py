@@ -35,6 +35,7 @@ CONTROLLERS = (
     "persistentvolume-binder-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
+    "podgroup-protection-controller",  # takes its finalizer from PodGroups without pods
 )
 TOKENS = "".join(f'{token},admin,admin,"system:masters"\n' for token in (TOKEN, OTHER_TOKEN)) + f"{GUEST_TOKEN},guest,guest\n"
 STAGES = (
@@ -46,10 +47,15 @@ STAGES = (
 )
 
 
-class ControlPlane:
-    """The programs of a cluster without a scheduler, as a context manager."""
+GROUP_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+"""What kube-apiserver and kube-scheduler 1.36 take to know PodGroups."""
 
-    def __init__(self) -> None:
+
+class ControlPlane:
+    """The programs of a cluster without a scheduler, as a context manager; with `podgroups` it serves `scheduling.k8s.io/v1alpha2`."""
+
+    def __init__(self, *, podgroups: bool = True) -> None:
+        self.podgroups = podgroups
         self.folder = Path(tempfile.mkdtemp(prefix="wharfinger-cluster-"))
         self.keep = False  # set by who sees a failure: the folder with the logs stays
         self.etcd_port, peer, self.port = free_ports(3)
@@ -180,6 +186,7 @@ class ControlPlane:
             "--delete-collection-workers=8",  # what a test leaves is removed after it, thousands of pods after some
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as OpenShift has it
             f"--admission-control-config-file={self._webhook_configuration()}",
+            *((GROUP_GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true") if self.podgroups else ()),
             # Nothing here removes the not-ready taint, and pods of tests need no account.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         ]
@@ -205,6 +212,7 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
             f"--controllers={','.join(CONTROLLERS)}",
+            *((GROUP_GATES,) if self.podgroups else ()),
         ]
         return [build.program("kube-controller-manager"), f"--kubeconfig={self.kubeconfig}", *flags]
 

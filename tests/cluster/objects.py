@@ -47,6 +47,18 @@ def pod(
     }
 
 
+def podgroup(name: str, min_count: int = 0, *, within: str = "", namespace: str = "default", **spec: Any) -> dict[str, Any]:
+    """A PodGroup of Kubernetes: of a gang, or without `min_count` of single pods; `within` one value of a node label."""
+    constraints = {"schedulingConstraints": {"topology": [{"key": within}]}} if within else {}
+    policy: dict[str, Any] = {"gang": {"minCount": min_count}} if min_count else {"basic": {}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"schedulingPolicy": policy, **constraints, **spec},
+    }
+
+
 def deployment(name: str, replicas: int, **of_pod: Any) -> dict[str, Any]:
     """A Deployment of pods as `pod` makes them."""
     template = pod("", labels={"app": name}, **of_pod)

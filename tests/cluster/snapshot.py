@@ -17,6 +17,7 @@ KINDS = {
     "PersistentVolume": "v1",
     "ReplicaSet": "apps/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
+    "PodGroup": "scheduling.k8s.io/v1alpha2",
     "PodDisruptionBudget": "policy/v1",
     "StorageClass": "storage.k8s.io/v1",
     "CSINode": "storage.k8s.io/v1",

@@ -59,4 +59,7 @@ def test_a_member_says_what_stops_it_or_that_others_do():
     assert (
         conditions.member_message(group, "0/4 nodes are available: 4 Insufficient cpu.") == "0/4 nodes are available: 4 Insufficient cpu."
     )
-    assert conditions.member_message(group, "") == "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled"
+    assert conditions.member_message(group, "") == (
+        "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+        "one or more plugins asked to wait and no plugin rejected pod"
+    )

@@ -1,0 +1,142 @@
+"""PodGroups on a real API server: kube-scheduler 1.36 with its gates on, and the product, on the same groups.
+
+Where kube-scheduler places all members of a group that has one placement, the product places them there too. It may place more groups, as
+it searches where kube-scheduler tries once, and never a group that has no placement.
+"""
+
+from collections import Counter
+
+import pytest
+
+from tests.cluster.group_cases import cases
+from tests.cluster.kube_scheduler import start_kube_scheduler
+from tests.cluster.process import WharfProcess
+from tests.cluster.snapshot import read_cluster
+from tests.cluster.waiting import eventually
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.membership import group_index
+from wharfinger.groups.placing import place
+from wharfinger.groups.terms import Impossible, Placed
+
+SINGLE, HOPELESS = 60, 12
+
+
+def create(cluster, found, scheduler):
+    """Creates pods before PodGroups, so that each group is whole when it is first tried."""
+    for case in found:
+        for pod in case.pod_objects(scheduler):
+            cluster.api.create(pod)
+    for case in found:
+        cluster.api.create(case.podgroup())
+
+
+def conditions(api):
+    """(status, reason, message) of `PodGroupScheduled` by PodGroup."""
+    return {
+        group["metadata"]["name"]: (each["status"], each["reason"], each["message"])
+        for group in api.list("PodGroup")
+        for each in group.get("status", {}).get("conditions", [])
+        if each["type"] == "PodGroupScheduled"
+    }
+
+
+def placed_by(case, pods):
+    """The placement that a scheduler has chosen."""
+    found = Counter()
+    for index, cpu in enumerate(case.requests):
+        node = pods[f"{case.name}-{index}"]["spec"].get("nodeName")
+        if node:
+            found[cpu, node] += 1
+    return frozenset(found.items())
+
+
+@pytest.fixture
+def drawn(control_plane):
+    """Cases with one placement, cases without any, and their nodes in the cluster."""
+    one, hopeless = cases(7, single=SINGLE, none=HOPELESS)
+    make_nodes(control_plane, [*one, *hopeless])
+    return one, hopeless
+
+
+def test_a_group_with_one_placement_goes_where_kube_scheduler_puts_it(control_plane, drawn):
+    one, hopeless = drawn
+    create(control_plane, [*one, *hopeless], "default-scheduler")
+    before = read_cluster(control_plane.api)
+    start_kube_scheduler(control_plane, groups=True)
+    theirs, pods = settled(control_plane.api, [*one, *hopeless])
+    decider, index = Decider(assemble()), group_index(before.pending, before.state.objects)
+    answers = {case.name: place(decider, before.state, index.group(f"default/{case.name}")) for case in (*one, *hopeless)}
+
+    compared = 0
+    for case in one:
+        (only,) = case.placements(len(case.requests))
+        assert isinstance(answers[case.name], Placed), case
+        placed = placed_by(case, pods)
+        if sum(dict(placed).values()) == len(case.requests):
+            assert placed == only == chosen(before, case, answers[case.name]), case
+            compared += 1
+    assert compared >= SINGLE // 2, "kube-scheduler placed too few: the comparison says little"
+    for case in hopeless:
+        assert theirs[case.name][0] == "False", case
+        assert isinstance(answers[case.name], Impossible), case
+
+
+def test_a_live_group_gets_the_nodes_and_the_status_that_kube_scheduler_gives(control_plane, drawn):
+    every = [case for found in drawn for case in found]
+    create(control_plane, every, "default-scheduler")
+    kube_scheduler = start_kube_scheduler(control_plane, groups=True)
+    theirs, their_pods = settled(control_plane.api, every)
+    kube_scheduler.kill()
+    for kind in ("Pod", "PodGroup"):
+        control_plane.api.delete_all(kind)
+    eventually(lambda: not control_plane.api.any("PodGroup"))
+
+    with WharfProcess(control_plane) as wharf:
+        wharf.wait_scheduling()
+        create(control_plane, every, "wharfinger")
+        ours, our_pods = settled(control_plane.api, every)
+        assert wharf.terminate() == 0
+    for case in every:
+        theirs_of_case, ours_of_case = placed_by(case, their_pods), placed_by(case, our_pods)
+        whole = sum(dict(theirs_of_case).values()) == len(case.requests) and len(case.placements(len(case.requests))) == 1
+        assert not whole or ours_of_case == theirs_of_case, case
+        if theirs[case.name][0] == "True":
+            assert ours[case.name] == theirs[case.name], case
+        elif ours[case.name][0] == "False":
+            status, reason, message = theirs[case.name]
+            assert ours[case.name][:2] == (status, reason), case
+            assert ours[case.name][2].startswith(f"{message}; "), case
+        else:
+            assert case.placements(case.min_count), case
+
+
+def chosen(cluster, case, answer):
+    """The placement of an answer."""
+    names = {pod.uid: pod.name for pod in cluster.pending}
+    return frozenset(Counter((case.requests[int(names[uid].rpartition("-")[2])], node) for uid, node in answer.nodes.items()).items())
+
+
+def make_nodes(cluster, found):
+    """Creates the nodes of cases, and waits until kwok has made them Ready."""
+    made = cluster.api.create_many(node for case in found for node in case.node_objects())
+    ready = {"type": "Ready", "status": "True"}.items()
+    eventually(
+        lambda: (
+            len(made)
+            == sum(any(ready <= each.items() for each in node["status"].get("conditions", ())) for node in cluster.api.list("Node"))
+        )
+    )
+
+
+def settled(api, every):
+    """(conditions, pods) once each PodGroup has a condition, and each that is placed has its members on nodes."""
+
+    def look():
+        found, pods = conditions(api), {pod["metadata"]["name"]: pod for pod in api.list("Pod")}
+        done = len(found) == len(every) and all(
+            sum(dict(placed_by(case, pods)).values()) >= case.min_count for case in every if found[case.name][0] == "True"
+        )
+        return (found, pods) if done else None
+
+    return eventually(look)
