@@ -12,6 +12,7 @@ from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.cluster.waiting import eventually
 from wharfinger.daemon.live_board import reading
 from wharfinger.framework.policy_status import MetricStatus
+from wharfinger.model import objects
 from wharfinger.web.ui.pages import MOST_WATCHERS
 
 MEASURED = """policy "load"
@@ -318,6 +319,49 @@ def test_a_node_says_what_stands_against_the_pod_that_was_looked_at(scheduler, v
     wait_text(tab, "#detail .card", "it would have to ask for at most")
     wait_text(tab, "#detail", "cpu: 900 wanted")
     wait_text(tab, "#detail", "Requested")
+
+
+def put_gangs(scheduler):
+    """Two groups, each in one zone: `small` fits, and `big` does not."""
+
+    def group(name, least):
+        spec = {
+            "schedulingPolicy": {"gang": {"minCount": least}},
+            "schedulingConstraints": {"topology": [{"key": "topology.kubernetes.io/zone"}]},
+        }
+        return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+
+    def member(name, number):
+        made = pod(f"{name}-{number}", cpu="6")
+        made["spec"]["schedulingGroup"] = {"podGroupName": name}
+        return made
+
+    scheduler.put([group("small", 3), group("big", 40)], objects.PodGroup)
+    scheduler.put([*(member("small", number) for number in range(3)), *(member("big", number) for number in range(40))], POD)
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_groups_say_what_they_wait_for_and_where_they_are(scheduler, visit, width):
+    tab = visit(scheduler.url, viewport={"width": width, "height": 844}).tab
+    wait_text(tab, "#pending", "No pod waits.")
+    assert not tab.locator("#groups").is_visible()
+    put_gangs(scheduler)
+    wait_text(tab, "#groups-title", "Groups · 2")
+    wait_text(tab, "#groups", "waits for room")
+    wait_text(tab, "#groups", "40 members must be placed at once")
+    wait_text(tab, "#groups", "zone zone-")
+    tab.get_by_role("button", name="shop/big", exact=True).focus()
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#detail .headline", "waits for room")
+    wait_text(tab, "#detail", "Insufficient cpu")
+    assert tab.locator("#detail table").first.locator("tbody tr").count() == 10  # zones
+    assert tab.url.endswith("?group=shop/big")
+    tab.get_by_role("button", name="Show it on the map").click()
+    wait_text(tab, "#legend", "of 40 waiting members")
+    assert tab.input_value("#shade") == "group:shop/big"
+    tab.get_by_role("button", name="show shop/small on the map").click()
+    wait_text(tab, "#legend", "3 members on")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 CHOSEN = ("find", "namespace", "result", "policy")
@@ -636,16 +680,24 @@ def test_a_page_whose_scheduler_has_gone_says_so_and_comes_back_by_itself(schedu
     found.complaints.clear()  # the connection that was cut
 
 
-VIEWS = ("?drain=node-00001", "", "?pod=shop/huge", "?pod=shop/web", "?node=node-00007&for=shop/huge")
+VIEWS = (
+    "?drain=node-00001",
+    "",
+    "?pod=shop/huge",
+    "?pod=shop/web",
+    "?node=node-00007&for=shop/huge",
+    "?group=shop/big&shade=group:shop/big",
+)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1360, 768, 390])
 def test_every_view_fits_and_has_no_serious_finding_of_axe(scheduler, visit, width, scheme):
     scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
+    put_gangs(scheduler)
     for view in VIEWS:
         found = visit(f"{scheduler.url}{view}", viewport={"width": width, "height": 844}, color_scheme=scheme)
-        wait_text(found.tab, "#detail .verdict" if "pod=" in view or "node=" in view else "#policies", "")
+        wait_text(found.tab, "#detail .verdict" if any(name in view for name in ("pod=", "node=", "group=")) else "#policies", "")
         if "drain" in view:
             found.tab.get_by_role("button", name="Try").click()
             wait_text(found.tab, "#whatif .verdict", "")

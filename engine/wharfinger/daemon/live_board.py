@@ -1,4 +1,4 @@
-"""The live page and its data, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods.
+"""The live page and its data, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods, groups.
 
 Pending pods are grouped by queue and by what is missing, with a few pods of each group, since there may be many thousands of them.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import wharfinger
 from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.daemon.pages import Health
+from wharfinger.daemon.shown_groups import groups
 from wharfinger.emit import Emit
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.evaluation.diagnosis import reasons_of
@@ -157,6 +158,8 @@ class LiveBoard:
         if self._health.daemon is not None:
             waiting = yield from pending(self._health.daemon.scheduler, query, self._clock)
             yield "pending", waiting
+            together = yield from groups(self._health.daemon.scheduler, query, self._clock)
+            yield "groups", together
 
     def find(self, text: str) -> Iterator[list[str]]:
         """The pods that have a text in their names, in any case, in steps."""

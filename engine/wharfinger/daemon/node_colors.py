@@ -4,11 +4,12 @@ cpu, memory, nvidia.com/gpu …   requested per allocatable
 pods                            pods per pods allowed
 metric:<policy>/<name>          the samples of a metric that a policy declares
 pod:<namespace>/<name>          the first tier's total of every node that is feasible for that pod now
+group:<namespace>/<name>        the members of a group that are on a node; of one that waits, how many its domain may take at most
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +18,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from wharfinger.errors import UnknownObject
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.kept_result import Evaluation
+from wharfinger.groups import member_classes
+from wharfinger.groups.domains import domains
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
@@ -27,14 +31,17 @@ from wharfinger.web.ui.tiles import points, scale_of, share
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
+    from wharfinger.groups.terms import Group
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
 
-METRIC, POD = "metric:", "pod:"
+METRIC, POD, GROUP = "metric:", "pod:", "group:"
 MOST_RESOURCES = 30
 MOST_METRICS = 50
 MOST_KEPT = 6
-"""Pods whose scores are kept up to date."""
+"""Pods whose scores are kept up to date, and kinds of members of a group that are looked at."""
+MOST_CELLS = 1_000_000
+"""Results of a rule for a node that are kept for groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class NodeColorings:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._evaluations: OrderedDict[str, _PodEvaluation] = OrderedDict()
+        self._decider: Decider | None = None
 
     def choices(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         """(key, title) of every colouring except those of pods."""
@@ -71,6 +79,8 @@ class NodeColorings:
             return self._measured(key.removeprefix(METRIC), snapshot)
         if key.startswith(POD):
             return self._scores(key.removeprefix(POD), snapshot)
+        if key.startswith(GROUP):
+            return self._group(key.removeprefix(GROUP), snapshot)
         if key == "pods":
             return share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
         index = snapshot.resource_index(key)
@@ -101,6 +111,42 @@ class NodeColorings:
         evaluation = self._evaluation(profile.chain, waiting, snapshot)
         evaluation.update(waiting, snapshot)
         return points(f"score for {key}", evaluation, snapshot, "" if waiting is pod else " for another like it")
+
+    def _group(self, key: str, snapshot: Snapshot) -> Coloring:
+        group = self._scheduler.queue.groups.index.group(key)
+        if group is None:
+            raise UnknownObject(f"there is no group {key}, or no PodGroup of that name")
+        if not group.placed:
+            return self._room(group, snapshot)
+        counts = Counter(pod.node_name for pod in group.placed)
+        rows = [row for name in counts if (row := snapshot.row(name)) is not None]
+        keys = [level.key for level in group.terms.levels]
+        values = np.full(snapshot.n_nodes, np.nan)
+        for domain in domains(keys, snapshot) if keys else ():
+            if np.isin(rows, domain.rows).any():
+                values[domain.rows] = 0.0
+        for row in rows:
+            values[row] = counts[snapshot.names[row]]
+        note = f"{count(sum(counts.values()), 'member')} on {count(len(rows), 'node')}"
+        return Coloring(title=f"members of {key}", unit="members", **scale_of(values, "members"), values=values, note=note)
+
+    def _room(self, group: Group, snapshot: Snapshot) -> Coloring:
+        """How many members of a group that waits the domain of each node may take: never too few."""
+        profile = self._scheduler.profiles.of(group.waiting[0])
+        if profile is None:
+            raise UnknownObject(f"group {group.key} belongs to another scheduler")
+        if self._decider is None or self._decider.chain is not profile.chain:
+            self._decider = Decider(profile.chain, most_cells=MOST_CELLS)
+        found = domains([level.key for level in group.terms.levels if level.required], snapshot)
+        values = np.full(snapshot.n_nodes, np.nan)
+        for each in member_classes.classes(self._decider, group.waiting, snapshot.now)[:MOST_KEPT]:
+            room = np.minimum(member_classes.room(self._decider, snapshot, each.pod), len(each.members))
+            for domain in found:
+                taken = min(len(each.members), int(room[domain.rows].sum()))
+                values[domain.rows] = np.nan_to_num(values[domain.rows]) + taken
+        best = int(np.nanmax(values)) if np.isfinite(values).any() else 0
+        note = f"no domain may take more than {best} of {count(len(group.waiting), 'waiting member')}"
+        return Coloring(title=f"room for {group.key}", unit="members", low=0.0, high=float(len(group.waiting)), values=values, note=note)
 
     def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
         kept = self._evaluations.pop(pod.uid, None)

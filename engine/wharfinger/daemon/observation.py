@@ -138,7 +138,11 @@ def decisions_shown(recent: RecentDecisions, health: Health, explanations: LiveE
             "lastDecision": {**pages.plain(last), **pages.details(last)},
         }, f"last decision: {pages.text(last)}\n{found}"
 
-    return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
+    async def explain_group(group: str) -> tuple[Mapping[str, Any], str]:
+        found = await explanations.of_group(_scheduler(health), group)
+        return found.plain(), str(found)
+
+    return Decisions(recent=recent, explain=explain, explain_group=explain_group, to_anybody=to_anybody)
 
 
 def evaluations_of(health: Health, clock: Clock, *, to_anybody: bool = False) -> Evaluations:

@@ -6,7 +6,8 @@ What is decided here changes nothing: the caller assumes the members on their no
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def attempt(decider: Decider, state: ClusterState, index: GroupIndex, key: str, 
     if group is None or why:
         return Attempt(result=awaiting(index, key, why), without=tuple(pods))
     asked = dataclasses.replace(group, waiting=tuple(pods))
-    answer = yield from placing(decider, state, asked)
+    with without_nominations(state, asked.waiting):
+        answer = yield from placing(decider, state, asked)
     result = answered(asked, answer, held)
     if not isinstance(answer, Placed):
         return Attempt(result=result, without=tuple(pods), answer=answer)
@@ -69,3 +71,18 @@ def undecided(decider: Decider, snapshot: Snapshot, pod: PodView, why: str) -> D
     """The decision about a member whose group gives it no node: `why` is the message, whether or not the pod alone would have a node."""
     decision = decider.decide(snapshot, pod)
     return dataclasses.replace(decision, node=None, row=None, ties=0, message=why, nominated=None, victims=())
+
+
+@contextmanager
+def without_nominations(state: ClusterState, pods: Sequence[PodView]) -> Iterator[None]:
+    """A context in which none of some pods is nominated: room that is kept for a member is free for all of its group."""
+    snapshot = state.snapshot()
+    nominated = [(pod, node) for pod in pods if (node := snapshot.nominated_to(pod.uid)) is not None]
+    for pod, _ in nominated:
+        state.denominate(pod)
+    try:
+        yield
+    finally:
+        for pod, node in nominated:
+            if not state.is_placed(pod.uid):
+                state.nominate(pod, node)

@@ -139,6 +139,14 @@ class GroupIndex:
                 del self._groups[key]
         return key
 
+    def only(self, key: str, store: ObjectStore) -> GroupIndex:
+        """An index of one group alone, with the PodGroups of another store."""
+        found = GroupIndex(store, self._rule)
+        found.podgroups_served = self.podgroups_served
+        for pod in self.members(key):
+            found.put(pod)
+        return found
+
     def use_rule(self, rule: GroupRule, pods: Iterable[PodView]) -> None:
         """Follow other policies; `pods` are all pods that are known, with the nodes of those that are assumed."""
         self._rule = rule

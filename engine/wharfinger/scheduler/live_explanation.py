@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
+from wharfinger.explain.explained_group import ExplainedGroup, explained_group
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
 from wharfinger.framework.chain import Chain, with_policies
@@ -20,6 +21,7 @@ from wharfinger.policies.active import ActivePolicies
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
+    from wharfinger.groups.membership import GroupIndex
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.scheduler import Scheduler
 
@@ -33,7 +35,7 @@ class ExplanationBusy(WharfingerError):
 
 
 class LiveExplanations:
-    """Explains the pods and policies of one scheduler."""
+    """Explains the pods, groups and policies of one scheduler."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,7 +52,25 @@ class LiveExplanations:
                 pod, chain = _question(scheduler, key)
                 now = float(int(self._clock.now()))
                 state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
-                return await self._thread.run(explained, chain, state, pod, now, nodes)
+                known = scheduler.queue.groups.index
+                group = known.key_of(pod.uid)
+                index = None if group is None else known.only(group, state.objects)
+                return await self._thread.run(explained, chain, state, pod, now, nodes, index)
+        except TimeoutError:
+            raise ExplanationBusy(_BUSY) from None
+
+    async def of_group(self, scheduler: Scheduler, key: str) -> ExplainedGroup:
+        """The explanation of a group (`namespace/name`) as it stands now.
+
+        UnknownObject for a group without members, UsageError for one of another scheduler, ExplanationBusy after `PATIENCE`.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE), self._turn:
+                known = scheduler.queue.groups.index
+                chain = _chain_of(scheduler, known, key)
+                now = float(int(self._clock.now()))
+                state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
+                return await self._thread.run(explained_group, chain, state, known.only(key, state.objects), key, now)
         except TimeoutError:
             raise ExplanationBusy(_BUSY) from None
 
@@ -93,6 +113,19 @@ def _waits(scheduler: Scheduler, pod: PodView, profile: str) -> bool:
         return False
     own = scheduler.profiles.of(pod)
     return own is not None and own.name == profile
+
+
+def _chain_of(scheduler: Scheduler, index: GroupIndex, key: str) -> Chain:
+    """The chain that decides about a group."""
+    members = index.members(key)
+    if not members:
+        meant = wording.closest(key, [known for _, known in zip(range(MOST_SUGGESTED), index, strict=False)])
+        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
+    profile = scheduler.profiles.of(members[0])
+    if profile is None:
+        name = members[0].object.spec.scheduler_name or "default-scheduler"
+        raise UsageError(f"group {key} is not ours: the schedulerName of its pods is {name}")
+    return profile.chain
 
 
 def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:

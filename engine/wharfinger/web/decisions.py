@@ -1,4 +1,6 @@
-"""`/decisions`, `/decisions/<namespace>/<pod>` and `/explain/<namespace>/<pod>`: what was decided lately, and why.
+"""`/decisions`, `/decisions/<namespace>/<pod>`, `/explain/<namespace>/<pod>` and `/explain/group/<namespace>/<name>`.
+
+They say what was decided lately, and why.
 
 JSON for programs; `?format=text`, or a client that asks for text/plain, gets lines for people. What is decided anew for an explanation is
 decided on a copy of the cluster as it is then, and says so.
@@ -31,6 +33,9 @@ Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
 UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError if it cannot be made now.
 """
 
+ExplainGroup = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
+"""What becomes of a group (`namespace/name`) now, as plain values and as text; errors as of `Explain`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
@@ -38,6 +43,7 @@ class Decisions:
 
     recent: RecentDecisions
     explain: Explain
+    explain_group: ExplainGroup | None = None
     to_anybody: bool = False
 
 
@@ -48,6 +54,9 @@ def routes(decisions: Decisions) -> list[Route]:
         "/decisions/{namespace}/{name}": _of_pod(decisions.recent),
         "/explain/{namespace}/{name}": _explanation(decisions.explain),
     }
+    if decisions.explain_group is not None:
+        explain_group = decisions.explain_group
+        found["/explain/group/{namespace}/{name}"] = _explanation(lambda group, _nodes: explain_group(group))
     return [Route(path, answer if decisions.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 

@@ -8,13 +8,13 @@ is checked on the state itself, member by member, where something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.placing import placing
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.state.followed_copy import FollowedCopy
@@ -136,18 +136,3 @@ class _Checks:
             slots = self._decider.evaluation(snapshot, pod).filtering.slots
             found = self._far[pod.template] = any(slot.volatility > Volatility.ROW and not slot.skipped for slot in slots)
         return found
-
-
-@contextmanager
-def without_nominations(state: ClusterState, pods: Sequence[PodView]) -> Iterator[None]:
-    """A context in which none of some pods is nominated: room that is kept for a member is free for all of its group."""
-    snapshot = state.snapshot()
-    nominated = [(pod, node) for pod in pods if (node := snapshot.nominated_to(pod.uid)) is not None]
-    for pod, _ in nominated:
-        state.denominate(pod)
-    try:
-        yield
-    finally:
-        for pod, node in nominated:
-            if not state.is_placed(pod.uid):
-                state.nominate(pod, node)

@@ -4,21 +4,24 @@ import { Address } from "./address.js";
 import { Choices, chosen } from "./choices.js";
 import { byId, clock, count, nodes } from "./dom.js";
 import { Detail } from "./detail.js";
+import { groups } from "./groups.js";
 import { history } from "./history.js";
 import { ClusterMap } from "./map.js";
 import * as panels from "./panels.js";
 import { Search } from "./search.js";
 import { WhatIf } from "./whatif.js";
 
-const POD = "pod:", SILENCE = 10_000;
-const NO_DIALOG = { pod: "", node: "", for: "" };
+const POD = "pod:", GROUP = "group:", SILENCE = 10_000;
+const NO_DIALOG = { pod: "", node: "", for: "", group: "" };
 let stream = null, heard = 0, now = Date.now() / 1000, seen = null;
 
 const address = new Address(show);
 let { shade } = address.view, query = chosen(address.view);
 const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (shade.startsWith(POD) ? shade.slice(POD.length) : "") });
 const showPod = (pod) => address.go({ ...NO_DIALOG, pod });
-const detail = new Detail({ showNode, showPod, colourBy: (pod) => address.go({ ...NO_DIALOG, shade: POD + pod }), closed: () => address.go(NO_DIALOG) });
+const showGroup = (group) => address.go({ ...NO_DIALOG, group });
+const colourBy = { pod: (pod) => address.go({ ...NO_DIALOG, shade: POD + pod }), group: (group) => address.go({ ...NO_DIALOG, shade: GROUP + group }) };
+const detail = new Detail({ showNode, showPod, showGroup, colourBy, closed: () => address.go(NO_DIALOG) });
 const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => whatIf.taken(node) || showNode(node) });
 const whatIf = new WhatIf({ map, noted: (changes) => address.note(changes), showNode: (node) => showNode(node), showPod });
 
@@ -33,6 +36,7 @@ const told = {
   trouble: (value) => trouble(value.sentence),
   summary: (value) => { now = value.now; panels.summary(value); choices.shades(value.shades ?? [], shade); },
   pending: (value) => { choices.namespaces(value.namespaces); panels.pending(value, now, query !== "", showPod); },
+  groups: (value) => groups(value, now, query !== "", { showGroup, colour: colourBy.group }),
   decisions: (value) => { rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
   policies: (value) => { choices.policies(value.policies); panels.policies(value); },
   reloads: panels.reloads,
@@ -64,7 +68,7 @@ function show(view) {
   const other = view.shade !== shade || chosen(view) !== query;
   shade = view.shade;
   query = chosen(view);
-  document.title = [view.pod || view.node, "Wharfinger"].filter(Boolean).join(" · ");
+  document.title = [view.pod || view.group || view.node, "Wharfinger"].filter(Boolean).join(" · ");
   choices.show(view);
   search.show(view.find);
   whatIf.show(view);

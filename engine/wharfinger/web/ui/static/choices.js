@@ -2,7 +2,7 @@
 
 import { byId, make } from "./dom.js";
 
-const CHOICES = ["namespace", "result", "policy"], POD = "pod:";
+const CHOICES = ["namespace", "result", "policy"], POD = "pod:", GROUP = "group:";
 
 // The choice as a part of a query, "" for all pods.
 export const chosen = (view) => CHOICES.filter((name) => view[name]).map((name) => `&${name}=${encodeURIComponent(view[name])}`).join("");
@@ -44,6 +44,7 @@ export class Choices {
     this.offered = offered;
     const wanted = offered.map(({ key, title }) => [key, title]);
     if (shade.startsWith(POD)) wanted.push([shade, `score for ${shade.slice(POD.length)}`]);
+    if (shade.startsWith(GROUP)) wanted.push([shade, `group ${shade.slice(GROUP.length)}`]);
     offer(byId("shade"), wanted, shade);
   }
 }

@@ -1,6 +1,7 @@
-// The dialog: it shows the pod or the node that the address names.
+// The dialog: it shows the pod, the group or the node that the address names.
 
 import { byId, clock } from "./dom.js";
+import { group } from "./group.js";
 import { node } from "./node.js";
 import { pod } from "./pod.js";
 import { verdict } from "./verdict.js";
@@ -14,8 +15,8 @@ async function asked(path) {
 }
 
 export class Detail {
-  constructor({ showNode, showPod, colourBy, closed }) {
-    Object.assign(this, { dialog: byId("detail"), showNode, showPod, colourBy, shown: null });
+  constructor({ showNode, showPod, showGroup, colourBy, closed }) {
+    Object.assign(this, { dialog: byId("detail"), showNode, showPod, showGroup, colourBy, shown: null });
     this.dialog.addEventListener("close", () => {
       if (this.dialog.open) return; // it was opened again meanwhile
       this.shown = null;
@@ -27,11 +28,11 @@ export class Detail {
     this.dialog.addEventListener("click", (event) => { if (event.target === this.dialog) this.dialog.close(); });
   }
 
-  // `view` names a pod, or a node and perhaps the pod that it is looked at for; neither closes the dialog.
+  // `view` names a pod, a group, or a node and perhaps the pod that it is looked at for; none of them closes the dialog.
   show(view) {
-    const wanted = view.pod ? { title: view.pod, content: () => this.pod(view.pod) } : view.node ? { title: view.node, content: () => this.node(view.node, view.for) } : null;
+    const wanted = view.pod ? { title: view.pod, content: () => this.pod(view.pod) } : view.group ? { title: `group ${view.group}`, content: () => this.group(view.group) } : view.node ? { title: view.node, content: () => this.node(view.node, view.for) } : null;
     if (!wanted) return this.dialog.open && this.dialog.close();
-    const key = JSON.stringify([view.pod, view.node, view.for]);
+    const key = JSON.stringify([view.pod, view.group, view.node, view.for]);
     if (this.shown?.key === key) return undefined;
     this.shown = { ...wanted, key };
     return this.fill();
@@ -67,8 +68,18 @@ export class Detail {
     const answer = await asked(`explain/${encoded(name)}`).then((told) => ({ told }), (error) => ({ trouble: error.message }));
     const none = answer.told && answer.told.lastDecision === null;
     const past = none ? { decisions: [] } : await asked(`decisions/${encoded(name)}`).catch(() => ({ decisions: [] }));
-    const colour = () => { this.from = byId("map"); this.colourBy(name); byId("cluster").scrollIntoView(); };
-    return pod({ ...answer, past: past.decisions.slice(0, 10), showNode: (node) => this.showNode(node, name), colour });
+    return pod({ ...answer, past: past.decisions.slice(0, 10), showNode: (node) => this.showNode(node, name), showGroup: this.showGroup, colour: () => this.colour("pod", name) });
+  }
+
+  async group(name) {
+    const told = await asked(`explain/group/${encoded(name)}`);
+    return group({ told, showNode: this.showNode, showPod: this.showPod, colour: () => this.colour("group", name) });
+  }
+
+  colour(what, name) {
+    this.from = byId("map");
+    this.colourBy[what](name);
+    byId("cluster").scrollIntoView();
   }
 
   async node(name, podName) {

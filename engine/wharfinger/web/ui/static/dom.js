@@ -23,8 +23,8 @@ export function fill(element, ...children) {
   if (held !== undefined) [...element.querySelectorAll("[data-key]")].find((found) => found.dataset.key === held)?.focus({ preventScroll: true });
 }
 
-export function table(heads, rows, caption) {
-  return make("div", { class: "scroll", tabindex: rows.length > 12 ? "0" : undefined, role: "region", "aria-label": caption },
+export function table(heads, rows, caption, tall = rows.length > 12) {
+  return make("div", { class: "scroll", tabindex: tall ? "0" : undefined, role: "region", "aria-label": caption },
     make("table", {}, make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col", class: head.startsWith("#") ? "number" : undefined }, head.replace(/^#/, ""))))),
       make("tbody", {}, rows)));
 }

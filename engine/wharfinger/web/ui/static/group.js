@@ -1,0 +1,24 @@
+// One group: what becomes of it, what each domain takes, what stops the rest, and its members.
+
+import { count, make, table } from "./dom.js";
+import { link, part, quiet, sentences, verdict } from "./verdict.js";
+
+const TONES = { placed: "good", "has a place": "good", "placed in part": "good", "waits for members": "warn", "not found": "warn" };
+
+export function group({ told, showNode, showPod, colour }) {
+  return [verdict(TONES[told.state] ?? "bad", told.state, told.message), make("ul", { class: "sentences quiet" }, told.terms.map((text) => make("li", {}, text))),
+    make("p", { class: "actions" }, make("button", { type: "button", onclick: colour }, "Show it on the map")),
+    ...(told.domains.length ? [part("What each domain takes", domains(told.domains), told.omitted ? quiet(`and ${count(told.omitted)} more`) : "")] : []),
+    part(`Members · ${count(told.members.length)}`, members(told.members, showNode, showPod))];
+}
+
+function domains(all) {
+  const rows = all.map(({ key, value, fits, wanted, reasons }) => make("tr", {}, make("td", {}, value || "the cluster", key ? make("div", { class: "quiet" }, key) : null), make("td", { class: "number" }, `${count(fits)} of ${count(wanted)}`),
+    make("td", { class: "wide" }, Object.keys(reasons).length ? sentences(Object.entries(reasons).map(([reason, amount]) => `${count(amount)} × ${reason}`)) : "")));
+  return table(["domain", "#takes", "what stops the rest"], rows, "What each domain takes", rows.length > 4);
+}
+
+function members(all, showNode, showPod) {
+  const rows = all.map(({ pod, node, state }) => make("tr", {}, make("td", {}, link(pod, () => showPod(pod), `member ${pod}`)), make("td", {}, state), make("td", { class: "wide" }, node ? link(node, () => showNode(node), `node of member ${pod}`) : "")));
+  return rows.length ? table(["pod", "state", "node"], rows, "Members of the group") : quiet("none");
+}
