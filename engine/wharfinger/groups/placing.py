@@ -40,9 +40,17 @@ MOST_NEAREST = 3
 MOST_FIRSTS = 32  # members that are tried as the first of a solution
 
 
-def place(decider: Decider, state: ClusterState, group: Group, *, steps: int = STEPS, keep: bool = False) -> GroupAnswer:
+def place(  # noqa: PLR0913 — what decides, about whom, and how far to go
+    decider: Decider,
+    state: ClusterState,
+    group: Group,
+    *,
+    steps: int = STEPS,
+    keep: bool = False,
+    within: Mapping[str, str] | None = None,
+) -> GroupAnswer:
     """The answer of `placing`, in one go."""
-    search = placing(decider, state, group, steps=steps, keep=keep)
+    search = placing(decider, state, group, steps=steps, keep=keep, within=within)
     while True:
         try:
             next(search)
@@ -51,15 +59,21 @@ def place(decider: Decider, state: ClusterState, group: Group, *, steps: int = S
             return answer
 
 
-def placing(
-    decider: Decider, state: ClusterState, group: Group, *, steps: int = STEPS, keep: bool = False
+def placing(  # noqa: PLR0913 — the same
+    decider: Decider,
+    state: ClusterState,
+    group: Group,
+    *,
+    steps: int = STEPS,
+    keep: bool = False,
+    within: Mapping[str, str] | None = None,
 ) -> Generator[None, None, GroupAnswer]:
     """A generator of steps that returns where the group goes, or why it goes nowhere.
 
     The state is as before when it ends or is closed, except with `keep`: then the members of a placement stay assumed. The search gives up
-    after `steps` decisions about members.
+    after `steps` decisions about members. `within` are values of required levels: only their domain is looked at.
     """
-    search = _Search(decider, state, group, steps)
+    search = _Search(decider, state, group, steps, within or {})
     answer: GroupAnswer | None = None
     try:
         answer = yield from search.run()
@@ -81,7 +95,8 @@ class _Tried:
 class _Search:
     """The search for one group: the members, what is assumed, and the work that is done."""
 
-    def __init__(self, decider: Decider, state: ClusterState, group: Group, steps: int) -> None:
+    def __init__(self, decider: Decider, state: ClusterState, group: Group, steps: int, within: Mapping[str, str]) -> None:
+        self._within = within
         self._decider = decider
         self._state = state
         self._group = group
@@ -114,6 +129,9 @@ class _Search:
         pinned = self._pinned(required)
         if pinned is None:
             return Impossible(nearest=(), message=f"its placed members are not in one domain of {', '.join(required)}")
+        if any(pinned.get(key, value) != value for key, value in self._within.items()):
+            return Impossible(nearest=(), message="its placed members are in another domain")
+        pinned = {**pinned, **self._within}
         found: list[DomainFit] = []
         for keys in domains.stages(group.terms.levels):
             exact = set(keys) == set(required)

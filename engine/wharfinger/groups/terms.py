@@ -104,4 +104,13 @@ class NotFound:
     message: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption:
+    """A placement that is free once the victims have left, the most important victim first; `violations`: those that break a budget."""
+
+    placement: Placed
+    victims: tuple[PodView, ...]
+    violations: int
+
+
 GroupAnswer = Placed | Impossible | NotFound
