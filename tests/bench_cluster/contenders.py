@@ -24,23 +24,27 @@ WHARF_RUN = f"{Path(sys.executable).with_name('wharf')} run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A scheduler, the schedulerName that it answers to, and how to start it."""
+    """A scheduler, the schedulerName that it answers to, and how to start it, with True if it has to know PodGroups."""
 
     name: str
     answers_to: str
-    start: Callable[[ControlPlane], Program]
+    start: Callable[[ControlPlane, bool], Program]
 
 
 def contenders(product: str = WHARF_RUN) -> tuple[Contender, ...]:
     """kube-scheduler, Wharfinger started with a command line that `--kubeconfig` and so on are added to, and Wharfinger telling nobody."""
     return (
-        Contender(name=KUBE_SCHEDULER, answers_to="default-scheduler", start=start_kube_scheduler),
+        Contender(name=KUBE_SCHEDULER, answers_to="default-scheduler", start=_start_kube_scheduler),
         Contender(name=WHARFINGER, answers_to="wharfinger", start=partial(_start, product)),
         Contender(name=UNTOLD, answers_to="wharfinger", start=partial(_start, f"{sys.executable} -m tests.bench_cluster.untold run")),
     )
 
 
-def _start(product: str, cluster: ControlPlane) -> Program:
+def _start_kube_scheduler(cluster: ControlPlane, groups: bool) -> Program:
+    return start_kube_scheduler(cluster, groups=groups)
+
+
+def _start(product: str, cluster: ControlPlane, _groups: bool) -> Program:
     flags = ("--kubeconfig", cluster.kubeconfig, "--no-leader-elect", "--port", free_ports(1)[0])
     return cluster.run(WHARFINGER, *shlex.split(product), *flags, env={"PYTHONPATH": str(ROOT)})
 

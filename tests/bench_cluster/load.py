@@ -39,13 +39,13 @@ class Load:
         self._tls = ssl.create_default_context(cafile=str(cluster.certificate))
 
     @staticmethod
-    def request(method: str, path: str, name: str, body: object = None) -> Request:
+    def request(method: str, path: str, name: str, body: object = None, content_type: str = "application/json") -> Request:
         """The bytes of a request."""
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         # Of what was created only the metadata is sent back.
         accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: {content_type}\r\n"
             f"Accept: {accept}\r\nContent-Length: {len(content)}\r\n\r\n"
         )
         return Request(name=name, content=head.encode() + content)

@@ -16,9 +16,11 @@ from tests.bench_cluster.workloads import Workload
 from tests.cluster import objects
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.programs import Program
+from wharfinger.kube.connection import MERGE_PATCH
 
 BARE = "bare"
 PODS = "/api/v1/namespaces/default/pods"
+PODGROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 LONGEST = 300.0
 """Seconds until a run is given up."""
 QUIET = 0.02
@@ -70,6 +72,7 @@ class Bench:
         self._grow(workload.nodes)
         self._fill(workload)
         pods = self._pods(workload, contender.answers_to)
+        self._load.send(Load.request("POST", PODGROUPS, group["metadata"]["name"], group) for group in workload.podgroups())
         try:
             return self._paced(workload, contender, pods) if workload.pace else self._burst(workload, contender, pods)
         finally:
@@ -100,7 +103,7 @@ class Bench:
         watch, file = self._watch(contender.answers_to, workload.pods)
         served = self._server_cpu()
         started = time.monotonic()
-        scheduler = contender.start(self._cluster)
+        scheduler = contender.start(self._cluster, workload.gang > 0)
         bound = self._bindings_seen(watch, file, scheduler)
         used: dict[str, Any] = {"burst_cpu_seconds": cpu_seconds(scheduler), "server_cpu_seconds": self._server_cpu() - served}
         self._settle(scheduler)
@@ -109,7 +112,7 @@ class Bench:
 
     def _paced(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
         """Pods come one after another to a scheduler that runs already."""
-        scheduler = contender.start(self._cluster)
+        scheduler = contender.start(self._cluster, workload.gang > 0)
         self._warm_up(contender, scheduler)
         before, events = cpu_seconds(scheduler), self._events()
         watch, file = self._watch(contender.answers_to, workload.pods)
@@ -168,9 +171,13 @@ class Bench:
         return requests
 
     def _clear(self) -> None:
-        """Delete all pods. Events stay: they cost nothing but space, and deleting them a minute."""
+        """Delete all pods and PodGroups. Events stay: they cost nothing but space, and deleting them a minute."""
         names = [pod["metadata"]["name"] for pod in self._cluster.api.list("Pod", "default")]
         self._load.send(Load.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0", name) for name in names)
+        groups = [group["metadata"]["name"] for group in self._cluster.api.list("PodGroup", "default")]
+        released = {"metadata": {"finalizers": None}}  # the controller that does it is stopped
+        self._load.send(Load.request("PATCH", f"{PODGROUPS}/{name}", name, released, MERGE_PATCH) for name in groups)
+        self._load.send(Load.request("DELETE", f"{PODGROUPS}/{name}", name) for name in groups)
 
     def _server_cpu(self) -> float:
         return cpu_seconds(self._cluster.api_server) + cpu_seconds(self._cluster.etcd)

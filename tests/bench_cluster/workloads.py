@@ -9,12 +9,14 @@ from typing import Any
 from tests.cluster import objects
 
 ZONES = 10
+RACKS = 50
 RUNNING = "kube-system"
 """The namespace of pods that run already; every API server has it."""
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
 APP = {"app": "measured"}
 SELECTOR = {"matchLabels": APP}
 ZONE = "topology.kubernetes.io/zone"
+RACK = "topology.kubernetes.io/rack"
 HOSTNAME = "kubernetes.io/hostname"
 
 Spec = Mapping[str, Any]
@@ -28,7 +30,8 @@ class Workload:
     many times kube-scheduler's pods/s are wanted, `more_than` and `below` are wanted pods/s and seconds at the 99th percentile, which are
     three times as good as those of schedulers before this one, and `share` is of the bare bind rate. `memory`, `latency`: no more
     of it, and no later at the 99th percentile, than kube-scheduler. `running` other pods run already, and the first binding is wanted
-    within `first` seconds of the scheduler's start.
+    within `first` seconds of the scheduler's start. With a `gang` each so many pods are a PodGroup that is placed whole or not at all, and
+    with `one_rack` on nodes of one rack.
     """
 
     name: str
@@ -45,6 +48,8 @@ class Workload:
     bare: bool = False
     running: int = 0
     first: float | None = None
+    gang: int = 0
+    one_rack: bool = False
 
     def scaled(self, scale: float) -> Workload:
         """The same, so many times smaller or larger."""
@@ -53,13 +58,24 @@ class Workload:
 
     def manifests(self, scheduler: str) -> Iterator[dict[str, Any]]:
         """The pods, for the scheduler of that name."""
-        return (objects.pod(f"{self.name}-{i:05d}", labels=APP, scheduler=scheduler, **self.spec) for i in range(self.pods))
+        for i in range(self.pods):
+            group = {"schedulingGroup": {"podGroupName": self._group(i)}} if self.gang else {}
+            yield objects.pod(f"{self.name}-{i:05d}", labels=APP, scheduler=scheduler, **group, **self.spec)
+
+    def podgroups(self) -> Iterator[dict[str, Any]]:
+        """The PodGroups of the pods; the last may have fewer members than the others."""
+        for first in range(0, self.pods if self.gang else 0, max(1, self.gang)):
+            members = min(self.gang, self.pods - first)
+            yield objects.podgroup(self._group(first), members, within=RACK if self.one_rack else "")
+
+    def _group(self, pod: int) -> str:
+        return f"{self.name}-{pod // self.gang:05d}"
 
 
 def nodes(first: int, end: int) -> Iterator[dict[str, Any]]:
-    """Ready nodes of 32 cores over ten zones."""
+    """Ready nodes of 32 cores over ten zones and fifty racks."""
     for i in range(first, end):
-        node = objects.node(f"node-{i:05d}", cpu="32", memory="256Gi", labels={ZONE: f"zone-{i % ZONES}"})
+        node = objects.node(f"node-{i:05d}", cpu="32", memory="256Gi", labels={ZONE: f"zone-{i % ZONES}", RACK: f"rack-{i % RACKS}"})
         node["status"]["conditions"] = [READY]
         yield node
 
@@ -94,6 +110,8 @@ WORKLOADS = (
     Workload(name="spread", nodes=5000, pods=3000, spec=SPREAD, ratio=3),
     Workload(name="anti-affinity", nodes=5000, pods=3000, spec=ANTI_AFFINITY, ratio=3),
     Workload(name="affinity", nodes=5000, pods=3000, spec=PREFERRED_AFFINITY, ratio=3),
+    Workload(name="gangs", nodes=5000, pods=3000, gang=4, ratio=5),
+    Workload(name="gangs-in-racks", nodes=5000, pods=3000, gang=4, one_rack=True, ratio=15),
     Workload(name="memory", nodes=5000, pods=10_000, memory=True),
     Workload(name="restart", nodes=5000, pods=1000, running=50_000, first=5.0),
 )
