@@ -8,7 +8,7 @@ they count as placed when the group is tried again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock
@@ -19,15 +19,21 @@ class GivenBack(Exception):
 
 
 class BindTogether:
-    """Members of one attempt, by uid: none is bound before `needed` of them may be, for which each waits `timeout` seconds at most."""
+    """Members of one attempt, by uid: none is bound before `needed` of them may be, for which each waits `timeout` seconds at most.
 
-    def __init__(self, key: str, uids: Iterable[str], needed: int, timeout: float, clock: Clock) -> None:
+    `refuse` is called with the uid of each member that is not ready, and the reason, when too few are left.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what holds for the attempt
+        self, key: str, uids: Iterable[str], needed: int, timeout: float, clock: Clock, refuse: Callable[[str, str], object]
+    ) -> None:
         self._key = key
         self._there = set(uids)
         self._ready: set[str] = set()
         self._needed = needed
         self._clock = clock
         self._ends_at = clock.monotonic() + timeout
+        self._refuse = refuse
         self._answered = asyncio.Event()
         self._failure = ""
         if needed <= 0:
@@ -57,4 +63,6 @@ class BindTogether:
     def _fail(self, why: str) -> None:
         if not self._failure:
             self._failure = f"group {self._key}: {why}"
+            for uid in self._there - self._ready:
+                self._refuse(uid, self._failure)
         self._answered.set()

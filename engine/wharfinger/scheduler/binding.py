@@ -257,6 +257,10 @@ class BindingCycle:
         if together is not None:
             together.lost(uid, "a member was deleted while the group was being bound")
 
+    def refuse(self, uid: str, why: str) -> bool:
+        """True if a pod was waiting for a Permit plugin; it is refused now."""
+        return self._permits.reject(uid, Reason(why))
+
     async def drain(self) -> None:
         """Wait until no binding is under way."""
         await self._background.drain()

@@ -22,6 +22,7 @@ from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding import BindingCycle, Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
 from wharfinger.scheduler.feed import ClusterFeed, Measurements
+from wharfinger.scheduler.group_status import GroupStatus
 from wharfinger.scheduler.groups.cycle import GroupCycle
 from wharfinger.scheduler.pod_status import Failures, StatusWrites
 from wharfinger.scheduler.ports import LiveCluster, Ports
@@ -99,6 +100,7 @@ class Scheduler:
         self._rest = rest
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
+        self._group_status = GroupStatus(self._cluster)
         permits = Permits(ports.clock)
         self._failures = failures = Failures(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
@@ -106,7 +108,7 @@ class Scheduler:
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits)
         self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)
-        self._group_cycle = GroupCycle(self._cluster, self.queue, self._binding, failures, self.budget)
+        self._group_cycle = GroupCycle(self._cluster, self.queue, self._binding, failures, self.budget, self._group_status)
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,
@@ -145,7 +147,7 @@ class Scheduler:
     @property
     def n_writing(self) -> int:
         """How many statuses are being written or wait to be."""
-        return len(self._writes)
+        return len(self._writes) + len(self._group_status)
 
     def adopt(self, chains: Mapping[str, Chain]) -> int:
         """The number of waiting pods that are tried again because these chains decide now.
@@ -187,6 +189,7 @@ class Scheduler:
         self._binding.cancel()
         self._preemptor.cancel()
         self._writes.cancel()
+        self._group_status.cancel()
 
     async def _step(self) -> None:
         self._wake.clear()
@@ -248,6 +251,7 @@ class Scheduler:
                 await self._binding.drain()
                 await self._preemptor.drain()
                 await self._writes.drain()
+                await self._group_status.drain()
                 await self._ports.events.drain()
         except TimeoutError as error:
             self._ports.emit(Failed("stopping", error))

@@ -126,6 +126,25 @@ class Metric(Enum):
     )
     PREEMPTION_ATTEMPTS = _counter("scheduler_preemption_attempts_total", "Preemptions: a node was nominated and victims were chosen.")
     PREEMPTION_VICTIMS = _histogram("scheduler_preemption_victims", "Number of victims of one preemption.", exponential(1, 2, 7))
+    GROUP_ATTEMPTS = _counter(
+        "scheduler_podgroup_schedule_attempts_total",
+        "Attempts to place a group of pods, by result: 'scheduled' if its members were assumed, 'waiting_on_preemption' if victims are "
+        "evicted for it, 'unschedulable' if no placement was found, 'error' if another fault ended the attempt.",
+        "result",
+        "profile",
+    )
+    GROUP_ATTEMPT_DURATION = _histogram(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "Time of an attempt, from the moment the group leaves the queue until its members are being bound or it goes back to the queue.",
+        ATTEMPT_SECONDS,
+        "result",
+        "profile",
+    )
+    GROUP_ALGORITHM_DURATION = _histogram(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+        "Time of the search for a placement of a group, with the pauses in which other pods were placed.",
+        ATTEMPT_SECONDS,
+    )
     SCHEDULED_AFTER_FLUSH = _counter(
         "scheduler_pod_scheduled_after_flush_total",
         "Pods placed by the periodic retry of unschedulable pods: an event for them was missed.",

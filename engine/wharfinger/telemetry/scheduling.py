@@ -18,7 +18,7 @@ from wharfinger.emit import Failed, Handlers
 from wharfinger.errors import PluginFault, WharfingerError
 from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.ports import BindFailed, WriteFailed
-from wharfinger.scheduler.events import AttemptEnded, PodQueued, PodsFlushed, Preempted
+from wharfinger.scheduler.events import AttemptEnded, GroupAttemptEnded, PodQueued, PodsFlushed, Preempted
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log, redacted
 from wharfinger.telemetry.metrics import Metrics
@@ -27,8 +27,9 @@ from wharfinger.telemetry.timing import DecisionStopwatch, Efforts
 OTHER = "other"
 
 _PLACES = (  # by the beginning of the text; a longer one comes before its prefixes
-    ("status of pod ", "status"),
+    ("status of ", "status"),
     ("pod ", "pod"),
+    ("group ", "group"),
     ("binding cycle", "binding"),
     ("preemption", "preemption"),
     ("plugin ", "plugin"),
@@ -143,8 +144,12 @@ class SchedulingTelemetry:
         self._late = counter(Metric.SCHEDULED_AFTER_FLUSH)
         self._preemptions = counter(Metric.PREEMPTION_ATTEMPTS)
         self._victims = histogram(Metric.PREEMPTION_VICTIMS)
+        self._group_attempts = cache(counter(Metric.GROUP_ATTEMPTS).labels)
+        self._group_seconds = cache(histogram(Metric.GROUP_ATTEMPT_DURATION).labels)
+        self._group_algorithm = histogram(Metric.GROUP_ALGORITHM_DURATION)
         self.handlers: Handlers = {
             AttemptEnded: self._attempted,
+            GroupAttemptEnded: self._group_attempted,
             PodQueued: lambda event: self._incoming(event.queue, event.cause).inc(),
             Preempted: self._preempted,
             PodsFlushed: self._pods_flushed,
@@ -165,6 +170,17 @@ class SchedulingTelemetry:
         elif self._tells_attempts:
             self._log.info("attempt", **line_of(attempt))
         self._tell_held_back()
+
+    def _group_attempted(self, attempt: GroupAttemptEnded) -> None:
+        """Counts an attempt to place a group and writes its line."""
+        result, profile = attempt.result, attempt.profile
+        self._group_attempts(result, profile).inc()
+        self._group_seconds(result, profile).observe(attempt.ended - attempt.started)
+        self._group_algorithm.observe(attempt.searched)
+        if result == "error":
+            self._log.warning("group attempt", **line_of_group(attempt))
+        else:
+            self._log.info("group attempt", **line_of_group(attempt))
 
     def _preempted(self, event: Preempted) -> None:
         pod = event.preemptor
@@ -244,6 +260,8 @@ def line_of(attempt: AttemptEnded) -> dict[str, Any]:
         "nodes": attempt.n_nodes,
         "attempts": attempt.attempts,
     }
+    if attempt.group:
+        fields["group"] = attempt.group
     if attempt.node is not None:
         fields["node"] = attempt.node
     if attempt.message:
@@ -252,5 +270,26 @@ def line_of(attempt: AttemptEnded) -> dict[str, Any]:
         fields["plugins"] = attempt.plugins
     for stage, seconds in attempt.stages.items():
         fields[f"{stage}_ms"] = round(1000 * seconds, 3)
+    fields["total_ms"] = round(1000 * (attempt.ended - attempt.started), 3)
+    return fields
+
+
+def line_of_group(attempt: GroupAttemptEnded) -> dict[str, Any]:
+    """The fields of the line of a group's attempt."""
+    fields: dict[str, Any] = {
+        "group": attempt.key,
+        "source": attempt.terms.source,
+        "result": attempt.result,
+        "profile": attempt.profile,
+        "min_count": attempt.terms.min_count,
+        "placed": len(attempt.nodes),
+        "placed_before": attempt.was_placed,
+        "without_node": len(attempt.left),
+    }
+    if attempt.domains:
+        fields["domains"] = dict(attempt.domains)
+    if attempt.message:
+        fields["message"] = redacted(attempt.message) if attempt.result == "error" else attempt.message
+    fields["search_ms"] = round(1000 * attempt.searched, 3)
     fields["total_ms"] = round(1000 * (attempt.ended - attempt.started), 3)
     return fields

@@ -11,7 +11,7 @@ from wharfinger.emit import Failed
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.scheduler.events import AttemptEnded, PodQueued, PodsFlushed, Preempted
+from wharfinger.scheduler.events import AttemptEnded, GroupAttemptEnded, PodQueued, PodsFlushed, Preempted
 from wharfinger.scheduler.ports import Ports, not_measured
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 
@@ -21,12 +21,14 @@ class Watching:
 
     def __init__(self):
         self.attempts = []
+        self.groups = []
         self.queues = []
         self.preemptions = []
         self.flushes = 0
         self.failures = []
         self.handlers = {
             AttemptEnded: self.attempts.append,
+            GroupAttemptEnded: self.groups.append,
             PodQueued: lambda event: self.queues.append((event.queue, event.cause)),
             Preempted: lambda event: self.preemptions.append((event.preemptor.key, event.node, event.victims)),
             PodsFlushed: self._flushed,
@@ -92,6 +94,7 @@ class Running:
             emit=self.subscribers.emit,
             stopwatch=stopwatch,
             volumes=self.cluster if volumes else None,
+            groups=self.cluster,
         )
         self.scheduler = Scheduler(
             chains or {"wharfinger": assemble()},

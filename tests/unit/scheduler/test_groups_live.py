@@ -8,6 +8,8 @@ import pytest
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
+from wharfinger.scheduler.groups import searching
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"
 
@@ -42,6 +44,14 @@ def bound(world, group):
 
 def racks_of(world, group):
     return {node[:2] for key, node in world.cluster.nodes_of_pods().items() if key.startswith(f"default/{group}-")}
+
+
+async def searching_begins(world):
+    for _ in range(1000):
+        if world.scheduler._group_cycle.busy:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("no search began")
 
 
 def told(story):
@@ -238,5 +248,141 @@ def test_after_a_restart_bound_members_count_and_pin_the_rack():
             assert len(bound(world, "g")) == 4
             assert racks_of(world, "g") == {"r1"}
             assert sorted(key for key, _ in world.cluster.bindings) == ["default/g-2", "default/g-3"]
+
+    told(story)
+
+
+def test_the_podgroup_says_what_became_of_it():
+    async def story():
+        async with running(node("a", "3"), gang("g", 4, RACK), *members("g", 4)) as world:
+            await world.calm()
+            (condition,) = world.cluster._objects["PodGroup"]["default/g"].status.conditions
+            assert (condition.type, condition.status, condition.reason) == ("PodGroupScheduled", "False", "Unschedulable")
+            world.cluster.put(node("b", "4", labels=[(RACK, "r0")]))
+            await world.pass_time(3)
+            (condition,) = world.cluster._objects["PodGroup"]["default/g"].status.conditions
+            assert (condition.type, condition.status, condition.reason) == ("PodGroupScheduled", "True", "Scheduled")
+            assert [one.result for one in world.seen.groups] == ["unschedulable", "scheduled"]
+            assert world.seen.groups[-1].domains == {RACK: "r0"}
+
+    told(story)
+
+
+@pytest.fixture
+def in_slices(monkeypatch):
+    """Every step of a search is a slice of its own, on a copy of the state."""
+    monkeypatch.setattr(searching, "FEW", 0)
+    return SchedulerSettings(slice_seconds=0.0)
+
+
+def test_others_are_placed_while_a_long_search_goes_on(in_slices):
+    async def story():
+        async with running(*racks(4, 4, "4"), gang("g", 12, RACK), settings=in_slices) as world:
+            for one in members("g", 12):
+                world.cluster.put(one)
+            await searching_begins(world)
+            for number in range(12):
+                world.cluster.put(pod(f"single-{number}"))
+            await world.calm()
+            await world.calm()
+            results = [attempt.pod.name for attempt in world.seen.attempts if attempt.result == "scheduled"]
+            assert len(results) == 24
+            assert results.index("single-11") < min(map(results.index, (f"g-{number}" for number in range(12))))
+            assert len(racks_of(world, "g")) == 1
+
+    told(story)
+
+
+def test_what_others_took_meanwhile_is_not_given_to_the_group(in_slices):
+    """The group finds the one rack with room, and a pod takes a part of it while the search goes on."""
+
+    async def story():
+        async with running(*racks(2, 2, "2"), gang("g", 4, RACK), settings=in_slices) as world:
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await searching_begins(world)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            world.cluster.put(pod("bound", "1", uid="elsewhere", nodeName="r0n0"))
+            for _ in range(10):
+                await world.calm()
+            (rack,) = racks_of(world, "g")
+            assert rack == "r1"
+            used = {}
+            for name in world.cluster.nodes_of_pods().values():
+                used[name] = used.get(name, 0) + 1
+            assert max(used.values()) <= 2
+
+    told(story)
+
+
+def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
+    async def story():
+        async with running(*racks(2, 2, "2"), gang("g", 3, RACK), settings=in_slices) as world:
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await searching_begins(world)
+            world.cluster.remove("Pod", "default/g-0")
+            for _ in range(5):
+                await world.calm()
+            assert bound(world, "g") == {"default/g-1", "default/g-2", "default/g-3"}
+            assert world.seen.failures == []
+
+    told(story)
+
+
+def test_groups_and_pods_without_a_group_take_turns_by_age():
+    """Neither waits for all of the others: whoever was first is tried first, and a group that fits nowhere stops nobody."""
+
+    async def story():
+        async with running() as world:
+            world.office.is_leader = False
+            world.cluster.put(gang("big", 2))
+            for one in members("big", 2, "100"):
+                world.cluster.put(one)
+            for turn in range(3):
+                world.cluster.put(pod(f"early-{turn}"))
+                world.clock.move(0.01)
+                world.cluster.put(gang(f"g{turn}", 2))
+                for one in members(f"g{turn}", 2):
+                    world.cluster.put(one)
+                world.clock.move(0.01)
+            world.cluster.put(node("a", "16"))
+            world.office.is_leader = True
+            await world.pass_time(2)
+            done = [attempt.group or attempt.pod.name for attempt in world.seen.attempts if attempt.result == "scheduled"]
+            assert list(dict.fromkeys(done)) == [name for turn in range(3) for name in (f"early-{turn}", f"default/g{turn}")]
+            assert len(done) == 9
+            assert bound(world, "big") == set()
+
+    told(story)
+
+
+def test_a_lost_lease_gives_everything_back(in_slices):
+    async def story():
+        async with running(*racks(2, 2, "2"), gang("g", 4, RACK), settings=in_slices) as world:
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await searching_begins(world)
+            world.office.is_leader = False
+            await world.calm()
+            assert not world.scheduler._group_cycle.busy
+            assert list(world.scheduler.state.placements()) == []
+            world.office.is_leader = True
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 4
+
+    told(story)
+
+
+def test_a_pod_that_gets_another_label_leaves_its_group():
+    async def story():
+        label = {"scheduling.x-k8s.io/pod-group": "g"}
+        crd = msgspec.convert({"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}, objects.CoschedulingPodGroup)
+        async with running(node("a", "4"), crd, pod("x", labels=label)) as world:
+            assert world.scheduler.queue.depths["gated"] == 1
+            world.cluster.put(pod("x"))
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/x"}
 
     told(story)

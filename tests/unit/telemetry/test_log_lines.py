@@ -7,8 +7,9 @@ import pytest
 
 from tests.log_lines import LINES
 from tests.unit.scheduler.running import view
-from wharfinger.scheduler.events import AttemptEnded
-from wharfinger.telemetry.scheduling import line_of
+from wharfinger.groups.terms import GroupTerms
+from wharfinger.scheduler.events import AttemptEnded, GroupAttemptEnded
+from wharfinger.telemetry.scheduling import line_of, line_of_group
 
 ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
 CALL = re.compile(r'\b_?(?:log|log\(\))\.(?:info|warning|error)\)?\(\s*"([^"]+)"')
@@ -41,8 +42,26 @@ def test_the_fields_of_an_attempt_are_those_described():
         message="no",
         plugins=("NodeName",),
         stages=dict.fromkeys(STAGES, 0.1),
+        group="default/g",
     )
     assert line_of(attempt).keys() == declared("attempt").fields.keys()
+
+
+def test_the_fields_of_the_attempt_of_a_group_are_those_described():
+    attempt = GroupAttemptEnded(
+        key="default/g",
+        profile="wharfinger",
+        terms=GroupTerms(min_count=2, source="PodGroup default/g"),
+        result="scheduled",
+        message="2 of 3 members have a place",
+        started=0,
+        ended=1,
+        searched=0.5,
+        nodes={"one": "a", "two": "a"},
+        domains={"rack": "r1"},
+        left=(view("three"),),
+    )
+    assert line_of_group(attempt).keys() == declared("group attempt").fields.keys()
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.event)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding import BindingCycle
+    from wharfinger.scheduler.group_status import GroupStatus
     from wharfinger.scheduler.pod_status import Failures
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.profiles import Profile
@@ -60,8 +61,14 @@ class _Attempt:
 class GroupCycle:
     """Decides about groups on the live state and acts on the decisions."""
 
-    def __init__(
-        self, cluster: LiveCluster, queue: SchedulingQueue, binding: BindingCycle, failures: Failures, budget: PolicyBudget
+    def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
+        self,
+        cluster: LiveCluster,
+        queue: SchedulingQueue,
+        binding: BindingCycle,
+        failures: Failures,
+        budget: PolicyBudget,
+        status: GroupStatus,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
@@ -71,6 +78,7 @@ class GroupCycle:
         self._binding = binding
         self._failures = failures
         self._budget = budget
+        self._status = status
         self._search = GroupSearch(cluster)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
@@ -134,7 +142,7 @@ class GroupCycle:
                 return
             if not isinstance(answer, Placed) or not answer.nodes:
                 rejectors = yield from self._rejectors(attempt, [member.pod for member in members.values()])
-                yield from self._rejected(attempt, answered(group, answer).of_member, rejectors)
+                yield from self._rejected(attempt, answered(group, answer).message, rejectors)
                 return
             views = {uid: member.pod for uid, member in members.items()}
             if (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision)):
@@ -184,7 +192,8 @@ class GroupCycle:
             yield from self._rejected(attempt, reason.text, frozenset({plugin}))
             return
         key, terms = attempt.group.key, attempt.group.terms
-        together = BindTogether(key, placements, min(attempt.group.needed, len(placements)), terms.timeout, self._clock)
+        needed = min(attempt.group.needed, len(placements))
+        together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.refuse)
         for uid, placement in placements.items():
             member = attempt.members[uid]
             self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
@@ -197,6 +206,7 @@ class GroupCycle:
             if number % SOME == SOME - 1:
                 yield
         result = answered(attempt.group, answer)
+        self._status.scheduled(attempt.group, list(answer.nodes.values()), answer.domains)
         self._ended(attempt, "scheduled", result.message, answer)
         yield from self._report(attempt, [attempt.members[pod.uid] for pod in answer.left], result.of_member, rejectors)
 
@@ -240,8 +250,9 @@ class GroupCycle:
         """Let the group wait for an event that may help."""
         members = list(attempt.members.values())
         self._groups.reject(attempt.entry, rejectors)
+        self._status.unschedulable(attempt.group, message)
         self._ended(attempt, "unschedulable", message)
-        yield from self._report(attempt, members, message, rejectors)
+        yield from self._report(attempt, members, f"group {attempt.group.key}: {message}", rejectors)
 
     def _report(self, attempt: _Attempt, members: Sequence[QueuedPod], message: str, rejectors: frozenset[Plugin]) -> Steps:
         """Write why the members have no node."""
@@ -262,7 +273,8 @@ class GroupCycle:
             self._failures.report(member, result="error", reason=pod_status.SCHEDULER_ERROR, decided=NOT_DECIDED, message=message)
         terms = self._groups.index.terms(entry.key)
         if terms is not None:
-            group = Group(key=entry.key, terms=terms, waiting=())
+            group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members))
+            self._status.failed(group, error)
             self._ended(_Attempt(entry=entry, group=group, members={}), "error", message)
 
     def _rejectors(self, attempt: _Attempt, pods: Sequence[PodView]) -> Generator[None, None, frozenset[Plugin]]:

@@ -1,0 +1,135 @@
+"""Members of a group are bound together: what happens if one of them falls out on the way."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.test_groups_live import bound, gang, member, members
+from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.extension import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.verdict import Reason
+from wharfinger.scheduler.scheduler import SchedulerSettings
+
+
+class Hurdle(ReservePlugin, PermitPlugin, PreBindPlugin):
+    """Refuses or holds the pods of these names at one point, as long as it is up."""
+
+    name = "Hurdle"
+
+    def __init__(self, point, *names, wait=1000.0):
+        super().__init__()
+        self.point, self.names, self.wait = point, names, wait
+        self.gone = asyncio.Event()
+
+    def _stops(self, point, placement):
+        return point == self.point and placement.pod.name in self.names and not self.gone.is_set()
+
+    def reserve(self, placement):
+        return Reason("no licence") if self._stops("reserve", placement) else None
+
+    def unreserve(self, placement):
+        pass
+
+    def permit(self, placement, waiting):
+        if self._stops("hold", placement):
+            return Permission(approved=False, wait_seconds=self.wait)
+        return Permission(approved=False, reason=Reason("not permitted")) if self._stops("permit", placement) else Permission()
+
+    async def pre_bind(self, placement):
+        if self._stops("pre_bind", placement):
+            return Reason("volume is lost")
+        if self._stops("pause", placement):
+            await self.gone.wait()
+        return None
+
+
+def hurdled(hurdle):
+    built_in = assemble()
+    return {"wharfinger": Chain(links=(*built_in.links, Link(plugin=hurdle, weight=None)))}
+
+
+def group_of(count):
+    return (node("a", "4"), node("b", "4"), gang("g", count), *members("g", count))
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit", "pre_bind"])
+def test_a_member_that_is_refused_leaves_nothing_bound_or_assumed(point):
+    async def story():
+        hurdle = Hurdle(point, "g-2")
+        async with running(*group_of(4), chains=hurdled(hurdle)) as world:
+            assert world.cluster.bindings == []
+            assert list(world.scheduler.state.placements()) == []
+            assert world.scheduler.n_binding == 0
+            assert len(world.scheduler.queue) == 4
+            hurdle.gone.set()
+            world.cluster.put(node("c", "4"))
+            await world.pass_time(4)
+            assert len(bound(world, "g")) == 4
+
+    asyncio.run(story())
+
+
+def test_members_beyond_the_minimum_may_fall_out():
+    async def story():
+        hurdle = Hurdle("permit", "g-3")
+        async with running(node("a", "8"), gang("g", 3), *members("g", 4), chains=hurdled(hurdle)) as world:
+            assert bound(world, "g") == {"default/g-0", "default/g-1", "default/g-2"}
+
+    asyncio.run(story())
+
+
+def test_none_is_bound_while_one_is_held_and_others_are_placed_meanwhile():
+    async def story():
+        hurdle = Hurdle("pause", "g-1")
+        settings = SchedulerSettings(most_binds=2)
+        async with running(*group_of(4), chains=hurdled(hurdle), settings=settings) as world:
+            assert world.cluster.bindings == []
+            assert world.scheduler.n_binding == 4
+            world.cluster.put(pod("single"))
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/single"}
+            hurdle.gone.set()
+            await world.calm()
+            assert len(bound(world, "g")) == 4
+
+    asyncio.run(story())
+
+
+def test_a_member_that_is_deleted_meanwhile_gives_the_others_back_at_once():
+    async def story():
+        hurdle = Hurdle("pause", "g-1")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            world.cluster.remove("Pod", "default/g-0")
+            await world.calm()
+            hurdle.gone.set()
+            await world.calm()
+            assert world.cluster.bindings == []
+            assert list(world.scheduler.state.placements()) == []
+            assert world.scheduler.queue.depths["gated"] == 2
+            world.cluster.put(member("g", 5))
+            await world.pass_time(3)
+            assert bound(world, "g") == {"default/g-1", "default/g-2", "default/g-5"}
+
+    asyncio.run(story())
+
+
+def test_members_do_not_wait_for_each_other_longer_than_the_timeout():
+    async def story():
+        hurdle = Hurdle("hold", "g-1")
+        async with running(*group_of(3), chains=hurdled(hurdle)) as world:
+            await world.pass_time(299, step=23)
+            assert world.scheduler.n_binding == 3
+            assert world.seen.attempts == []
+            await world.pass_time(1)
+            await world.calm()
+            assert {one.result for one in world.seen.attempts} == {"unschedulable"}
+            assert {one.message for one in world.seen.attempts} == {
+                "group default/g: only 2 of the 3 members that are needed could be bound in time"
+            }
+            assert len(world.seen.attempts) == 3
+            assert world.scheduler.n_binding == 0
+            assert world.cluster.bindings == []
+            assert list(world.scheduler.state.placements()) == []
+
+    asyncio.run(story())
