@@ -37,7 +37,7 @@ def attributes(subjects: tuple[Subject, ...]) -> str:
 
 
 def _attribute(attribute: Attribute) -> tuple[str, str, str]:
-    name = f"{attribute.subject.value}.{attribute.path}"
+    name = f"{attribute.subject.word}.{attribute.path}"
     labels = attribute.type.kind is Kind.LABELS
     written = f'`{name}`, `{name}["key"]`' if labels else f'`{name}["key"]`' if attribute.keyed else f"`{name}`"
     return written, f"`{attribute.type}`, `string?`" if labels else f"`{attribute.type}`", attribute.doc
@@ -131,6 +131,7 @@ def words() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "pod attributes": lambda: attributes((Subject.POD, Subject.ITEM)),
     "node attributes": lambda: attributes((Subject.NODE,)),
+    "device attributes": lambda: attributes((Subject.DEVICE,)),
     "functions": functions,
     "plugins": plugins,
     "metric options": metric_options,

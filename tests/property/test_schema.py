@@ -20,8 +20,10 @@ from wharfinger.model.state.snapshot import Snapshot
 
 KEYS = (clusters.ZONE, "disk", "team", "app", "Ready", clusters.GPU, "example.com/fpga", "nowhere")
 NODE_ATTRIBUTES = [attribute for attribute in attributes.ATTRIBUTES if attribute.subject is Subject.NODE]
-POD_ATTRIBUTES = [attribute for attribute in attributes.ATTRIBUTES if attribute.subject is not Subject.NODE and not attribute.of_namespace]
-SHAPES = {Subject.NODE: Shape.NODE, Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM}
+POD_ATTRIBUTES = [
+    attribute for attribute in attributes.ATTRIBUTES if attribute.subject in {Subject.POD, Subject.ITEM} and not attribute.of_namespace
+]
+SHAPES = {Subject.NODE: Shape.NODE, Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM, Subject.DEVICE: Shape.DEVICE}
 
 placed_pods = st.lists(clusters.node_names.flatmap(lambda name: clusters.pods(node_name=name)), max_size=8)
 assumed_pods = st.lists(clusters.pods(), max_size=3, unique_by=lambda pod: pod.metadata.uid)
@@ -92,6 +94,7 @@ def is_of(value: Any, attribute: Attribute) -> bool:
 def test_values_have_their_type_and_are_absent_only_if_optional(snapshot: Snapshot) -> None:
     owners: dict[Subject, list[Any]] = {Subject.NODE: [snapshot.node(row) for row in range(snapshot.n_nodes)]}
     owners[Subject.POD] = owners[Subject.ITEM] = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
+    owners[Subject.DEVICE] = [device for row in range(snapshot.n_nodes) for device in snapshot.devices.on(row)]
     for attribute in attributes.ATTRIBUTES:
         for key in keys_of(attribute):
             for owner in owners[attribute.subject]:

@@ -13,7 +13,7 @@ syntax keyword policyDeclarations avoid base filter for group import let metric 
 highlight default link policyDeclarations Statement
 syntax keyword policySteps accepted age at by evicted expect held like message on pending place rejected running scores
 highlight default link policySteps Keyword
-syntax keyword policyKeywords as asc desc disruption kubernetes min_count missing never_evict normalize only_evict placed pods preferred range reject require required reserve spread_over tier timeout together version weight when where with within
+syntax keyword policyKeywords as asc desc devices disruption kubernetes min_count missing never_evict normalize only_evict placed pods preferred range reject require required reserve spread_over tier timeout together version weight when where with within
 highlight default link policyKeywords Keyword
 syntax keyword policySubjects it node pod
 highlight default link policySubjects Identifier

@@ -15,7 +15,7 @@ from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.offers import Offer
-from wharfinger.authoring.text_completion import text_offers
+from wharfinger.authoring.text_completion import item_of, text_offers
 from wharfinger.authoring.texts import attribute_text, function_text, short
 from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, Frame, Reading, Role, Word
 from wharfinger.builtins import CATALOGUE
@@ -184,7 +184,7 @@ def _fields(place: Place) -> Iterator[Offer]:
         yield from _results(place)
         return
     root, *fields = path
-    subjects = {subject.value: subject for subject in Subject}
+    subjects = {subject.word: subject for subject in (Subject.POD, Subject.NODE, item_of(place.before))}
     if root in subjects:
         yield from _attributes(place, subjects[root], ".".join(fields))
     elif not fields:
@@ -329,8 +329,8 @@ def _operands(place: Place) -> Iterator[Offer]:
 
 
 def _selects(place: Place) -> bool:
-    """True where `it` has a meaning: behind `pods where`, in `preemption`, and in the value of an aggregate."""
-    return place.reading.item == "PREEMPTION" or any(token.type == "PODS" for token in place.before[1:])
+    """True where `it` has a meaning: behind `pods where` and `devices where`, in `preemption`, and in the value of an aggregate."""
+    return place.reading.item == "PREEMPTION" or any(token.type in {"PODS", "DEVICES"} for token in place.before[1:])
 
 
 def _keys(place: Place, frame: Frame) -> Iterator[Offer]:

@@ -22,7 +22,7 @@ from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, 
 from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS
 
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?")
-_SUBJECTS = {subject.value: subject for subject in Subject}
+_SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 
 
 @dataclass(frozen=True, slots=True)

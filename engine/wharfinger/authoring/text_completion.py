@@ -17,7 +17,7 @@ from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Form
 
-SUBJECTS = {subject.value: subject for subject in Subject}
+SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 COMPARES = frozenset({"EQ", "NE"})
 QOS = ("Guaranteed", "Burstable", "BestEffort")
 STATUSES = ("True", "False", "Unknown")
@@ -72,6 +72,12 @@ def _path(before: Sequence[Token]) -> tuple[str, ...]:
             break
         at -= 2
     return tuple(found)
+
+
+def item_of(before: Sequence[Token]) -> Subject:
+    """What `it` is behind some tokens: a device behind `devices` and `prefer device`, else a placed pod."""
+    selected = next((token.type for token in reversed(before) if token.type in {"PODS", "DEVICES", "DEVICE"}), "PODS")
+    return Subject.ITEM if selected == "PODS" else Subject.DEVICE
 
 
 def _keys(path: tuple[str, ...], cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:

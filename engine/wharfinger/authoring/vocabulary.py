@@ -16,7 +16,8 @@ KEYWORDS: Mapping[str, str] = {
     "version": "The version of the policy, for people.",
     "for": 'Which pods the policy governs: `for pods where pod.namespace == "prod"`.',
     "pods": "The pods that are placed in the cluster, or those `where` a condition on `it` holds.",
-    "where": "The condition on pods.",
+    "devices": "The devices of the candidate node, or those `where` a condition on `it` holds.",
+    "where": "The condition on pods or devices.",
     "param": "A value that can be set from outside: `param keep_free: percent = 10% range 0%..50%`.",
     "range": "The smallest and largest value of a param: `range 0%..50%`.",
     "let": "A name for an expression: `let free = ratio(node.free.cpu, node.allocatable.cpu)`.",
@@ -88,7 +89,7 @@ KEYWORDS: Mapping[str, str] = {
 SUBJECTS: Mapping[str, str] = {
     "pod": "The pod that is being placed.",
     "node": "The candidate node.",
-    "it": "A placed pod, inside of `pods where …` and `preemption`.",
+    "it": "A placed pod, inside of `pods where …` and `preemption`, or a device, inside of `devices where …`.",
 }
 
 TYPES: Mapping[str, str] = {
@@ -107,6 +108,8 @@ TYPES: Mapping[str, str] = {
     "table": 'Values by key: `{ "gold": 3, "silver": 2 }["gold"]`.',
     "workload": "A mix of typical requests.",
     "pods": "A selection of pods.",
+    "devices": "A selection of devices.",
+    "device": "A device.",
     "pod": "A pod.",
     "node": "A node.",
 }

@@ -189,7 +189,7 @@ class _Estimate:
 
     def rule(self, title: str, span: Span, roots: Sequence[Node]) -> RuleCost:
         needed = ordered(roots)
-        nodes = [node for node in needed if node.stage is Stage.RUN]
+        nodes = [node for node in needed if node.stage.of_columns]
         again = [node for node in nodes if not _is_kept(node)]
         of_pod = sum(_POD_TEXTS.get(node.op.name, 0) for node in needed if node.stage is Stage.POD)
         return RuleCost(
@@ -227,6 +227,8 @@ WEIGHED = 6  # to add its value without rounding
 TEXT = 300  # a function of strings, evaluated for each node
 MEMBER = 50  # membership in a set of strings, likewise
 CALL = 10
+DEVICES = 8  # of a node, as servers have them
+REQUEST = 8  # a typical request, for the fragmentation of a node
 PLUGIN = 50  # the points of one of Kubernetes' scores
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
@@ -239,11 +241,18 @@ _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
 def weight(node: Node) -> int:
     """The operations of one step for each node."""
+    of_devices = node.stage is Stage.DEVICE or any(arg.stage is Stage.DEVICE for arg in node.args)
+    return _weight(node) * (DEVICES if of_devices else 1)
+
+
+def _weight(node: Node) -> int:
     name = node.op.name
     if node.op is ops.LOOKUP:  # in a table that evaluates each string of the column once
         return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, ops.TABLE, "table satisfies"} else TEXT
     if name in _PLUGINS:
         return PLUGIN
+    if name.startswith("call fragmentation"):
+        return REQUEST * len(node.args[0].value.requests)
     if name.startswith("call "):
         return TEXT if name in _TEXTS else CALL
     if name.startswith("curve"):

@@ -28,19 +28,22 @@ from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.model.columns.domains import exact_sum
+from wharfinger.model.devices.device import Device
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
+Item = PodView | Device
 Pods = list[tuple[int, PodView]]
+Items = Sequence[tuple[int, Item]]
 Points = Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an expression is evaluated: at a candidate node, and inside a selection for a placed pod."""
+    """Where an expression is evaluated: at a candidate node, and inside a selection for a placed pod or a device."""
 
     row: int
-    item: PodView | None = None
+    item: Item | None = None
 
 
 def _plain(value: Any, type_: Type) -> Any:
@@ -180,19 +183,22 @@ def _compares(op: typed.SelectorOp, value: str, bound: str) -> bool:
 # ── pods ──
 
 
-def _select(self: Interpreter, expr: typed.Select, place: Place) -> Pods:
-    return self.selected(expr, place)
+def _select(self: Interpreter, expr: typed.Select, place: Place) -> Items:
+    if expr.type.kind is Kind.PODS:
+        return self.selected(expr, place)
+    devices = self.snapshot.devices.on(place.row)
+    return [(place.row, each) for each in devices if expr.where is None or self.at(expr.where, Place(place.row, each)) is True]
 
 
 def _aggregate(self: Interpreter, expr: typed.Aggregate, place: Place) -> float | None:
-    selected: Pods = self.at(expr.selection, place)
+    selected: Items = self.at(expr.selection, place)
     rows = _rows_over(self, expr, place)
     if rows is None:
         return None
-    inside = [(row, pod) for row, pod in selected if row in rows]
+    inside = [(row, item) for row, item in selected if row in rows]
     if expr.value is None:
         return float(len(inside))
-    values = [(row, self.at(expr.value, replace(place, item=pod))) for row, pod in inside]
+    values = [(row, self.at(expr.value, replace(place, item=item))) for row, item in inside]
     return _number(_REDUCE[expr.reduction]([(row, value) for row, value in values if value is not None]))
 
 
@@ -341,8 +347,8 @@ class Interpreter:
 
     # ── expressions ──
 
-    def value(self, expr: typed.Expr, row: int, item: PodView | None = None) -> Any:
-        """The value of an expression at a node (inside a selection: for a placed pod), None if missing.
+    def value(self, expr: typed.Expr, row: int, item: Item | None = None) -> Any:
+        """The value of an expression at a node (inside a selection: for a placed pod or a device), None if missing.
 
         A selection is a list of `(row, pod)`.
         """
@@ -375,7 +381,7 @@ class Interpreter:
         at = (place.row, None if place.item is None else place.item.uid)
         if ("let", name, at) not in self._memo:
             for earlier in self._needed(name):  # in order, so that a long chain of lets does not recurse
-                of_a_pod = self._lets[earlier].type.shape is Shape.ITEM  # the result of a call inside of a selection
+                of_a_pod = self._lets[earlier].type.shape in {Shape.ITEM, Shape.DEVICE}  # the result of a call inside of a selection
                 if ("let", earlier, at) not in self._memo and (place.item is not None or not of_a_pod):
                     self._memo["let", earlier, at] = self.at(self._lets[earlier], place)
         return self._memo["let", name, at]
@@ -427,11 +433,11 @@ class Interpreter:
 
     def context(self, place: Place) -> AtNode | AtMoment:
         """The context of a builtin that reads the cluster."""
-        if place.item is not None:
+        if isinstance(place.item, PodView):
             return AtMoment(self.snapshot.now)
         return AtNode(self.snapshot, self.pod, place.row, memo=self._memo, points=self._points)
 
 
 def _has_one_value(expr: typed.Expr) -> bool:
     """True if an expression gets a line of its own in a trace."""
-    return not isinstance(expr, (typed.Const, typed.SubjectRef)) and expr.type.kind not in (Kind.LABELS, Kind.PODS)
+    return not isinstance(expr, (typed.Const, typed.SubjectRef)) and expr.type.kind not in (Kind.LABELS, Kind.PODS, Kind.DEVICES)

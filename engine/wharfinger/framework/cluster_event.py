@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from wharfinger.compiler import reads
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
+from wharfinger.language.semantics.types import Kind
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodePart, changed_parts
 from wharfinger.model.objects.pod_view import PodView
@@ -188,8 +189,10 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
             return POD | ClusterEvent.NAMESPACE if attribute.subject is Subject.ITEM else ClusterEvent.NAMESPACE
         case typed.AttributeRef(attribute=attribute) if attribute.of_group:
             return ANY
-        case typed.AttributeRef(attribute=attribute) if attribute.subject.value == "it":
+        case typed.AttributeRef(attribute=attribute) if attribute.subject is Subject.ITEM:
             return POD
+        case typed.Aggregate(selection=selection) if selection.type.kind is Kind.DEVICES:
+            return ANY
         case typed.Aggregate(per=per):
             return POD | (ClusterEvent.NODE_DELETE | ClusterEvent.NODE_LABEL if per is typed.Per.DOMAIN else ClusterEvent.NODE_DELETE)
         case typed.MetricRef():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatili
 from wharfinger.language.semantics.types import Kind, Shape, Type
 from wharfinger.model.columns import resource_table
 from wharfinger.model.columns.node_table import Fact
+from wharfinger.model.devices.device import WHOLE, Device, Version
 from wharfinger.model.objects import node_view, requests
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_groups import labelled_group, podgroup_name
@@ -204,6 +206,87 @@ def _as_item(attribute: Attribute) -> Attribute:
 
 
 POD_ATTRIBUTES: Final = (*COMMON, *OF_GROUP, *(_as_item(attribute) for attribute in (*COMMON, *PLACED)))
+
+
+# ── devices ──
+
+
+def _device_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: Any) -> Attribute:
+    type_ = Type(kind, Shape.DEVICE, more.pop("optional", False))
+    return Attribute(subject=Subject.DEVICE, path=path, type=type_, doc=doc, read=read, **more)
+
+
+def _of_type(*types: type) -> Callable[[Device, str], Any]:
+    """A function that returns an attribute of a device if it is of one of these types; a bool is no number."""
+
+    def read(device: Device, key: str) -> Any:
+        value = device.attribute(key)
+        return value if type(value) in types else None
+
+    return read
+
+
+def _version_of(device: Device, key: str) -> str | None:
+    value = device.attribute(key)
+    return value.partition("+")[0] if isinstance(value, Version) else None  # without build metadata, as `semver` spells it
+
+
+_OTHER_TYPES: Final = tuple(
+    _device_row("attributes", kind, "", read, keyed=True, optional=True)
+    for kind, read in ((Kind.BOOL, _of_type(bool)), (Kind.NUMBER, _of_type(int)), (Kind.VERSION, _version_of))
+)
+DEVICES: Final = (
+    _device_row("driver", Kind.STRING, "The driver of the device; of whole counts, the resource.", lambda device: device.driver),
+    _device_row("pool", Kind.STRING, "The pool of the device; usually the name of its node.", lambda device: device.pool),
+    _device_row("name", Kind.STRING, "The name of the device in its pool.", lambda device: device.name),
+    _device_row(
+        "attributes",
+        Kind.STRING,
+        'An attribute of the device, with or without the domain of its driver: `it.attributes["model"]`. It is a text, a number, a bool or '
+        "a version, as the place needs it, and absent where it is of another type.",
+        _of_type(str, Version),
+        keyed=True,
+        optional=True,
+        alternatives=_OTHER_TYPES,
+    ),
+    *(
+        row
+        for table, what in (("capacity", "A capacity of the device"), ("free", "What is left of a capacity of the device"))
+        for row in (
+            _device_row(
+                f"{table}.memory",
+                Kind.MEMORY,
+                f"{what}: memory, in bytes.",
+                partial(getattr(Device, f"{table}_of"), name="memory"),
+                optional=True,
+            ),
+            _device_row(
+                table,
+                Kind.NUMBER,
+                f'{what}: `it.{table}["milli"]`' + ("; absent also where it is not known." if table == "free" else "."),
+                getattr(Device, f"{table}_of"),
+                keyed=True,
+                optional=True,
+            ),
+        )
+    ),
+    _device_row(
+        "free_share",
+        Kind.PERCENT,
+        "How much of the device is free: what is left of a shared one, else 100% or 0%; of whole counts, the first ones count as taken.",
+        lambda device: device.thousandths / WHOLE,
+        low=0.0,
+        high=1.0,
+    ),
+    _device_row(
+        "taken",
+        Kind.BOOL,
+        "Whether a pod has the device or a part of it; absent where only counts are known.",
+        lambda device: device.taken,
+        optional=True,
+    ),
+    _device_row("tainted", Kind.BOOL, "Whether the device has a taint that keeps pods away.", lambda device: bool(device.taints)),
+)
 
 
 Rows: TypeAlias = slice | NDArray[np.intp]
@@ -416,4 +499,4 @@ USAGE: Final = (
 NODE_ATTRIBUTES: Final = (*FACTS, *_offered(), *USAGE)
 
 
-ATTRIBUTES: Final[tuple[Attribute, ...]] = (*POD_ATTRIBUTES, *NODE_ATTRIBUTES)
+ATTRIBUTES: Final[tuple[Attribute, ...]] = (*POD_ATTRIBUTES, *NODE_ATTRIBUTES, *DEVICES)

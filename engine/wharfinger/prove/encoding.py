@@ -472,6 +472,8 @@ def _requirement(self: Encoder, requirement: typed.Requirement, owner: str, labe
 
 
 def _aggregate(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
+    if expr.selection.type.kind is Kind.DEVICES:
+        raise Unmodelled(expr)
     found = self.selection(expr.selection)
     label = _domain_label(self, expr, place.node) if expr.per is typed.Per.DOMAIN else None
     present = True if label is None else label.present

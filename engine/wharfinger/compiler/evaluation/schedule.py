@@ -150,11 +150,11 @@ class _Scheduling:
         if is_selection(node):
             select, captures = self.selects[node.number]
             return _call(select, [FRAME, *(self.places[capture.number] for capture in captures)])
-        function = node.op.vector if node.stage is Stage.RUN else node.op.scalar
+        function = node.op.vector if node.stage.of_columns else node.op.scalar
         if function is None:
             raise TypeError(f"{node.op.name} has no form for stage {node.stage.name}")
         places = [self.places[arg.number] for arg in node.args]
-        return _call(function, [FRAME, *places] if node.op.framed and node.stage is Stage.RUN else places)
+        return _call(function, [FRAME, *places] if node.op.framed and node.stage.of_columns else places)
 
     def program(self, groups: Mapping[str, Sequence[str]]) -> Program:
         roots = self.module.roots
@@ -169,8 +169,9 @@ class _Scheduling:
         )
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
-        """The RUN nodes that the roots need, operands first, without `stop` and what only they need."""
-        return [node for node in ordered(roots, skip=lambda node: node.number in stop or node.stage < Stage.RUN) if node.stage is Stage.RUN]
+        """The RUN and DEVICE nodes that the roots need, operands first, without `stop` and what only they need."""
+        nodes = ordered(roots, skip=lambda node: node.number in stop or node.stage < Stage.RUN)
+        return [node for node in nodes if node.stage.of_columns]
 
     def _steps(self, nodes: Iterable[Node]) -> tuple[Step, ...]:
         return tuple(self.steps[node.number] for node in nodes)

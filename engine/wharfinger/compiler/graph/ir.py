@@ -11,6 +11,7 @@ node has the *stage* at which its value is known:
     POD     when it is bound to a pod; evaluated by the operation's scalar form on plain Python values
     RUN     for each set of candidate rows; evaluated by the operation's vector form on arrays (or a scalar that holds for all rows)
     ITEM    for each placed pod that `pods where …` selects among; scalar again, with earlier values captured
+    DEVICE  for each device of the candidate rows; vector again, on arrays with one entry per device
 
 and its *volatility*: what may change it while the pod stays the same.
 """
@@ -35,6 +36,12 @@ class Stage(IntEnum):
     POD = 1
     RUN = 2
     ITEM = 3
+    DEVICE = 4
+
+    @property
+    def of_columns(self) -> bool:
+        """True if values are arrays with one entry per row or device."""
+        return self in {Stage.RUN, Stage.DEVICE}
 
 
 class Rep(IntEnum):
@@ -106,6 +113,10 @@ class Node:
 
 
 CONST = Op(name="const")
+DEVICES = Op(name="devices", vector=lambda frame: frame.snapshot.devices.of(frame.rows), framed=True)
+"""The devices of the rows (`model.devices.device_table.DevicesOf`)."""
+OF_NODE = Op(name="of node", vector=lambda of, column: column[of.owners] if getattr(column, "ndim", 0) else column)
+"""A column of nodes as one of devices: what each device's node has."""
 
 
 class Graph:
@@ -135,9 +146,22 @@ class Graph:
         if node is not None:
             return node
         stage = max([arg.stage for arg in operands], default=Stage.CONST) if at is None else at
+        if stage is Stage.DEVICE and at is None:
+            operands = tuple([self.per_device(arg) for arg in operands])
+            key = (op.name, op.key, *[arg.number for arg in operands])
         for arg in operands:
             volatility = max(volatility, arg.volatility)
         return self._intern(key, op, operands, stage, rep, volatility=volatility)
+
+    def devices(self) -> Node:
+        """The devices of the rows."""
+        return self.leaf(DEVICES, Stage.RUN, Rep.OBJECT, volatility=Volatility.ROW)
+
+    def per_device(self, node: Node) -> Node:
+        """A value as one that can be taken together with those of devices."""
+        if node.stage is not Stage.RUN or node.rep is Rep.OBJECT:
+            return node
+        return self.apply(OF_NODE, (self.devices(), node), node.rep, at=Stage.DEVICE)
 
     def _intern(self, key: Hashable, op: Op, args: tuple[Node, ...], stage: Stage, rep: Rep, **more: Any) -> Node:
         node = self._nodes.get(key)

@@ -16,6 +16,7 @@ from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.model.devices.device_table import DevicesOf
 from wharfinger.model.state.tables import NamespaceLabels
 
 PARAM = Op(name="param")
@@ -62,7 +63,7 @@ def rep_of(type_: Type, stage: Stage) -> Rep:
     if type_.kind in NUMERIC:
         return Rep.FLOAT
     if type_.kind in {Kind.STRING, Kind.VERSION}:
-        return Rep.CODE if stage is Stage.RUN else Rep.TEXT
+        return Rep.CODE if stage.of_columns else Rep.TEXT
     return Rep.BOOL if type_.kind is Kind.BOOL else Rep.OBJECT
 
 
@@ -73,6 +74,8 @@ def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None) -> Valu
     """The value of an attribute; its key is lowered already."""
     if expr.attribute.subject is Subject.NODE:
         return _column(graph, expr.attribute, expr.type, key)
+    if expr.attribute.subject is Subject.DEVICE:
+        return _of_device(graph, expr.attribute, expr.type, key)
     if expr.attribute.of_namespace:
         return _of_namespace(graph, expr.attribute, key)
     if expr.attribute.of_group:
@@ -158,6 +161,23 @@ def _column(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> 
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.RUN, volatility=record.volatility)
     rep = rep_of(type_, Stage.RUN)
     return Value(graph.apply(operations.value_of(rep), (pair,), rep), _presence(graph, record, pair, key))
+
+
+def _of_device(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Value:
+    """The value of an attribute of each device, from the columns of devices."""
+    rep = rep_of(type_, Stage.DEVICE)
+
+    def read(of: DevicesOf, *keys: str) -> tuple[Any, Any]:
+        column = of.table.codes if rep is Rep.CODE else of.table.numbers
+        values = column((record.path, type_.kind, *keys), lambda device: record.read(device, *keys))[of.entries]
+        present = values >= 0 if rep is Rep.CODE else ~np.isnan(values)
+        return (values == 1.0 if rep is Rep.BOOL else values), present
+
+    op = Op(name=f"device.{record.path}", vector=read, key=type_.kind)
+    operands = (graph.devices(), *(() if key is None else (key.node,)))
+    pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.DEVICE)
+    own = graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if record.type.optional else None
+    return Value(graph.apply(operations.value_of(rep), (pair,), rep), both(graph, key.present if key else None, own))
 
 
 def _vector_reader(column: Any) -> Any:

@@ -148,11 +148,11 @@ def _lookup(lowering: Lowering, expr: typed.Lookup) -> Value:
     """The value under a key: by the code of a text in a column, by a search for a number there, plainly elsewhere."""
     key, graph, entries = lowering(expr.key), lowering.graph, expr.entries
     rep = leaves.rep_of(expr.type, key.node.stage)
-    if key.node.stage is Stage.RUN and key.node.rep is Rep.CODE:
+    if key.node.stage.of_columns and key.node.rep is Rep.CODE:
         table = graph.apply(operations.table_of_texts(entries), (leaves.strings(graph),), Rep.OBJECT)
         present = graph.apply(operations.LOOKUP_PRESENT, (table, key.node), Rep.BOOL)
         return Value(graph.apply(operations.LOOKUP, (table, key.node), rep), lowering.both(key.present, present))
-    if key.node.stage is Stage.RUN:
+    if key.node.stage.of_columns:
         operands = (leaves.strings(graph), key.node) if rep is Rep.CODE else (key.node,)
         found = graph.apply(operations.search(entries), operands, Rep.OBJECT)
     else:

@@ -16,12 +16,13 @@ import numpy as np
 
 from wharfinger.builtins import texts
 from wharfinger.builtins.signature import AtMoment, AtRows
-from wharfinger.compiler.graph import leaves, operations
+from wharfinger.compiler.graph import device_sums, leaves, operations
 from wharfinger.compiler.graph.ir import CONST, Node, Op, Rep, Stage, Value
 from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Subject, Volatility
+from wharfinger.language.semantics.types import Kind
 from wharfinger.model import attributes
 from wharfinger.model.columns.selection import Selection
 from wharfinger.model.columns.strings import StringTable
@@ -36,7 +37,7 @@ def lower_call(lowering: Lowering, expr: typed.Call) -> Value:
     about_a_pod = lowering.given_time or any(node.stage is Stage.ITEM for node in nodes)
     if function.context and not about_a_pod:
         return _unpacked(lowering, expr, _framed(lowering, expr, nodes), present)
-    if about_a_pod or not any(node.stage is Stage.RUN for node in nodes):
+    if about_a_pod or not any(node.stage.of_columns for node in nodes):
         return _unpacked(lowering, expr, _scalar(lowering, expr, nodes), present)
     if isinstance(function.vector, texts.Kernel):
         return _textual(lowering, expr, nodes, present)
@@ -159,7 +160,7 @@ def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: N
     kernel = cast("texts.Kernel", expr.function.vector)
     rep = leaves.rep_of(expr.type, Stage.RUN)
     table_of = leaves.strings(lowering.graph)
-    columns = [index for index, node in enumerate(nodes) if node.stage is Stage.RUN]
+    columns = [index for index, node in enumerate(nodes) if node.stage.of_columns]
     if len(columns) > 1 or nodes[columns[0]].rep is not Rep.CODE:
         op = Op(name=f"call {expr.function.name}", vector=_on_columns(kernel, columns), key=tuple(columns))
         pair = lowering.graph.apply(op, (table_of, *nodes), Rep.OBJECT)
@@ -182,6 +183,8 @@ VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBA
 def lower_select(lowering: Lowering, expr: typed.Select) -> Value:
     """The selection itself, as builtins such as `spread` take it; a pod for which the predicate is missing is not selected."""
     selected = lowering.graph.true() if expr.where is None else lowering.certainly(lowering(expr.where))
+    if expr.type.kind is Kind.DEVICES:
+        return Value(selected)
     return Value(_select(lowering, expr.span, visible(lowering, selected)))
 
 
@@ -203,6 +206,8 @@ def _select(lowering: Lowering, span: Span, *operands: Node) -> Node:
 
 def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
     """The value of an aggregate; pods whose value is missing are left out."""
+    if expr.selection.type.kind is Kind.DEVICES:
+        return _of_devices(lowering, expr)
     selected = lowering(expr.selection).node.args[0]
     if expr.value is None:
         return _total(lowering, expr, _select(lowering, expr.selection.span, selected))
@@ -214,6 +219,17 @@ def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
         counted = selected if value.present is None else lowering.conjunction(selected, value.present)
         return _mean(lowering, expr, weighed, _select(lowering, expr.span, counted))
     return _extreme(lowering, expr, weighed)
+
+
+def _of_devices(lowering: Lowering, expr: typed.Aggregate) -> Value:
+    """The value of an aggregate over the devices of each row; devices whose value is missing are left out."""
+    graph, selected = lowering.graph, lowering(expr.selection).node
+    value = Value(graph.const(1.0, Rep.FLOAT)) if expr.value is None else lowering(expr.value)
+    counted = graph.per_device(selected if value.present is None else lowering.conjunction(selected, value.present))
+    op = Op(name=f"{expr.reduction.value} of devices", vector=device_sums.REDUCTIONS[expr.reduction], hazardous=True)
+    pair = graph.apply(op, (graph.devices(), counted, graph.per_device(value.node)), Rep.OBJECT, at=Stage.RUN)
+    own = graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if expr.type.optional else None
+    return Value(graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT), own)
 
 
 def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str, read: Any) -> Node:

@@ -53,7 +53,7 @@ class Lowering:
     def apply(self, op: Op, *args: Node, rep: Rep) -> Node:
         """An operation; strings among its operands are brought to one representation first."""
         stage = max(arg.stage for arg in args)
-        if stage is Stage.RUN:
+        if stage.of_columns:
             args = tuple(self.code(arg) for arg in args)
         elif stage is Stage.ITEM:
             args, rep = tuple(self.text(arg) for arg in args), Rep.TEXT if rep is Rep.CODE else rep

@@ -68,7 +68,7 @@ class Place:
 
     def admits(self, shape: Shape) -> bool:
         """True if values of this shape exist here."""
-        needed = {Shape.POD: Subject.POD, Shape.NODE: Subject.NODE, Shape.ITEM: Subject.ITEM}.get(shape)
+        needed = {Shape.POD: Subject.POD, Shape.NODE: Subject.NODE, Shape.ITEM: Subject.ITEM, Shape.DEVICE: Subject.DEVICE}.get(shape)
         return needed is None or needed in self.subjects
 
 
@@ -76,6 +76,7 @@ RULE = Place(name="a rule", subjects=frozenset({Subject.POD, Subject.NODE}), agg
 SCOPE = Place(name="`for pods where`", subjects=frozenset({Subject.POD}))
 VICTIM = Place(name="`preemption`", subjects=frozenset({Subject.POD, Subject.ITEM}))
 SELECTION = Place(name="a selection of pods", subjects=frozenset({Subject.POD, Subject.ITEM}))
+DEVICES = Place(name="a selection of devices", subjects=frozenset({Subject.POD, Subject.DEVICE}))
 
 
 MEMBER = Place(name="`group`", subjects=frozenset({Subject.POD}))
@@ -190,6 +191,8 @@ def type_text(type_: Type) -> str:
     base = {Kind.CPU: "cpu (millicores)", Kind.MEMORY: "memory (bytes)", Kind.DURATION: "duration (seconds)"}.get(type_.kind)
     plain = {
         Kind.PODS: "a selection of pods",
+        Kind.DEVICES: "a selection of devices",
+        Kind.DEVICE: "a device",
         Kind.POD: "a pod",
         Kind.NODE: "a node",
         Kind.TABLE: "a table",
@@ -203,7 +206,7 @@ def admitted(context: Context, expr: typed.Expr) -> typed.Expr:
     place = context.place
     if place.admits(expr.type.shape):
         return expr
-    whose = {Shape.POD: "the pod", Shape.NODE: "the candidate node", Shape.ITEM: "a placed pod"}[expr.type.shape]
+    whose = {Shape.POD: "the pod", Shape.NODE: "the candidate node", Shape.ITEM: "a placed pod", Shape.DEVICE: "a device"}[expr.type.shape]
     if not place.subjects:
         return context.error(
             Code.P215,
@@ -218,6 +221,8 @@ def admitted(context: Context, expr: typed.Expr) -> typed.Expr:
 def _node_help(place: Place) -> str:
     if place is SELECTION:
         return 'select pods without looking at the node, and restrict the count: `count(…, on: node)` or `count(…, within: "<label key>")`'
+    if place is DEVICES:
+        return "select devices by what they are and what the pod asks, and compare with the node outside: `count(…, on: node) > node.…`"
     if place is VICTIM:
         return "`preemption` is about placed pods (`it`) and the pod that needs room, not the node; put conditions on nodes in a `filter`"
     return "`for` decides which pods are governed, before nodes are looked at; put conditions on nodes in a `filter` or behind `when`"
@@ -251,6 +256,10 @@ def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:
     found = infer(context, expr)
     if found.type.kind in (Kind.BOOL, Kind.UNKNOWN):
         return found
+    if isinstance(found, typed.AttributeRef):  # one of several types
+        alike = next((each for each in found.attribute.alternatives if each.type.kind is Kind.BOOL), None)
+        if alike is not None:
+            return replace(found, type=replace(found.type, kind=Kind.BOOL), attribute=alike)
     missing = found.type.optional
     help_ = (
         f"to ask whether it is there, write `has({expr.span.text})`"

@@ -316,10 +316,13 @@ def why(cause: typed.Expr) -> str:
     if isinstance(cause, typed.MetricRef):
         return "a sample may be absent or too old"
     if isinstance(cause, typed.AttributeRef):
-        owner = {Subject.POD: "the pod", Subject.NODE: "a node", Subject.ITEM: "a placed pod"}[cause.attribute.subject]
+        owner = {Subject.POD: "the pod", Subject.NODE: "a node", Subject.ITEM: "a placed pod", Subject.DEVICE: "a device"}[
+            cause.attribute.subject
+        ]
         return f"{owner} may not have it"
     if isinstance(cause, typed.Aggregate):
-        return "a node may not have the label" if cause.topology_key else "there may be no such pod"
+        what = "device" if cause.selection.type.kind is Kind.DEVICES else "pod"
+        return "a node may not have the label" if cause.topology_key else f"there may be no such {what}"
     if isinstance(cause, typed.Lookup):
         return "the table may not have the key"
     divides = (isinstance(cause, typed.Operation) and cause.op is typed.Op.DIV) or (

@@ -74,7 +74,7 @@ def _operation(expr: ast.Expr) -> str:
         case ast.If():
             return f"if {one_line(expr.condition)} then {one_line(expr.then)} else {one_line(expr.otherwise)}"
         case ast.Selection():
-            return f"pods where {one_line(expr.where)}" if expr.where else "pods"
+            return f"{expr.of} where {one_line(expr.where)}" if expr.where else expr.of
     raise TypeError(f"no expression of a policy: {expr!r}")
 
 
@@ -197,7 +197,7 @@ def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa
             then, otherwise = pretty(expr.then, len(deeper) + 5, deeper), pretty(expr.otherwise, len(deeper) + 5, deeper)
             return f"if {one_line(expr.condition)}\n{deeper}then {then}\n{deeper}else {otherwise}"
         case ast.Selection(where=where) if where:
-            return f"pods where {pretty(where, before + 11, indent)}"
+            return f"{expr.of} where {pretty(where, before + len(expr.of) + 7, indent)}"
     return text
 
 

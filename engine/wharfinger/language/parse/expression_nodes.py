@@ -238,12 +238,12 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
     @production
     def all_pods(self, pods: Token) -> ast.Selection:
         """`pods`."""
-        return ast.Selection(span=self.at(pods, pods), where=None)
+        return ast.Selection(span=self.at(pods, pods), where=None, of=pods.text)
 
     @production
     def pods_where(self, pods: Token, _where: Token, predicate: ast.Expr) -> ast.Selection:
         """`pods where predicate`."""
-        return ast.Selection(span=self.at(pods, predicate), where=predicate)
+        return ast.Selection(span=self.at(pods, predicate), where=predicate, of=pods.text)
 
 
 class Objects(Expressions):

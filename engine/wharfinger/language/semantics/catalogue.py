@@ -17,11 +17,17 @@ from wharfinger.language.semantics.types import Kind, Type
 
 
 class Subject(Enum):
-    """The object that an attribute belongs to: the pod to be placed, the candidate node, or a placed pod inside `pods where …`."""
+    """The object that an attribute belongs to: the pod to be placed, the candidate node, or in a selection a placed pod or a device."""
 
     POD = "pod"
     NODE = "node"
     ITEM = "it"
+    DEVICE = "device"
+
+    @property
+    def word(self) -> str:
+        """What a policy writes: a device is `it`, as a placed pod is."""
+        return "it" if self is Subject.DEVICE else self.value
 
 
 class Volatility(IntEnum):
@@ -68,6 +74,7 @@ class Attribute:
     of_namespace: bool = False  # `read` takes the labels of the pod's namespace instead of the pod
     by_group: bool = False  # the key is not written: it is the name that the policy's `group by` gives, the pod's own coming first
     of_group: bool = False  # `read` takes what the cluster knows of the pod's group instead of the pod
+    alternatives: tuple[Attribute, ...] = ()  # the same under another type, for the value that is there if it is of that type
     low: float | None = None  # smallest possible value, for interval analysis
     high: float | None = None
 

@@ -101,12 +101,12 @@ def _name(expr: typed.ParamRef | typed.LetRef | typed.MetricRef) -> tuple[int, s
 
 
 def _subject(expr: typed.SubjectRef) -> tuple[int, str]:
-    return _ATOM, expr.subject.value
+    return _ATOM, expr.subject.word
 
 
 def _attribute(expr: typed.AttributeRef) -> tuple[int, str]:
     key = f"[{_text(expr.key, _IF)}]" if expr.key and not expr.attribute.by_group else ""
-    return _ATOM, f"{expr.attribute.subject.value}.{expr.attribute.path}{key}"
+    return _ATOM, f"{expr.attribute.subject.word}.{expr.attribute.path}{key}"
 
 
 def _operation(expr: typed.Operation) -> tuple[int, str]:
@@ -152,7 +152,8 @@ def _matches(expr: typed.Matches) -> tuple[int, str]:
 
 
 def _select(expr: typed.Select) -> tuple[int, str]:
-    return _IF, f"pods where {_text(expr.where, _IF)}" if expr.where else "pods"
+    what = expr.type.kind.value
+    return _IF, f"{what} where {_text(expr.where, _IF)}" if expr.where else what
 
 
 def _aggregate(expr: typed.Aggregate) -> tuple[int, str]:

@@ -5,7 +5,7 @@ A type has three independent parts, and each prevents one family of mistakes:
 - `Kind` is the dimension: `cpu` cannot be added to `memory`, and `memory` cannot be compared with a bare number.
 - `optional` says that the value may be missing; nothing optional reaches a verdict or a score without the policy saying what then.
 - `Shape` says how many values there are: one for all (`CONST`), one per pod (`POD`), one per node (`NODE`), one per placed pod (`ITEM`,
-  inside `pods where …`). An operation has the larger shape of its operands.
+  inside `pods where …`), one per device (`DEVICE`, inside `devices where …`). An operation has the larger shape of its operands.
 
 Every numeric kind is a float64 when evaluated: cpu in millicores, memory in bytes, percent as a fraction (10% is 0.1), duration in
 seconds, time in seconds since 1970, count as a whole number. Both evaluators use exactly these, so that they can be compared bit by bit.
@@ -43,7 +43,9 @@ class Kind(Enum):
     WORKLOAD = "workload"  # a mix of typical requests: `fragmentation(workload)`
     LABELS = "labels"
     PODS = "pods"
+    DEVICES = "devices"
     POD = "pod"  # a pod itself, as an argument: `tolerates(pod, …)`
+    DEVICE = "device"  # a device itself, as an argument
     NODE = "node"  # the candidate node itself, as an argument: `taints(node, …)`
     UNKNOWN = "unknown"  # the type of an expression that already has an error: silences follow-up errors
 
@@ -69,6 +71,7 @@ class Shape(IntEnum):
     POD = 1
     NODE = 2
     ITEM = 3
+    DEVICE = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,9 +171,10 @@ class If(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(Expr):
-    """`pods`, or `pods where predicate` (the predicate speaks of `it`)."""
+    """`pods`, or `pods where predicate` (the predicate speaks of `it`); `of` is what is selected, `pods` or `devices`."""
 
     where: Expr | None
+    of: str = "pods"
 
 
 # ── items of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

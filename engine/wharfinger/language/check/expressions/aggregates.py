@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wharfinger.language.check.context import SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown
+from wharfinger.language.check.context import DEVICES, SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown
 from wharfinger.language.check.expressions.functions import own_function
+from wharfinger.language.check.expressions.values import of_kind
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics import typed
@@ -14,16 +15,18 @@ from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
 REDUCTIONS = {r.value: r for r in typed.Reduction}
+SELECTIONS = (Kind.PODS, Kind.DEVICES)
 
 
 @form(ast.Selection)
 def selection(context: Context, expr: ast.Selection) -> typed.Expr:
-    """`pods` and `pods where predicate`."""
-    where = condition(context.at(SELECTION), expr.where, "`where`") if expr.where else None
+    """`pods` and `pods where predicate`; the same of devices."""
+    of_devices = expr.of == "devices"
+    where = condition(context.at(DEVICES if of_devices else SELECTION), expr.where, "`where`") if expr.where else None
     if where is not None and is_unknown(where):
         return unknown(expr.span)
     shape = Shape.POD if where is not None else Shape.CONST
-    return typed.Select(span=expr.span, type=Type(Kind.PODS, shape), where=where)
+    return typed.Select(span=expr.span, type=Type(Kind.DEVICES if of_devices else Kind.PODS, shape), where=where)
 
 
 def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
@@ -33,19 +36,21 @@ def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
     if context.catalogue.function(expr.function) and not _is_selection(context, positional):
         return None
     chosen = infer(context, positional[0].value) if positional else None
-    if chosen is None or chosen.type.kind not in (Kind.PODS, Kind.UNKNOWN):
+    if chosen is None or chosen.type.kind not in (*SELECTIONS, Kind.UNKNOWN):
         return _not_pods(context, expr, chosen)
-    per = _extent(context, expr)
-    value = _measured(context, expr, reduction, positional)
+    of_devices = chosen.type.kind is Kind.DEVICES
+    per = _extent(context, expr, of_devices=of_devices)
+    value = _measured(context.at(DEVICES if of_devices else SELECTION), expr, reduction, positional)
     if per is None or is_unknown(chosen, *((value,) if value else ())) or (value is None) != (reduction is typed.Reduction.COUNT):
         return unknown(expr.span)
     if not context.place.aggregates:
+        what = "devices" if of_devices else "pods"
         help_ = (
-            "put conditions that count pods in a `filter` or behind `when`"
+            f"put conditions that count {what} in a `filter` or behind `when`"
             if Shape.ITEM not in _shapes(context)
             else "count outside of the selection"
         )
-        return context.error(Code.P220, f"{context.place.name} cannot count pods", expr.span, label="counts pods", help=help_)
+        return context.error(Code.P220, f"{context.place.name} cannot count {what}", expr.span, label=f"counts {what}", help=help_)
     return typed.Aggregate(
         span=expr.span,
         type=_aggregate_type(reduction, value, per),
@@ -68,9 +73,9 @@ def _is_selection(context: Context, positional: list[ast.Argument]) -> bool:
         return True
     if isinstance(first, ast.Call):
         own = own_function(context, first)
-        return own is not None and own.kind is Kind.PODS
+        return own is not None and own.kind in SELECTIONS
     quiet = replace(context, diagnostics=Diagnostics())
-    return isinstance(first, (ast.Name, ast.Member)) and infer(quiet, first).type.kind is Kind.PODS
+    return isinstance(first, (ast.Name, ast.Member)) and infer(quiet, first).type.kind in SELECTIONS
 
 
 def _not_pods(context: Context, expr: ast.Call, chosen: typed.Expr | None) -> typed.Expr:
@@ -90,9 +95,14 @@ def _not_pods(context: Context, expr: ast.Call, chosen: typed.Expr | None) -> ty
     )
 
 
-def _extent(context: Context, expr: ast.Call) -> tuple[typed.Per, str | None] | None:
+def _extent(context: Context, expr: ast.Call, *, of_devices: bool) -> tuple[typed.Per, str | None] | None:
     """What the aggregate is taken over, by its `on:` and `within:`; None when they are wrong."""
     named = [a for a in expr.arguments if a.name is not None]
+    if of_devices and [a.name for a in named] != ["on"]:
+        help_ = "write `on: node` behind the selection"
+        span = named[0].span if named else expr.span
+        context.error(Code.P207, "devices are counted on the candidate node", span, label="does not fit", help=help_)
+        return None
     odd = next((a for a in named if a.name not in ("on", "within")), None) or (named[1] if len(named) > 1 else None)
     if odd:
         message = (
@@ -151,7 +161,7 @@ def _measured(context: Context, expr: ast.Call, reduction: typed.Reduction, posi
         return unknown(expr.span)
     if wanted == 1:
         return None
-    value = infer(context.at(SELECTION), positional[1].value)
+    value = of_kind(infer(context, positional[1].value), Kind.NUMBER)
     kinds = NUMERIC - ({Kind.TIME} if reduction is typed.Reduction.SUM else set())
     if value.type.kind not in kinds | {Kind.UNKNOWN}:
         return context.error(

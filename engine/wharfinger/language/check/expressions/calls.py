@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ from wharfinger.language.check.context import Context, admitted, constant, form,
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
 from wharfinger.language.check.expressions.functions import call_own, own_function
 from wharfinger.language.check.expressions.names import may_read
-from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, unit_help
+from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, of_kind, operation, unit_help
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.report.wording import closest, listed
@@ -38,12 +39,16 @@ def _has(context: Context, expr: ast.Call) -> typed.Expr:
     operand = infer(context, expr.arguments[0].value)
     if is_unknown(operand):
         return unknown(expr.span)
-    if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.POD, Kind.NODE, Kind.TABLE, Kind.WORKLOAD):
+    if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.DEVICES, Kind.POD, Kind.NODE, Kind.DEVICE, Kind.TABLE, Kind.WORKLOAD):
         help_ = f'ask for one key: `has({operand.span.text}["…"])`' if operand.type.kind in (Kind.LABELS, Kind.TABLE) else None
         return context.error(
             Code.P206, f"{type_text(operand.type)} is always there", operand.span, label=type_text(operand.type), help=help_
         )
-    return typed.Has(span=expr.span, type=Type(Kind.BOOL, operand.type.shape), operand=operand)
+    found = [operand]
+    if isinstance(operand, typed.AttributeRef):  # of several types: there if one of them is
+        found += [of_kind(operand, each.type.kind) for each in operand.attribute.alternatives]
+    asked: list[typed.Expr] = [typed.Has(span=expr.span, type=Type(Kind.BOOL, operand.type.shape), operand=each) for each in found]
+    return reduce(lambda one, other: operation(typed.Op.OR, Kind.BOOL, expr.span, one, other), asked)
 
 
 # ── curve ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,19 +14,25 @@ from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
-SUBJECTS = {subject.value: subject for subject in Subject}
-SHAPES = {Subject.POD: Shape.POD, Subject.NODE: Shape.NODE, Subject.ITEM: Shape.ITEM}
+SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
+SHAPES = {Subject.POD: Shape.POD, Subject.NODE: Shape.NODE, Subject.ITEM: Shape.ITEM, Subject.DEVICE: Shape.DEVICE}
+KINDS = {Subject.POD: Kind.POD, Subject.NODE: Kind.NODE, Subject.ITEM: Kind.POD, Subject.DEVICE: Kind.DEVICE}
 # Parts of Kubernetes' objects that the language leaves out.
 _OBJECT_PARTS = ("metadata", "spec", "status")
+
+
+def subject_named(context: Context, word: str) -> Subject:
+    """The subject that a word means at this place: `it` is a device in a selection of devices."""
+    found = SUBJECTS[word]
+    return Subject.DEVICE if found is Subject.ITEM and Subject.DEVICE in context.place.subjects else found
 
 
 def subject_at(context: Context, subject: Subject, span: Span) -> typed.Expr:
     """A subject itself, where it exists at this place."""
     if subject not in context.place.subjects and subject is Subject.ITEM:
-        help_ = "`it` is the placed pod inside of `pods where …`; the pod that is being placed is `pod`"
+        help_ = "`it` is the placed pod inside of `pods where …`, or the device in `devices where …`; the pod that is being placed is `pod`"
         return context.error(Code.P219, f"`it` has no meaning in {context.place.name}", span, label="outside of a selection", help=help_)
-    kind = Kind.NODE if subject is Subject.NODE else Kind.POD
-    return admitted(context, typed.SubjectRef(span=span, type=Type(kind, SHAPES[subject]), subject=subject))
+    return admitted(context, typed.SubjectRef(span=span, type=Type(KINDS[subject], SHAPES[subject]), subject=subject))
 
 
 def path_of(expr: ast.Expr) -> tuple[ast.Expr, list[ast.Member]]:
@@ -40,7 +46,7 @@ def path_of(expr: ast.Expr) -> tuple[ast.Expr, list[ast.Member]]:
 
 def attribute_of(context: Context, root: ast.Name, fields: list[ast.Member], span: Span) -> typed.Expr:
     """The attribute that a chain of fields behind a subject names."""
-    subject = SUBJECTS[root.name]
+    subject = subject_named(context, root.name)
     allowed = subject_at(context, subject, root.span if subject is Subject.ITEM else span)
     if is_unknown(allowed):
         return unknown(span)
@@ -51,20 +57,20 @@ def attribute_of(context: Context, root: ast.Name, fields: list[ast.Member], spa
     if attribute is None:
         return _unknown_field(context, subject, fields, span)
     if attribute.keyed and attribute.type.kind is not Kind.LABELS:
-        message = f"`{subject.value}.{path}` needs a key"
+        message = f"`{subject.word}.{path}` needs a key"
         return context.error(
             Code.P310,
             message,
             span,
             label="which one?",
-            help=f'name one: `{subject.value}.{path}["…"]`' + _group_help(context, subject, path),
+            help=f'name one: `{subject.word}.{path}["…"]`' + _group_help(context, subject, path),
         )
     return reference(context, attribute, span)
 
 
 def reference(context: Context, attribute: Attribute, span: Span) -> typed.Expr:
     """An attribute as an expression, where the policy may read it."""
-    name = f"{attribute.subject.value}.{attribute.path}"
+    name = f"{attribute.subject.word}.{attribute.path}"
     if not may_read(context, attribute, name, span):
         return unknown(span)
     return typed.AttributeRef(span=span, type=attribute.type.shaped(SHAPES[attribute.subject]), attribute=attribute)
@@ -81,7 +87,7 @@ def may_read(context: Context, what: Attribute | Function, name: str, span: Span
 
 def _group_help(context: Context, subject: Subject, path: str) -> str:
     members = _members(context, subject, path)
-    return f", or one of {listed(f'{subject.value}.{path}.{m}' for m in members)}" if members else ""
+    return f", or one of {listed(f'{subject.word}.{path}.{m}' for m in members)}" if members else ""
 
 
 def _members(context: Context, subject: Subject, prefix: str) -> list[str]:
@@ -94,7 +100,7 @@ def _members(context: Context, subject: Subject, prefix: str) -> list[str]:
 def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member], span: Span) -> typed.Expr:
     known = _known_fields(context, subject, fields)
     prefix = ".".join(f.field for f in fields[:known])
-    whole = f"{subject.value}.{prefix}" if prefix else subject.value
+    whole = f"{subject.word}.{prefix}" if prefix else subject.word
     if known == len(fields):
         help_ = f"one of {listed(_members(context, subject, prefix))}"
         return context.error(Code.P302, f"`{whole}` is a group of fields", span, label="which one?", help=help_)
@@ -126,15 +132,15 @@ def _nearest(context: Context, subject: Subject, fields: list[ast.Member], known
     near = context.closest(fields[known].field, _members(context, subject, prefix))
     if near:
         whole = f"{prefix}.{near}" if prefix else near
-        return near, f"{subject.value}.{whole}"
+        return near, f"{subject.word}.{whole}"
     words = [f.field for f in fields if f.field not in _OBJECT_PARTS]
     paths = [a.path for a in context.catalogue.attributes(subject)]
     same = [p for p in paths if sorted(p.split(".")) == sorted(words) or p.split(".")[-1] == words[-1]] if words else []
     found = same[0] if same else context.closest(".".join(words), paths) if words else None
-    other = {Subject.POD: Subject.NODE, Subject.NODE: Subject.POD, Subject.ITEM: Subject.NODE}[subject]
+    other = Subject.POD if subject is Subject.NODE else Subject.NODE
     if found is None and words and context.catalogue.attribute(other, ".".join(words)):
         return None, f"{other.value}.{'.'.join(words)}"
-    return None, f"{subject.value}.{found}" if found else None
+    return None, f"{subject.word}.{found}" if found else None
 
 
 def label_field(context: Context, owner: str, field: ast.Member) -> typed.Expr:
@@ -168,7 +174,7 @@ def _keyed(context: Context, base: ast.Expr) -> typed.Expr:
     """The attribute before a key; unlike elsewhere, one that needs its key is welcome."""
     root, fields = path_of(base)
     if fields and isinstance(root, ast.Name) and root.name in SUBJECTS:
-        subject = SUBJECTS[root.name]
+        subject = subject_named(context, root.name)
         attribute = context.catalogue.attribute(subject, ".".join(f.field for f in fields))
         if attribute and attribute.keyed:
             return unknown(base.span) if is_unknown(subject_at(context, subject, base.span)) else reference(context, attribute, base.span)
@@ -232,7 +238,7 @@ def _own_row(context: Context, attribute: Attribute, key: typed.Expr) -> Attribu
 def name(context: Context, expr: ast.Name) -> typed.Expr:  # noqa: PLR0911 — one case per meaning
     """A bare name: a subject, or something the policy declares."""
     if expr.name in SUBJECTS:
-        return subject_at(context, SUBJECTS[expr.name], expr.span)
+        return subject_at(context, subject_named(context, expr.name), expr.span)
     if expr.name == GROUP:
         return admitted(context, placed_members(context, expr.span))
     binding = context.names.get(expr.name)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from wharfinger.language.check.context import Context, condition, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.values import (
     SCALAR,
+    as_each_other,
     calculated,
     common_kind,
     fits,
     has_unknown_unit,
     negated,
+    of_kind,
     operation,
     ratio_help,
     unit_help,
@@ -84,6 +86,7 @@ def _member_of(context: Context, expr: ast.Binary) -> typed.Expr:
     right = infer(context, expr.right)
     if is_unknown(left, right):
         return unknown(expr.span)
+    left = of_kind(left, right.type.element or left.type.kind)
     if right.type.kind is not Kind.SET:
         message = f"`in` needs a set on its right, not {type_text(right.type)}"
         return context.error(Code.P204, message, right.span, label=type_text(right.type), help=_in_help(left, right))
@@ -182,7 +185,7 @@ _VERBS = {
 @form(ast.Unary)
 def unary(context: Context, expr: ast.Unary) -> typed.Expr:
     """`not x` and `-x`."""
-    operand = infer(context, expr.operand)
+    operand = of_kind(infer(context, expr.operand), Kind.BOOL if expr.op is UnaryOp.NOT else Kind.NUMBER)
     if is_unknown(operand):
         return unknown(expr.span)
     if expr.op is UnaryOp.NOT:
@@ -228,12 +231,14 @@ def _operands(context: Context, expr: ast.Binary) -> tuple[typed.Expr, typed.Exp
     if has_unknown_unit(left) and not has_unknown_unit(right) and isinstance(left, ast.Number):
         unknown_unit(context, left, infer(context, right))
         return None
-    found = infer(context, left), infer(context, right)
+    found = as_each_other(infer(context, left), infer(context, right))
+    if expr.op in _ARITHMETIC and {each.type.kind for each in found} == {Kind.STRING}:
+        found = of_kind(found[0], Kind.NUMBER), of_kind(found[1], Kind.NUMBER)
     return None if is_unknown(*found) else found
 
 
 def _logic(context: Context, expr: ast.Binary) -> typed.Expr:
-    left, right = infer(context, expr.left), infer(context, expr.right)
+    left, right = (of_kind(infer(context, side), Kind.BOOL) for side in (expr.left, expr.right))
     word = expr.op.value
     for side in (left, right):
         if side.type.kind not in (Kind.BOOL, Kind.UNKNOWN):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wharfinger.language.check.context import Context, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
@@ -45,6 +46,20 @@ def operation(op: typed.Op, kind: Kind, span: Span, *operands: typed.Expr, optio
 def negated(expr: typed.Expr, span: Span) -> typed.Operation:
     """`not expr`."""
     return operation(typed.Op.NOT, Kind.BOOL, span, expr)
+
+
+def of_kind(expr: typed.Expr, kind: Kind) -> typed.Expr:
+    """An attribute that may be of several types as the one of a kind, if it has that one; else the expression itself."""
+    if not isinstance(expr, typed.AttributeRef) or expr.type.kind is kind:
+        return expr
+    wanted = Kind.NUMBER if kind in NUMERIC else kind
+    found = next((each for each in expr.attribute.alternatives if each.type.kind is wanted), None)
+    return expr if found is None else replace(expr, type=replace(expr.type, kind=wanted), attribute=found)
+
+
+def as_each_other(left: typed.Expr, right: typed.Expr) -> tuple[typed.Expr, typed.Expr]:
+    """Two operands, of which an attribute of several types is of the type of the other."""
+    return of_kind(left, right.type.kind), of_kind(right, left.type.kind)
 
 
 def whole_help(side: typed.Expr) -> str | None:
