@@ -19,14 +19,16 @@ from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
 from wharfinger.framework.evaluation import lineup, points
 from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm, in_summing_order
-from wharfinger.framework.extension import FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
+from wharfinger.framework.extension import AnnotatingPlugin, FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
 from wharfinger.framework.policy_rules import PolicyRules
+from wharfinger.framework.prepared import Attempt, Shared
 from wharfinger.framework.registry import Registry, default_registry
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,22 @@ class Chain:
     def pre_enqueues(self) -> tuple[PreEnqueuePlugin, ...]:
         """The PreEnqueue plugins, in order."""
         return tuple(link.plugin for link in self.links if isinstance(link.plugin, PreEnqueuePlugin))
+
+    @cached_property
+    def annotating(self) -> tuple[AnnotatingPlugin, ...]:
+        """The plugins that choose something of the node for the pod, in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, AnnotatingPlugin))
+
+    def assigned(self, attempt: Attempt, row: int) -> PodView:
+        """The pod of the attempt as it is to be assumed on the node of that row: with the annotations that plugins choose for it there."""
+        pod = attempt.pod
+        for plugin in self.annotating:
+            pod = pod.assigning(plugin.annotations(attempt, row))
+        return pod
+
+    def assigned_on(self, pod: PodView, snapshot: Snapshot, node: str) -> PodView:
+        """The same for a node by name, for a pod that this chain need not have decided about."""
+        return self.assigned(Attempt(pod, snapshot, Shared()), snapshot.known_row(node))
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:

@@ -177,6 +177,17 @@ class Placement:
     shared: Shared = field(default_factory=Shared)
 
 
+class AnnotatingPlugin(Plugin, ABC):
+    """Chooses something of the node for the pod, which is written on the pod: its annotations count as soon as the pod is assumed.
+
+    Kubernetes has no such point. The annotations are written in the same request as the binding.
+    """
+
+    @abstractmethod
+    def annotations(self, attempt: Attempt, row: int) -> Mapping[str, str]:
+        """The annotations for the pod on the node of that row, which was chosen for it; empty for none."""
+
+
 class ReservePlugin(Plugin, ABC):
     """Reserves resources outside the cluster's state for a placement that is assumed but not bound yet."""
 

@@ -41,6 +41,7 @@ DEFAULT_ORDER = (
     "ImageLocality",
     "DefaultBinder",
     "NodeDeclaredFeatures",
+    "GpuShares",  # not one of Kubernetes' own
 )
 
 

@@ -103,10 +103,15 @@ def path_of(pod: PodView) -> str:
 
 
 def binding(pod: PodView, node: str) -> bytes:
-    """The Binding of a pod to a node, which the API server refuses for a pod of another uid."""
-    metadata = {"name": pod.name, "namespace": pod.namespace}
+    """The Binding of a pod to a node, which the API server refuses for a pod of another uid.
+
+    The API server copies the annotations of a Binding to the pod in the same write.
+    """
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace}
     if pod.object.metadata.uid:
         metadata["uid"] = pod.object.metadata.uid
+    if pod.assigned:
+        metadata["annotations"] = dict(pod.assigned)
     return msgspec.json.encode(
         {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
     )

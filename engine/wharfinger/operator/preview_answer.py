@@ -226,7 +226,7 @@ def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gene
         if decision.node is None:
             return Further(count=count, message=cut(decision.message, 4000))
         dry_run.bind_claims(state, pod, decision.node)
-        state.assume(pod, decision.node)
+        state.assume(decision.assigned, decision.node)
         yield
     return Further(count=MOST_PODS, message="")
 

@@ -287,7 +287,7 @@ class Scenario:
         )
         self.attempts[name] = self.last = attempt
         if decision.node is not None:
-            self._state.assume(pod, decision.node)
+            self._state.assume(decision.assigned, decision.node)
 
     def _place_group(self, name: str) -> None:
         index = self._index()

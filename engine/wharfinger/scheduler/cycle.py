@@ -88,7 +88,7 @@ class SchedulingCycle:
         return bool(holding)
 
     def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
-        pod = queued.pod
+        pod = decision.assigned
         decided = DecisionSummary.of(decision)
         placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared)
         self._cluster.state.assume(pod, node)

@@ -168,7 +168,7 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(now), evicted))
     if decision.node is not None and mode is Mode.SEQUENTIAL:
         bind_claims(state, pod, decision.node)
-        state.assume(pod, decision.node)
+        state.assume(decision.assigned, decision.node)
     return outcome
 
 

@@ -90,10 +90,10 @@ CHURN_TEMPLATES = 20
 FULL_NODE = {"cpu": "8", "memory": "16Gi", "pods": "110"}
 
 
-def assume(state: ClusterState, pod: PodView, decision: Decision) -> None:
+def assume(state: ClusterState, _pod: PodView, decision: Decision) -> None:
     """Assume the placement, so that it counts for the pods after it."""
     if decision.node is not None:
-        state.assume(pod, decision.node)
+        state.assume(decision.assigned, decision.node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def _evict(state: ClusterState, pod: PodView, decision: Decision) -> None:
     for victim in decision.victims:
         state.remove_pod(victim)
     if decision.nominated is not None:
-        state.assume(pod, decision.nominated)
+        state.assume(decision.chain.assigned_on(pod, state.snapshot(), decision.nominated), decision.nominated)
 
 
 def _constrained(spec: Spec, service: bool = False) -> Callable[[Size], Workload]:

@@ -58,5 +58,5 @@ def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[P
         decision = decider.decide(state.snapshot(), pod)
     result = pod_result(decision, evicted)
     if decision.node is not None:
-        supposed.place(pod, decision.node)
+        supposed.place(decision.assigned, decision.node)
     return result, evicted

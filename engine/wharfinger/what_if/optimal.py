@@ -276,7 +276,7 @@ class _Search:
                     again.append(pod)
                     continue
                 bind_claims(state, pod, node)
-                state.assume(pod, node)
+                state.assume(self._chain.assigned_on(pod, state.snapshot(), node), node)
                 nodes[pod.template][node] -= 1
                 plan.append(Placed(pod=pod.key, source=self._moving.get(pod.uid, ""), node=node))
             if len(again) == len(waiting):

@@ -20,6 +20,7 @@ from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.evaluation.plugin_points import Columns, PluginPoints
 from wharfinger.framework.evaluation.scoring import ScoreSlot
+from wharfinger.framework.prepared import Attempt
 from wharfinger.language.report.wording import count
 
 if TYPE_CHECKING:
@@ -77,6 +78,11 @@ class Decision:
             return f"{self.pod.key}: {self.message}"
         equals = f", {self.ties} equally good" if self.ties > 1 else ""
         return f"{self.pod.key} → {self.node} ({self.feasible} of {count(self.n_nodes, 'node')} feasible{equals})"
+
+    @property
+    def assigned(self) -> PodView:
+        """The pod as it is to be assumed and bound: with the annotations that plugins choose for it on its node."""
+        return self.pod if self.row is None else self.chain.assigned(Attempt(self.pod, self.snapshot, self.evaluation.shared), self.row)
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -121,13 +121,28 @@ class PodDemand:
 class PodView:
     """A pod and the values derived from it.
 
+    `assigned` are the annotations that the scheduler has given the pod for its node; they are written with the binding.
+
     Two pods with equal `template` get equal decisions, apart from their identity. The template covers namespace, labels, annotations, the
     controller, the spec without nodeName, a resize in progress, and the deletion mark. It does not cover name, uid, times and the rest of
     the status, except that the name is included if generic ephemeral volumes are named after it. A pending pod with a nodeName has the same
     template as one without, so a cache of decisions by template must add `node_name` to its key.
     """
 
-    __slots__ = ("_demand", "_template", "annotations", "key", "labels", "name", "namespace", "node_name", "object", "priority", "uid")
+    __slots__ = (
+        "_demand",
+        "_template",
+        "annotations",
+        "assigned",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "node_name",
+        "object",
+        "priority",
+        "uid",
+    )
 
     def __init__(self, pod: objects.Pod, template: bytes | None = None) -> None:
         """A view of the pod; `template` is its `digest` if that is known."""
@@ -139,6 +154,7 @@ class PodView:
         self.uid = metadata.uid or self.key
         self.labels: Mapping[str, str] = metadata.labels
         self.annotations: Mapping[str, str] = metadata.annotations
+        self.assigned: Mapping[str, str] = {}
         self.priority = pod.spec.priority or 0
         self.node_name = pod.spec.node_name
         self._template = template
@@ -154,6 +170,16 @@ class PodView:
             setattr(placed, name, getattr(self, name))
         placed.node_name = node_name
         return placed
+
+    def assigning(self, annotations: Mapping[str, str]) -> PodView:
+        """The same pod with these annotations, which are written with its binding; the pod itself for none."""
+        if not annotations:
+            return self
+        metadata = msgspec.structs.replace(self.object.metadata, annotations={**self.annotations, **annotations})
+        assigned = PodView(msgspec.structs.replace(self.object, metadata=metadata))
+        assigned.node_name, assigned._demand = self.node_name, self.demand
+        assigned.assigned = {**self.assigned, **annotations}
+        return assigned
 
     @property
     def template(self) -> bytes:

@@ -22,6 +22,8 @@ from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
 from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.devices.device_table import DeviceTable
+from wharfinger.model.devices.gpu_names import GpuNames
+from wharfinger.model.devices.gpu_table import GpuTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import ClusterTables, ObjectStore
@@ -192,6 +194,10 @@ class Snapshot:
     def pod_capacity(self) -> NDArray[np.int64]:
         """The capacity `pods` of each node, (n_nodes,) int64."""
         return self._current().nodes.resources.pod_capacity.view
+
+    def gpus(self, names: GpuNames) -> GpuTable:
+        """The single GPUs of all nodes, counted by these names."""
+        return self._current().gpu_table(names)
 
     # ── facts about nodes ──
 

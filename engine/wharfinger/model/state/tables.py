@@ -23,7 +23,9 @@ from wharfinger.model.columns.resource_table import HostPorts
 from wharfinger.model.columns.selection import Selections
 from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.devices.device_table import DeviceTable
-from wharfinger.model.devices.whole_counts import WholeCounts
+from wharfinger.model.devices.gpu_names import GpuNames
+from wharfinger.model.devices.gpu_table import GpuTable, GpuTables
+from wharfinger.model.devices.shared_gpus import SharedGpus
 from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView
 
@@ -206,6 +208,7 @@ class ClusterTables:
         "_nominated_at",
         "device_sources",
         "group_sizes",
+        "gpus",
         "layout_revision",
         "metrics",
         "newest",
@@ -225,6 +228,7 @@ class ClusterTables:
         self.nodes = NodeTable()
         self.pods = PodTable()
         self.ports = HostPorts()
+        self.gpus = GpuTables()
         self.selections = Selections(self.nodes, self.pods)
         self.pod_readers = PodReaders(self.pods)
         self.metrics = MetricTable(self.nodes, self.pods)
@@ -238,7 +242,7 @@ class ClusterTables:
         self.revision = 0
         self.layout_revision = 0
         self.newest = 0.0
-        self.device_sources: tuple[DeviceSource, ...] = (WholeCounts(),)
+        self.device_sources: tuple[DeviceSource, ...] = (SharedGpus(GpuNames()),)
         self._devices: DeviceTable | None = None
 
     @property
@@ -264,6 +268,7 @@ class ClusterTables:
         """Add a new node; returns its row."""
         row = self.nodes.add(node)
         self.pods.row_added()
+        self.gpus.set_node(row, node, ())
         self.revision += 1
         self.layout_revision = self.revision
         self.node_changes.record(row, self.revision)
@@ -280,6 +285,7 @@ class ClusterTables:
             self.nodes.objects[row] = node
         else:
             self.nodes.update(node)
+            self.gpus.set_node(row, node, self._pods_on(row))
             self.node_changes.record(row, self.revision)
             self.nodes.tidy()
 
@@ -311,6 +317,8 @@ class ClusterTables:
         if demand.host_ports:
             self.ports.take(row, demand.host_ports)
         self.pods.add(pod, row, assumed=assumed)
+        if self.gpus:
+            self.gpus.count_pods(row, pod, self._pods_on(row))
         self.usage_changes.record(row, self.revision)
         self.nodes.tidy()  # decisions add codes too
 
@@ -322,7 +330,20 @@ class ClusterTables:
         if demand.host_ports:
             self.ports.give_back(row, demand.host_ports)
         self.pods.remove(placement)
+        if self.gpus:
+            self.gpus.count_pods(row, placement.pod, self._pods_on(row))
         self.usage_changes.record(row, self.revision)
+
+    def _pods_on(self, row: int) -> list[PodView]:
+        return [placement.pod for placement in self.pods.by_row[row].values()]
+
+    def gpu_table(self, names: GpuNames) -> GpuTable:
+        """The single GPUs of all nodes, counted by these names; kept from the first call on."""
+        known = self.gpus.known(names)
+        if known is None:
+            pairs = ((node, self._pods_on(row)) for row, node in enumerate(self.nodes.objects))
+            known = self.gpus.add(names, self.nodes.rows, pairs)
+        return known
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Nominate a node, known or not, for a pending pod; its row counts as changed, so filters run on it again."""

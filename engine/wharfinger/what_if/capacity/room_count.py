@@ -101,7 +101,7 @@ class Count:
         return self._decider.decide(self._state.snapshot(), pod)
 
     def _put(self, pod: PodView, node: str) -> None:
-        self._supposed.place(pod, node)
+        self._supposed.place(self._chain.assigned_on(pod, self._state.snapshot(), node), node)
         self._advance()
 
     def _place(self, found: Sequence[Found]) -> None:

@@ -184,7 +184,7 @@ class Draft:
 
     def place(self, pending: PodView, target: str) -> None:
         """Places a pod that is on no node."""
-        self.state.assume(pending, target)
+        self.state.assume(self._decider.chain.assigned_on(pending, self.snapshot, target), target)
         self._undo.append(lambda: self.state.remove_pod(pending))
 
     def _placed(self, pod: PodView, pending: PodView, source: str, decision: Decision, target: str) -> Moved:

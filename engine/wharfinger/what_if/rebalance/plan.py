@@ -301,7 +301,7 @@ def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple
     for pod in queue_order(chain, waiting):
         if chain.gate(pod) is None and (node := draft.decide(pod).node) is not None:
             bind_claims(draft.state, pod, node)
-            draft.state.assume(pod, node)
+            draft.state.assume(chain.assigned_on(pod, draft.state.snapshot(), node), node)
             placed.append(pod.key)
     return tuple(placed)
 

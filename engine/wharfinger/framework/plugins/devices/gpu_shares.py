@@ -1,0 +1,119 @@
+"""GpuShares: each single GPU of a node holds what is put on it, in clusters whose GPUs are counted rather than allocated by DRA.
+
+NodeResourcesFit adds up thousandths over a node. This plugin looks at the GPUs one by one: a share needs one GPU with that much free, and k
+whole GPUs need k of which nobody has a share. It then chooses the GPUs, which count as taken as soon as the pod is assumed, and are
+written on the pod in the same request as its binding, for the device plugin of the node to read.
+
+Kubernetes has no such plugin; the scheme is that of Alibaba's Open-Gpu-Share. Nothing changes in a cluster whose nodes do not advertise
+shares. How such a cluster names things is in the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import AnnotatingPlugin, Arguments, FilterPlugin
+from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
+from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, Wanted, free_gpus, holders, room
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+FULL, NEVER = 1, 2
+
+
+class GpuSharesArguments(Arguments):
+    """How the cluster counts GPUs and shares; see `GpuNames`."""
+
+    count_resource: str = Field(default="nvidia.com/gpu", min_length=1)
+    share: str = Field(default="alibabacloud.com/gpu-milli", min_length=1)
+    index_annotation: str = Field(default="alibabacloud.com/gpu-index", min_length=1)
+    shares_are_annotations: bool = False
+
+
+class GpuShares(FilterPlugin, AnnotatingPlugin):
+    """A filter over single GPUs, and the choice of the GPUs: the first in index order that have room."""
+
+    name = "GpuShares"
+    arguments_model = GpuSharesArguments
+    filter_volatility = Volatility.ROW
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_ALLOCATABLE | ClusterEvent.POD_REMOVED | ClusterEvent.POD_CHANGED
+
+    def __init__(self, arguments: GpuSharesArguments | None = None) -> None:
+        super().__init__(arguments)
+        given = self.arguments
+        self.names = GpuNames(
+            count=given.count_resource, share=given.share, index=given.index_annotation, annotated=given.shares_are_annotations
+        )
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """True if a node was added or changed, or the pod that went or changed wants GPUs."""
+        return change.pod is None or self.names.wanted(change.pod) is not None
+
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
+        """Skip for a pod that wants no GPUs."""
+        wanted = self.names.wanted(attempt.pod)
+        return SKIP if wanted is None else attempt.shared.once(GpusFree, lambda: GpusFree(wanted, self.names))
+
+    def annotations(self, attempt: Attempt, row: int) -> Mapping[str, str]:
+        """The index annotation of a pod that gets GPUs of a node that takes part."""
+        wanted = self.names.wanted(attempt.pod)
+        if wanted is None:
+            return {}
+        chosen = holders(attempt.snapshot.gpus(self.names).free_on(row), wanted)
+        return {self.names.index: self.names.written(chosen)} if chosen else {}
+
+
+class GpusFree(PreparedFilter):
+    """`FULL` for nodes on which too few GPUs have room, `NEVER` for nodes on which they would not even if nobody used them."""
+
+    def __init__(self, wanted: Wanted, names: GpuNames) -> None:
+        self._wanted = wanted
+        self._names = names
+        few = _few(wanted)
+        self.reasons = (Reason(f"node(s) had {few} free"), Reason(f"node(s) had {few}", resolvable=False))
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8] | Mask:
+        """The verdicts."""
+        table = snapshot.gpus(self._names)
+        count = table.count[rows]
+        short = ((table.free[:, rows] >= self._wanted.milli).sum(axis=0) < self._wanted.count) & (count >= 0)
+        return np.where(short, np.where(self._too_few(count), np.uint8(NEVER), np.uint8(FULL)), np.uint8(0))
+
+    def bits_at(self, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one node."""
+        table = snapshot.gpus(self._names)
+        count = table.count.item(row)
+        return 0 if count < 0 else self._verdict(table.free_on(row))
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reason against the supposed node."""
+        count = supposed.snapshot.gpus(self._names).count.item(supposed.row)
+        verdict = 0 if count < 0 else self._verdict(free_gpus(count, supposed.pods(), self._names))
+        return (self.reasons[verdict - 1],) if verdict else ()
+
+    def _verdict(self, free: list[int]) -> int:
+        if len(room(free, self._wanted)) >= self._wanted.count:
+            return 0
+        return NEVER if self._too_few(len(free)) else FULL
+
+    def _too_few(self, count: NDArray[np.int32] | int) -> Mask | bool:
+        return (count < self._wanted.count) | (self._wanted.milli > WHOLE)
+
+
+def _few(wanted: Wanted) -> str:
+    """What there is too little of."""
+    if wanted.milli == WHOLE:
+        return "no GPU" if wanted.count == 1 else f"fewer than {wanted.count} GPUs"
+    share = f"with {wanted.milli} thousandths"
+    return f"no single GPU {share}" if wanted.count == 1 else f"fewer than {wanted.count} GPUs {share}"
