@@ -103,19 +103,3 @@ def test_other_csv_files_are_refused_by_name_and_line(text, sentence):
     with pytest.raises(InvalidObject) as refused:
         openb.manifests_from_csv("nodes.csv", text)
     assert str(refused.value) == sentence
-
-
-@pytest.mark.parametrize(
-    ("devices", "whole", "shares", "overflow"),
-    [
-        (2, 0, [600, 600], 0),
-        (2, 1, [600, 600], 600),  # the milli add up to 2,200 of 2,000, which accounting would refuse too
-        (2, 0, [700, 700, 500], 500),  # 1,900 of 2,000: accounting accepts, no device has 500 left
-        (2, 1, [400, 600], 0),
-        (4, 4, [], 0),
-        (1, 2, [], 1000),
-        (3, 0, [500, 500, 500, 500, 500, 500], 0),
-    ],
-)
-def test_device_overflow(devices, whole, shares, overflow):
-    assert openb.device_overflow(devices, whole, shares) == overflow

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model.objects import quantity
@@ -33,7 +33,8 @@ NO_GPUS: Final = -1
 _INDEXES = re.compile(r"[0-9]{1,4}([-,][0-9]{1,4}){0,127}")
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wanted:
     """GPUs that a pod wants: `milli` thousandths on each of `count` different GPUs."""
 
     count: int

@@ -7,10 +7,8 @@ node that advertised 8 `nvidia.com/gpu` for whole GPUs and, independently, 8,000
 - a pod of a GPU share (`num_gpu` 1, `gpu_milli` < 1000) asks for that many milli;
 - a pod of k whole GPUs asks for `nvidia.com/gpu: k` *and* for 1000·k milli.
 
-The milli are the pool that everything draws from, so no node is ever sold twice, with plain Kubernetes rules and with any policy. What
-this cannot see is the device: a share of 800 milli is accepted where two devices have 400 free each, and a whole GPU is granted on 1,000
-free milli although they may be spread over two devices. Results are thus an upper bound of what devices could honour; `device_overflow`
-says how much of a placement finds no device.
+The milli are the pool that everything draws from, so no node is ever sold twice, and the plugin GpuShares sees to it that each single GPU
+holds what is put on it.
 
 The resource name is the one the trace's own scheduler used for shares. GPU models are the node label `nvidia.com/gpu.product`; a pod's
 `gpu_spec` (`V100M16|V100M32`) becomes a required node affinity with operator In.
@@ -20,32 +18,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from importlib import resources
 from typing import Any
 
 from wharfinger.errors import InvalidObject
-
-DEVICE = 1000
-
-
-def device_overflow(n_devices: int, whole: int, shares: Iterable[int]) -> int:
-    """Milli asked for on one node that find no device: `whole` GPUs and `shares` (milli each) on `n_devices` GPUs.
-
-    Best fit decreasing is a heuristic: 0 proves that the devices can honour the placement, more than 0 does not prove that they cannot.
-    """
-    free = [DEVICE] * max(n_devices - whole, 0)
-    overflow = DEVICE * max(whole - n_devices, 0)
-    for share in sorted(shares, reverse=True):
-        fitting = [i for i, left in enumerate(free) if left >= share]
-        if fitting:
-            free[min(fitting, key=free.__getitem__)] -= share
-        else:
-            overflow += share
-    return overflow
-
 
 GPU = "nvidia.com/gpu"
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -163,7 +142,6 @@ __all__ = [
     "GPU_MILLI",
     "GPU_PRODUCT",
     "Variant",
-    "device_overflow",
     "manifests_from_csv",
     "node_manifests",
     "pod_manifests",

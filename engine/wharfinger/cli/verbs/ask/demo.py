@@ -54,7 +54,6 @@ def _rows(*showings: Showing) -> Iterator[Sequence[str]]:
     yield ("pods placed", *(f"{showing.run.placed:,}" for showing in showings))
     yield ("pods unplaced", *(f"{showing.run.unplaced:,}" for showing in showings))
     yield ("GPU allocated", *(_share(showing, openb.GPU_MILLI) for showing in showings))
-    yield ("  as far as single GPUs can hold it", *(wording.percent(showing.honoured) for showing in showings))
     yield ("CPU allocated", *(_share(showing, "cpu") for showing in showings))
     yield ("memory allocated", *(_share(showing, "memory") for showing in showings))
     yield ("nodes touched", *(f"{showing.after.touched:,}" for showing in showings))
