@@ -104,7 +104,7 @@ def _explained_member(  # noqa: PLR0913, PLR0917 — likewise
         if member.uid == pod.uid:
             decision = decided(decider, state.snapshot(), pod, node)
             break
-        state.assume(member, node)
+        state.assume(chain.assigned_on(member, state.snapshot(), node), node)
     else:
         decision = undecided(decider, state.snapshot(), pod, found.result.of_member)
     return explained_decision(pod, decision, state.snapshot(), nodes, group=group, about=about_group(found))

@@ -71,7 +71,8 @@ def _fit(decider: Decider, state: ClusterState, domain: Domain, members: list[Po
             if choice is None:
                 refused[key] = pod
             else:
-                state.assume(pod, snapshot.names[choice.row])
+                node = snapshot.names[choice.row]
+                state.assume(decider.chain.assigned_on(pod, snapshot, node), node)
                 assumed.append(pod)
             yield
         reasons = {}

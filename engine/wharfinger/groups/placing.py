@@ -377,7 +377,7 @@ class _Search:
         return None if choice is None else snapshot.names[choice.row]
 
     def _assume(self, pod: PodView, node: str) -> None:
-        self._state.assume(pod, node)
+        self._state.assume(self._decider.chain.assigned_on(pod, self._snapshot(), node), node)
         self._assumed.append(pod)
 
     def _assume_all(self, nodes: Mapping[str, str]) -> None:

@@ -321,7 +321,7 @@ class Scenario:
             governed=self.policy.governs(pod, snapshot.now),
         )
         if node is not None:
-            self._state.assume(pod, node)
+            self._state.assume(decision.chain.assigned_on(pod, snapshot, node), node)
         return self.last
 
     def _index(self) -> GroupIndex:

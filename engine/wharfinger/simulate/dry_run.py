@@ -195,8 +195,9 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
         outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
         if mode is Mode.SEQUENTIAL:
             bind_claims(state, pod, node)
-            state.assume(pod, node)
-            index.put(pod.placed_on(node))
+            assigned = decider.chain.assigned_on(pod, state.snapshot(), node)
+            state.assume(assigned, node)
+            index.put(assigned.placed_on(node))
         yield
     for pod in found.without:
         decision = undecided(decider, state.snapshot(), pod, found.result.of_member)

@@ -178,6 +178,11 @@ class GroupCycle:
 
     # ── a placement ──
 
+    def _assumed(self, pod: PodView) -> PodView:
+        """The pod with the annotations that it was assumed with, which are written with its binding."""
+        placed = self._cluster.snapshot().placed(pod.uid)
+        return pod if placed is None else pod.assigning(placed[1].assigned)
+
     def _placed(self, attempt: _Attempt, answer: Placed) -> Steps:
         """Reserve the placement of the members that are assumed, and bind them together."""
         entry, profile = attempt.entry, attempt.profile
@@ -185,7 +190,7 @@ class GroupCycle:
             self._forget(attempt, answer.nodes)
             self._groups.put_back(entry)
             return
-        placements = {uid: Placement(pod=attempt.members[uid].pod, node=node) for uid, node in answer.nodes.items()}
+        placements = {uid: Placement(pod=self._assumed(attempt.members[uid].pod), node=node) for uid, node in answer.nodes.items()}
         refused = self._reserve(attempt, placements)
         if refused is not None:
             plugin, reason = refused

@@ -96,7 +96,7 @@ class GroupSearch:
                 pod = members[uid]
                 if not checks.passes(pod, node, self._cluster.snapshot()):
                     return False
-                state.assume(pod, node)
+                state.assume(profile.chain.assigned_on(pod, self._cluster.snapshot(), node), node)
                 assumed.append(pod)
                 if number % SOME == SOME - 1:
                     yield
