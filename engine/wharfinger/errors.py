@@ -52,6 +52,10 @@ class PluginFault(WharfingerError):
         super().__init__(f"plugin {plugin} failed in {method}: {type(error).__name__}: {error}")
 
 
+class CycleAborted(WharfingerError):
+    """A filter had an error instead of a verdict, so the attempt to place a pod ended without an answer."""
+
+
 class UsageError(WharfingerError):
     """A command was called in a way that cannot work."""
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import structs
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import Attempt, Rejected, Shared, Skip
+from wharfinger.framework.prepared import AllocatingFilter, Attempt, ClaimAllocation, Rejected, Shared, Skip
+from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 from . import case as cases
 
-NOT_ASKED = frozenset({"DynamicResources", "NodeDeclaredFeatures"})
-"""Plugins of the default profile that the vectors were made without."""
+ALWAYS_SCORE = ("DynamicResources",)
+"""Plugins without PreScore: kube-scheduler asks them about every pod, and they answer 0 where they have nothing to say."""
 
 
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,7 +31,16 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     snapshot = cases.cluster(case).snapshot()
     decision = decide(chain, snapshot, pod)
     found: dict[str, Any] = {"id": case["id"], "filters": filters(chain, snapshot, pod), "feasible": list(decision.feasible_nodes())}
-    found |= {"message": decision.message} if decision.node is None else scores(decision)
+    errors = {plugin.name: nodes for plugin in chain.filters if (nodes := _errors(plugin, snapshot, pod))}
+    found |= {"errors": errors} if errors else {}
+    if decision.aborted:
+        return found | {"aborted": dict(decision.aborted)}
+    if decision.node is not None:
+        found |= scores(decision, [name for name in ALWAYS_SCORE if chain.plugin(name) is not None])
+    else:
+        found |= {"message": decision.message if case.get("preempt") else decision.diagnosis.message}
+        found |= _freed(decision) if case.get("preempt") else {}
+    found |= {"allocations": allocations} if (allocations := _allocations(decision)) else {}
     if decision.nominated is not None:
         found |= {"nominated": decision.nominated, "victims": sorted(victim.key for victim in decision.victims)}
     return found
@@ -33,12 +48,12 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def filters(chain: Chain, snapshot: Snapshot, pod: PodView) -> dict[str, dict[str, list[str]]]:
     """For every filter by itself: the nodes it rejects, each with its reasons sorted."""
-    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters if plugin.name not in NOT_ASKED}
+    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters}
 
 
-def scores(decision: Decision) -> dict[str, Any]:
-    """The weighted points per plugin and feasible node, and their totals."""
-    by_plugin: dict[str, dict[str, int]] = {}
+def scores(decision: Decision, always: Sequence[str] = ()) -> dict[str, Any]:
+    """The weighted points per plugin and feasible node, and their totals; plugins of `always` are there even where they skip."""
+    by_plugin: dict[str, dict[str, int]] = {name: dict.fromkeys(decision.feasible_nodes(), 0) for name in always}
     totals: dict[str, int] = {}
     for node in decision.feasible_nodes():
         parts = decision.scores_at(node)
@@ -48,15 +63,59 @@ def scores(decision: Decision) -> dict[str, Any]:
     return {"scores": by_plugin, "totals": totals}
 
 
+def _freed(decision: Decision) -> dict[str, list[str]]:
+    found = {"deallocated": decision.deallocate, "deleted": decision.delete}
+    return {word: [objects.key_of(claim)] for word, claim in found.items() if claim is not None}
+
+
+def _allocations(decision: Decision) -> dict[str, list[dict[str, Any]]]:
+    """By feasible node, what Reserve would allocate there."""
+    found = {}
+    for node in decision.feasible_nodes():
+        claims = decision.claims_at(node)
+        if claims:
+            found[node] = [_allocation(each) for each in claims]
+    return found
+
+
+def _allocation(each: ClaimAllocation) -> dict[str, Any]:
+    devices = each.allocation.devices
+    name = each.claim.metadata.name
+    found: dict[str, Any] = {
+        "claim": name if name.startswith("<") else objects.key_of(each.claim),
+        "results": [_plain(structs.replace(result, share_id=None)) for result in devices.results],
+        "config": [_plain(config) for config in devices.config],
+        "nodeSelector": None if each.allocation.node_selector is None else _plain(each.allocation.node_selector),
+        "requestMappings": [_plain(mapping) for mapping in each.request_mappings],
+    }
+    return {key: value for key, value in found.items() if value or key == "results"}
+
+
+def _plain(struct: Any) -> Any:
+    return json.loads(msgspec.json.encode(struct))
+
+
+def _errors(plugin: FilterPlugin, snapshot: Snapshot, pod: PodView) -> list[str]:
+    """The nodes, sorted, where the plugin by itself answers with an error."""
+    attempt = Attempt(pod, snapshot, Shared())
+    rule = plugin.prepare_filter(attempt)
+    if not isinstance(rule, AllocatingFilter):
+        return []
+    return sorted(snapshot.names[row] for row in np.flatnonzero(rule.bits(snapshot, slice(None)) & rule.fault_bits).tolist())
+
+
 def _alone(plugin: FilterPlugin, snapshot: Snapshot, pod: PodView) -> dict[str, list[str]]:
-    rule = plugin.prepare_filter(Attempt(pod, snapshot, Shared()))
+    attempt = Attempt(pod, snapshot, Shared())
+    rule = plugin.prepare_filter(attempt)
     if isinstance(rule, Skip):
         return {}
     if isinstance(rule, Rejected):
         return dict.fromkeys(snapshot.names, sorted({reason.text for reason in rule.reasons}))
     found = {}
-    for node, bits in zip(snapshot.names, rule.bits(snapshot, slice(None)).tolist(), strict=True):
-        if rule.nodes is not None and node not in rule.nodes:
+    for row, (node, bits) in enumerate(zip(snapshot.names, rule.bits(snapshot, slice(None)).tolist(), strict=True)):
+        if isinstance(rule, AllocatingFilter) and bits & rule.fault_bits:
+            found[node] = [rule.fault_at(attempt, row)]
+        elif rule.nodes is not None and node not in rule.nodes:
             found[node] = ["prefilter"]
         elif bits:
             found[node] = sorted({reason.text for index, reason in enumerate(rule.reasons) if bits >> index & 1})

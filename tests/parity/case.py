@@ -15,7 +15,7 @@ from typing import Any
 
 from wharfinger.framework import chain as chains
 from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.framework.registry import default_registry
+from wharfinger.framework.registry import Registry, default_registry
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -36,8 +36,14 @@ OTHERS: Mapping[str, type[objects.AnyObject]] = {
     "csiStorageCapacities": objects.CSIStorageCapacity,
     "podDisruptionBudgets": objects.PodDisruptionBudget,
     "priorityClasses": objects.PriorityClass,
+    "deviceClasses": objects.DeviceClass,
+    "resourceSlices": objects.ResourceSlice,
+    "resourceClaims": objects.ResourceClaim,
+    "resourceClaimTemplates": objects.ResourceClaimTemplate,
 }
-SETTINGS = frozenset({"id", "pod", "nodes", "pods", "preempt", "scoring"})
+SETTINGS = frozenset({"id", "pod", "nodes", "pods", "preempt", "scoring", "plugins"})
+LATER = frozenset({"DynamicResources", "NodeDeclaredFeatures"})
+"""Plugins of the default profile that cases are asked with only if their `plugins` name them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +90,10 @@ def pending(case: Mapping[str, Any]) -> PodView:
 
 
 def chain(case: Mapping[str, Any]) -> chains.Chain:
-    """The default chain, with the scoring strategy that the case names; without preemption unless the case asks for it."""
+    """The default chain, with the scoring strategy and the later plugins that the case names; preemption only if the case asks for it."""
     strategy = case.get("scoring")
     fit = {} if strategy is None else {"scoringStrategy": strategy if isinstance(strategy, dict) else {"type": strategy}}
-    disabled = frozenset() if case.get("preempt") else frozenset({"DefaultPreemption"}) & default_registry().keys()
-    return chains.assemble(config=ChainConfig(arguments={"NodeResourcesFit": fit}, disabled=disabled))
+    left_out = LATER - frozenset(case.get("plugins", ()))
+    registry = Registry((name, plugin) for name, plugin in default_registry().items() if name not in left_out)
+    disabled = frozenset() if case.get("preempt") else frozenset({"DefaultPreemption"})
+    return chains.assemble(config=ChainConfig(arguments={"NodeResourcesFit": fit}, disabled=disabled), registry=registry)

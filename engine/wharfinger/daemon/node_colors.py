@@ -150,7 +150,7 @@ class NodeColorings:
 
     def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
         kept = self._evaluations.pop(pod.uid, None)
-        key = chain.key(pod, snapshot.now)
+        key = chain.key(pod, snapshot.now, snapshot.objects)
         if kept is None or kept.chain is not chain or kept.key != key:
             kept = _PodEvaluation(chain, key, Evaluation(chain.lineup(pod, snapshot.now)))
         self._evaluations[pod.uid] = kept

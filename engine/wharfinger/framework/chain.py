@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +128,18 @@ class Chain:
         """The plugin of that name, or None."""
         return next((link.plugin for link in self.links if link.name == name), None)
 
-    def key(self, pod: PodView, now: float) -> Hashable:
+    def key(self, pod: PodView, now: float, store: ObjectStore | None = None) -> Hashable:
         """A key of everything but the cluster that a decision about the pod at time `now` depends on.
 
-        Pods with equal keys get equal answers, apart from ties. The key has the pod's template; the values of `Plugin.identity`; the
-        governing policies, where these differ between pods of one template; and the uid, if a governing policy reads the pod's identity.
+        Pods with equal keys get equal answers, apart from ties. The key has the pod's template; the values of `Plugin.identity` and
+        `Plugin.circumstances`; the governing policies, where these differ between pods of one template; and the uid, if a governing policy
+        reads the pod's identity. Without the objects of the cluster, each pod with claims has a key of its own.
         """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
+        if store is not None:
+            own += tuple(plugin.circumstances(pod, store) for plugin in self._circumstanced)
+        elif pod.object.spec.resource_claims:
+            own += (pod.uid,)
         if not self._telling_apart:
             return (pod.template, own)
         governing = tuple(policy for policy in self._telling_apart if policy.governs(pod, now))
@@ -143,6 +149,10 @@ class Chain:
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:
         return tuple(link.plugin for link in self.links if type(link.plugin).identity is not extension.Plugin.identity)
+
+    @cached_property
+    def _circumstanced(self) -> tuple[extension.Plugin, ...]:
+        return tuple(link.plugin for link in self.links if type(link.plugin).circumstances is not extension.Plugin.circumstances)
 
     @cached_property
     def _telling_apart(self) -> tuple[CompiledPolicy, ...]:

@@ -52,6 +52,9 @@ class ClusterEvent(Flag):
     CSI_DRIVER = auto()
     CSI_CAPACITY = auto()
     VOLUME_ATTACHMENT = auto()
+    RESOURCE_CLAIM = auto()
+    RESOURCE_SLICE = auto()
+    DEVICE_CLASS = auto()
     NAMESPACE = auto()
     OTHER_OBJECT = auto()
     METRIC = auto()
@@ -81,6 +84,9 @@ OF_KIND: Mapping[str, ClusterEvent] = {
     "CSIDriver": ClusterEvent.CSI_DRIVER,
     "CSIStorageCapacity": ClusterEvent.CSI_CAPACITY,
     "VolumeAttachment": ClusterEvent.VOLUME_ATTACHMENT,
+    "ResourceClaim": ClusterEvent.RESOURCE_CLAIM,
+    "ResourceSlice": ClusterEvent.RESOURCE_SLICE,
+    "DeviceClass": ClusterEvent.DEVICE_CLASS,
     "Namespace": ClusterEvent.NAMESPACE,
 }
 """The event of any change of an object, by its kind; other kinds are OTHER_OBJECT."""
@@ -92,7 +98,8 @@ class Change:
 
     `label` is its name in metrics. `node` is the name of the node concerned, `now` the current version of that node. `keys` are the keys of
     labels and annotations that were set, changed or removed. `pod` is the pod that was placed, changed or removed, `was` the former version
-    of a changed pod; None if it is not known.
+    of a changed pod; None if it is not known. `claim` is the claim for devices that was added, changed or removed, `claim_was` its former
+    version.
     """
 
     events: ClusterEvent
@@ -102,6 +109,17 @@ class Change:
     keys: frozenset[str] = frozenset()
     pod: PodView | None = None
     was: PodView | None = None
+    claim: objects.ResourceClaim | None = None
+    claim_was: objects.ResourceClaim | None = None
+    removed: bool = False
+
+    @property
+    def frees_devices(self) -> bool:
+        """True if the claim gave devices back: its allocation was cleared, or it was deleted with one."""
+        was, now = self.claim_was, self.claim
+        if self.removed:
+            return now is not None and now.status.allocation is not None
+        return was is not None and was.status.allocation is not None and now is not None and now.status.allocation is None
 
 
 def node_added(node: objects.Node) -> Change:

@@ -21,7 +21,7 @@ returns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -38,8 +38,10 @@ from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.supposition import Trial
+    from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 
 class Arguments(BaseModel):
@@ -65,6 +67,14 @@ class Plugin:
         """A value for everything that answers depend on and `pod.template` does not cover; None for nothing.
 
         Override it only if needed: pods with different values do not share results.
+        """
+        return None
+
+    def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
+        """A value for what answers depend on of objects that belong to this pod alone, such as its claims; None for nothing.
+
+        As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. It is asked
+        for every decision, so it must cost next to nothing for most pods.
         """
         return None
 
@@ -142,22 +152,31 @@ class Rejection:
     """The rejected nodes of a failed cycle, for PostFilter. Arrays are `(n_nodes,) bool` in row order.
 
     `unresolvable`: nodes where no removal of pods would help. `trial` runs the filters on one node with supposed pods. `evictable` are the
-    pods that policies allow to evict; a plugin that evicts pods must not evict others.
+    pods that policies allow to evict; a plugin that evicts pods must not evict others. `reached` are the nodes that the filter of a name
+    has looked at because no earlier filter rejects them; None if an earlier plugin's PreFilter ended the cycle.
     """
 
     rejected: Mask
     unresolvable: Mask
     trial: Trial
+    reached: Callable[[str], Mask | None]
     evictable: Evictable = ANYONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostFilterOutcome:
-    """The answer of PostFilter: the node to be freed and the pods that must leave it, or a message why it cannot help."""
+    """The answer of PostFilter: the node to be freed and the pods that must leave it, or a message why it cannot help.
+
+    `deallocate` is a claim to lose its allocation, `delete` one to be deleted, so that another attempt may succeed. If the plugin `failed`,
+    its message stands alone, and no further plugin runs.
+    """
 
     message: str = ""
     nominated: str | None = None
     victims: tuple[PodView, ...] = ()
+    deallocate: objects.ResourceClaim | None = None
+    delete: objects.ResourceClaim | None = None
+    failed: bool = False
 
 
 class PostFilterPlugin(Plugin, ABC):

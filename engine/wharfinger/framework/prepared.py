@@ -27,6 +27,7 @@ from wharfinger.framework.verdict import Bits, Mask, Reason, Rows
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -108,6 +109,18 @@ class Rejected:
         return OUTDATED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAllocation:
+    """What is to be allocated to a claim of a pod on its node; it is neither counted nor written yet.
+
+    A claim for extended resources is not written yet either, and `request_mappings` go to the status of the pod.
+    """
+
+    claim: objects.ResourceClaim
+    allocation: objects.Allocation
+    request_mappings: tuple[objects.ContainerExtendedResourceRequest, ...] = ()
+
+
 class PreparedFilter(ABC):
     """A filter for the pods of one template.
 
@@ -144,6 +157,23 @@ class PreparedFilter(ABC):
         that no pod is evicted without use.
         """
         return None
+
+
+class AllocatingFilter(PreparedFilter):
+    """A built-in filter that says what claims of the pod get on a node. It may fail: a bit of `fault_bits` is an error and no rejection.
+
+    The cycle ends with an error if no earlier filter rejects the node.
+    """
+
+    fault_bits: int
+
+    @abstractmethod
+    def fault_at(self, attempt: Attempt, row: int) -> str:
+        """The text of the error at a row whose verdict has a bit of `fault_bits`."""
+
+    @abstractmethod
+    def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
+        """What is to be allocated to claims of the pod on the node of a row, which lets it through."""
 
 
 class PreparedScore(ABC):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
@@ -58,7 +59,9 @@ class SchedulingCycle:
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             self._budget.decided(decision.evaluation.lineup.governing, spent)
             self._emit(Decided(queued.profile.name, decision))
-            if decision.node is None:
+            if decision.aborted:
+                self._failures.error(queued, CycleAborted(decision.message), DecisionSummary.of(decision))
+            elif decision.node is None:
                 self._rejected(queued, decision)
             else:
                 self._place(queued, decision.node, decision)

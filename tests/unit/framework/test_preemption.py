@@ -42,7 +42,10 @@ def test_who_has_not_begun_leaves_first():
 
 def test_pods_of_equal_priority_stay():
     decision = decide(state([node("a")], [low("x", priority=10, cpu="4")]), high(), preempt=True)
-    assert decision.message == f"{FULL} preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    assert (
+        decision.message
+        == f"{FULL} no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    )
 
 
 def test_nodes_that_no_removal_helps_are_counted():
@@ -52,7 +55,8 @@ def test_nodes_that_no_removal_helps_are_counted():
     )
     decision = decide(cluster, high(), preempt=True)
     assert decision.message.endswith(
-        "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
+        "no new claims to deallocate, preemption: 0/3 nodes are available: "
+        "1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
     )
 
 
@@ -60,15 +64,14 @@ def test_a_pod_refused_as_a_whole_preempts_nobody():
     cluster = state([node("a")], [low("x", cpu="4")])
     decision = decide(cluster, high(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]), preempt=True)
     assert decision.message == (
-        '0/1 nodes are available: persistentvolumeclaim "none" not found. '
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        '0/1 nodes are available: persistentvolumeclaim "none" not found. not found'  # DynamicResources has not looked at the pod
     )
     assert decision.nominated is None
 
 
 def test_a_pod_that_never_preempts_says_so():
     decision = decide(state([node("a")], [low("x", cpu="4")]), high(preemptionPolicy="Never"), preempt=True)
-    assert decision.message == f"{FULL} preemption: not eligible due to preemptionPolicy=Never."
+    assert decision.message == f"{FULL} no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,7 @@ def view(plain):
 def test_a_nominated_pod_holds_its_place_against_equals_and_lesser_pods_only():
     cluster = state([node("a")])
     cluster.nominate(view(pod("guest", requests={"cpu": "3"}, priority=10)), "a")
-    assert decide(cluster, high("2", priority=10)).message == FULL
+    assert decide(cluster, high("2", priority=10)).message == f"{FULL} no new claims to deallocate"
     assert decide(cluster, high("2", priority=11)).node == "a"
     assert decide(cluster, high("1", priority=10)).node == "a"
     crowded = decide(cluster, high("2", priority=10))

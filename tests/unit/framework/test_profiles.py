@@ -18,6 +18,7 @@ DEFAULT = {
     "NodeResourcesFit": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
@@ -89,7 +90,7 @@ def test_a_policy_outweighs_a_profile_for_the_pods_that_it_governs():
 
 def test_preemption_can_be_switched_off():
     for plugins in ({"postFilter": {"disabled": named("DefaultPreemption")}}, {"multiPoint": {"disabled": named("DefaultPreemption")}}):
-        assert assemble((), read({"plugins": plugins}).of()).post_filters == ()
+        assert assemble((), read({"plugins": plugins}).of()).plugin("DefaultPreemption") is None
 
 
 def test_arguments_reach_the_plugins_and_may_be_typed():

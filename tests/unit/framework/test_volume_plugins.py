@@ -278,4 +278,6 @@ def test_a_claim_without_a_volume_counts_for_its_provisioner():
         csiNodes=[limited(0)],
     )
     assert rejected("NodeVolumeLimits", cluster, using("data")) == {"a": EXCEEDED}
-    assert decide(cluster, using("data")).message == "0/1 nodes are available: 1 node(s) exceed max volume count."
+    assert (
+        decide(cluster, using("data")).message == "0/1 nodes are available: 1 node(s) exceed max volume count. no new claims to deallocate"
+    )

@@ -11,7 +11,10 @@ from wharfinger.framework.ports import BindFailed
 from wharfinger.scheduler.pod_status import LONGEST
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
-FULL = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+FULL = (
+    "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
+    "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+)
 
 
 def bound(world):
@@ -274,7 +277,10 @@ def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_holds_up_n
 def test_what_is_not_supported_is_said():
     async def story():
         async with running(node("a"), pod("x", resourceClaims=[{"name": "gpu"}])) as world:
-            assert "resource claims are not supported (gpu)" in world.cluster.pod("default/x").status.conditions[0].message
+            assert (
+                'spec.resourceClaim "gpu": none of the supported fields are set'
+                in world.cluster.pod("default/x").status.conditions[0].message
+            )
 
     asyncio.run(story())
 

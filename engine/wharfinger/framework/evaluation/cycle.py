@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +81,7 @@ class Decider:
         return len(self._kept)
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
-        key = self.chain.key(pod, snapshot.now)
+        key = self.chain.key(pod, snapshot.now, snapshot.objects)
         if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared
             key = (key, pod.uid)
         evaluation = self._kept.get(key)
@@ -101,10 +102,14 @@ class Decider:
 
 def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:
     evaluation.update(pod, snapshot)
-    choice = evaluation.choose(pod, snapshot)
+    attempt = Attempt(pod, snapshot, evaluation.shared)
+    aborted = evaluation.filtering.faults(attempt) if evaluation.filtering.allocating else {}
+    choice = None if aborted else evaluation.choose(pod, snapshot)
     outcome = PostFilterOutcome()
     message = ""
-    if choice is None:
+    if aborted:
+        message = next(iter(aborted.values()))
+    elif choice is None:
         outcome, message = _post_filter(chain, snapshot, pod, evaluation)
     evaluation.concluded(choice)
     return Decision(
@@ -112,13 +117,17 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
         node=None if choice is None else snapshot.names[choice.row],
         row=None if choice is None else choice.row,
         n_nodes=snapshot.n_nodes,
-        feasible=evaluation.filtering.count,
+        feasible=0 if aborted else evaluation.filtering.count,
         ties=0 if choice is None else choice.ties,
         message=message,
         chain=chain,
         snapshot_revision=snapshot.revision,
         nominated=outcome.nominated,
         victims=outcome.victims,
+        claims=evaluation.filtering.allocations(attempt, choice.row) if choice is not None and evaluation.filtering.allocating else (),
+        aborted=aborted,
+        deallocate=outcome.deallocate,
+        delete=outcome.delete,
         evaluation=evaluation,
         version=evaluation.version,
         snapshot=snapshot,
@@ -128,6 +137,7 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
 def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> tuple[PostFilterOutcome, str]:
     """Run the PostFilter plugins for a pod that fits no node. Returns their outcome and the complete message."""
     diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
+    freed = PostFilterOutcome()
     outcome = PostFilterOutcome()
     refusal = evaluation.filtering.refusal
     attempt = Attempt(pod, snapshot, evaluation.shared)
@@ -136,10 +146,21 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     allowed = evaluation.evictable(pod, snapshot)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
         rejection = Rejection(
-            rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable, trial=trial, evictable=allowed
+            rejected=np.ones(snapshot.n_nodes, np.bool_),
+            unresolvable=diagnosis.unresolvable,
+            trial=trial,
+            reached=evaluation.filtering.reached,
+            evictable=allowed,
         )
         outcome = plugin.post_filter(attempt, rejection)
-        messages += [outcome.message] if outcome.message else []
-        if outcome.nominated is not None:
+        if outcome.failed:
+            messages = [outcome.message]
             break
-    return outcome, " ".join([evaluation.rejection_message(snapshot), *([", ".join(messages)] if messages else [])])
+        messages += [outcome.message] if outcome.message else []
+        freed = replace(freed, deallocate=freed.deallocate or outcome.deallocate, delete=freed.delete or outcome.delete)
+        if outcome.nominated is not None:
+            messages = []
+            break
+    return replace(outcome, deallocate=freed.deallocate, delete=freed.delete), " ".join(
+        [evaluation.rejection_message(snapshot), *([", ".join(messages)] if messages else [])]
+    )

@@ -9,6 +9,7 @@ the next decision.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,12 @@ from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.evaluation.plugin_points import Columns, PluginPoints
 from wharfinger.framework.evaluation.scoring import ScoreSlot
-from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.prepared import Attempt, ClaimAllocation
 from wharfinger.language.report.wording import count
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
+    from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -55,7 +57,10 @@ class Decision:
 
     `node` is None if none of the `n_nodes` is feasible; `message` is then the reason in kube-scheduler's words ("" otherwise). `ties` is
     the number of nodes that were equal in every tier and tie break (the stable hash chose among them). `nominated` and `victims` are
-    PostFilter's.
+    PostFilter's, and so are a claim to `deallocate` or to `delete` so that another attempt may succeed.
+
+    `claims` is what Reserve has to take for the pod on its node: the allocation of each claim that has none, in the pod's order. If an
+    error ended the cycle, `aborted` has its text by node, `message` is one of them, and nothing about the nodes is final.
     """
 
     pod: PodView
@@ -69,6 +74,10 @@ class Decision:
     snapshot_revision: int
     nominated: str | None = None
     victims: tuple[PodView, ...] = ()
+    claims: tuple[ClaimAllocation, ...] = ()
+    aborted: Mapping[str, str] = field(default_factory=dict)
+    deallocate: objects.ResourceClaim | None = None
+    delete: objects.ResourceClaim | None = None
     evaluation: Evaluation = field(repr=False)
     version: int = field(repr=False)
     snapshot: Snapshot = field(repr=False)
@@ -171,7 +180,15 @@ class Decision:
     def feasible_nodes(self) -> tuple[str, ...]:
         """The names of all feasible nodes, sorted."""
         names = self.snapshot.names
-        return tuple(sorted(names[row] for row in np.flatnonzero(self._current().filtering.feasible).tolist()))
+        rows = np.flatnonzero(self._current().filtering.feasible).tolist() if not self.aborted else ()
+        return tuple(sorted(names[row] for row in rows))
+
+    def claims_at(self, node: str) -> tuple[ClaimAllocation, ...]:
+        """What would be allocated to the pod's claims on a feasible node; empty if the node is not feasible."""
+        evaluation, row = self._current(), self._row(node)
+        if self.aborted or not evaluation.filtering.feasible[row]:
+            return ()
+        return evaluation.filtering.allocations(Attempt(self.pod, self.snapshot, evaluation.shared), row)
 
     def _row(self, node: str) -> int:
         row = self.snapshot.row(node)

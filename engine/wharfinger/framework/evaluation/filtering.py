@@ -21,7 +21,7 @@ from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.evaluation.supposition import Trial
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, AllocatingFilter, Attempt, ClaimAllocation
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -96,6 +96,7 @@ class Filtering:
         "_room",
         "_row",
         "_static",
+        "allocating",
         "count",
         "feasible",
         "laps",
@@ -112,6 +113,7 @@ class Filtering:
         self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
         self._local: tuple[FilterSlot, ...] = ()  # both
         self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which are asked for changes
+        self.allocating: tuple[tuple[FilterSlot, AllocatingFilter], ...] = ()  # the filters that allocate, and may fail
         self._moment: Hashable = None  # at which the TIMED filters ran; None without any
         self.refusal: filter_slot.Refusal | None = None
         self.node_set: filter_slot.Chosen | None = None
@@ -128,6 +130,33 @@ class Filtering:
             if slot.volatility is Volatility.STATIC and not slot.skipped:
                 mask &= slot.bits == 0
         return mask
+
+    def reached(self, plugin: str) -> Mask | None:
+        """The nodes that no filter before that of a plugin rejects, `(n_nodes,) bool`; None if its PreFilter did not run."""
+        mask = np.ones(len(self.feasible), np.bool_) if self.node_set is None else self.node_set.mask.copy()
+        for slot in self.slots:
+            if slot.plugin.name == plugin:
+                return mask
+            if self.refusal is None and not slot.skipped:
+                mask &= slot.bits == 0
+            elif self.refusal is not None and slot.plugin.name == self.refusal.plugin and not self.refusal.resolvable:
+                return None
+        return mask
+
+    def faults(self, attempt: Attempt) -> Mapping[str, str]:
+        """The texts of errors that end the cycle, by node in order of names; empty if there is none."""
+        found: dict[str, str] = {}
+        for slot, rule in self.allocating if self.refusal is None else ():
+            faulty = (slot.bits & slot.bits.dtype.type(rule.fault_bits)) != 0
+            reached = self.reached(slot.plugin.name) if faulty.any() else None
+            for row in np.flatnonzero(faulty & reached).tolist() if reached is not None else ():
+                text = f'running "{slot.plugin.name}" filter plugin: {rule.fault_at(attempt, row)}'
+                found.setdefault(attempt.snapshot.names[row], text)
+        return dict(sorted(found.items()))
+
+    def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
+        """What is to be allocated to claims of the pod on the node of a row."""
+        return tuple(each for _, rule in self.allocating for each in rule.allocations(attempt, row))
 
     @property
     def _worth(self) -> Mask | None:
@@ -162,6 +191,7 @@ class Filtering:
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
         self._local = (*self._static, *self._row)
+        self.allocating = tuple((slot, slot.answer) for slot in self.slots if isinstance(slot.answer, AllocatingFilter))
         self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
         self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
 

@@ -16,6 +16,7 @@ from wharfinger.model import objects
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.pod_table import Placement
+from wharfinger.model.devices.allocated import Allocations, InFlight
 from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.files import Objects
@@ -286,6 +287,19 @@ class ClusterState:
         self._tables.objects_changed()
         return dropped
 
+    def take_devices(self, claim: kubernetes.ResourceClaim, allocation: kubernetes.Allocation) -> None:
+        """Count the devices of an allocation as taken before it is written to the claim; `give_back_devices` ends that."""
+        self._tables.revision += 1
+        self._tables.objects.following(Allocations).take(claim, allocation)
+        self._tables.objects_changed()
+
+    def give_back_devices(self, claim: kubernetes.ResourceClaim, *, written: bool = False) -> bool:
+        """Undo `take_devices` of one pod; True if no pod needs the allocation in flight any more. `written`: the claim's status has it."""
+        self._tables.revision += 1
+        gone = self._tables.objects.following(Allocations).release(claim, written=written)
+        self._tables.objects_changed()
+        return gone
+
     def read_devices(self, sources: Sequence[DeviceSource]) -> None:
         """Ask these sources for the devices of nodes from now on; a device of an earlier one comes first."""
         self._tables.read_devices(sources)
@@ -337,6 +351,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     pods = [placement.pod for members in tables.pods.by_row for uid, placement in members.items() if uid not in without]
     nominated = [(pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)]
     others = list(snapshot.objects)
+    in_flight = _in_flight(snapshot.objects)
     metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
     sizes = dict(snapshot.group_sizes)
     state = ClusterState(snapshot.now)
@@ -347,6 +362,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
             yield
     for obj in others:
         state.put(obj)
+    _take_off(state, in_flight)
     for number, pod in enumerate(pods):
         state.add_pod(pod)
         if number % STEP == 0:
@@ -378,6 +394,7 @@ class Checkpoint:
     metrics: Mapping[str, Samples]
     device_sources: tuple[DeviceSource, ...] = ()
     group_sizes: Mapping[str, int] = field(default_factory=dict)
+    in_flight: tuple[InFlight, ...] = ()
 
 
 def checkpoint_of(state: ClusterState) -> Checkpoint:
@@ -397,7 +414,19 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
         metrics=dict(tables.metrics.samples),
         device_sources=tables.device_sources,
         group_sizes=dict(tables.group_sizes),
+        in_flight=_in_flight(tables.objects),
     )
+
+
+def _in_flight(store: ObjectStore) -> tuple[InFlight, ...]:
+    known = store.followed(Allocations)
+    return () if known is None else tuple(known.all_in_flight())
+
+
+def _take_off(state: ClusterState, in_flight: Sequence[InFlight]) -> None:
+    for flight in in_flight:
+        for _ in range(flight.sharers):
+            state.take_devices(flight.claim, flight.allocation)
 
 
 def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> None:
@@ -424,6 +453,7 @@ def restored(cluster: Checkpoint, now: float) -> ClusterState:
         state.add_node(node)
     for obj in cluster.others:
         state.put(obj)
+    _take_off(state, cluster.in_flight)
     for pod, name, assumed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True):
         put_back(state, pod, name, assumed=assumed)
     for pod, name in cluster.nominations:

@@ -107,6 +107,10 @@ class Snapshot:
         tables = self._current()
         return NodeView(row, tables.nodes.objects[row], self.pods_on(row))
 
+    def node_object(self, row: int) -> objects.Node:
+        """The object of one node."""
+        return self._current().nodes.objects[row]
+
     def pods_on(self, row: int) -> Sequence[PodView]:
         """The pods on a node, assumed ones included."""
         return [placement.pod for placement in self._current().pods.by_row[row].values()]

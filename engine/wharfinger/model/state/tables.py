@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import Placement, PodReaders, PodTable
 from wharfinger.model.columns.resource_table import HostPorts
 from wharfinger.model.columns.selection import Selections
+from wharfinger.model.devices import allocated
 from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.gpu_names import GpuNames
@@ -108,16 +109,30 @@ class NamespaceLabels:
 _NO_LABELS: Mapping[str, str] = {}
 
 
+class Follower(Protocol):
+    """What is derived from the objects of some kinds, and kept up to date with them (see `ObjectStore.following`)."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]]
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Follow an object of these kinds that was added (`old` is None), changed, or removed (`new` is None)."""
+
+
+F = TypeVar("F", bound=Follower)
+
+
 class ObjectStore:
     """Objects by kind and key (`namespace/name`, or `name` for cluster-scoped kinds); `revision` changes with every change."""
 
-    __slots__ = ("_by_kind", "_groups", "_namespaces", "_revisions", "revision")
+    __slots__ = ("_by_kind", "_followers", "_following", "_groups", "_namespaces", "_revisions", "revision")
 
     def __init__(self) -> None:
         self._by_kind: dict[str, dict[str, objects.AnyObject]] = {}
         self._revisions: dict[str, int] = {}
         self._groups: dict[str, dict[Grouping, dict[Hashable, dict[str, objects.AnyObject]]]] = {}
         self._namespaces: tuple[int, NamespaceLabels] = (0, NamespaceLabels({}))  # as of a revision of the namespaces
+        self._followers: dict[Hashable, Follower] = {}
+        self._following: dict[str, list[Follower]] = {}  # by kind
         self.revision = 0
 
     def __iter__(self) -> Iterator[objects.AnyObject]:
@@ -128,10 +143,13 @@ class ObjectStore:
         """Add an object; replaces an earlier one of that kind and key."""
         kind, key = objects.kind_of(obj), objects.key_of(obj)
         by_key = self._by_kind.setdefault(kind, {})
-        self._ungroup(kind, key, by_key.get(key))
+        old = by_key.get(key)
+        self._ungroup(kind, key, old)
         by_key[key] = obj
         for grouping, groups in self._groups.get(kind, {}).items():
             groups.setdefault(grouping(obj), {})[key] = obj
+        for follower in self._following.get(kind, ()):
+            follower.changed(old, obj)
         self._touch(kind)
 
     def drop(self, kind: str, key: str) -> bool:
@@ -140,8 +158,29 @@ class ObjectStore:
         if obj is None:
             return False
         self._ungroup(kind, key, obj)
+        for follower in self._following.get(kind, ()):
+            follower.changed(obj, None)
         self._touch(kind)
         return True
+
+    def following(self, make: Callable[[ObjectStore], F]) -> F:
+        """What a class derives from the objects, made at the first call and kept up to date from then on; `make` is the class."""
+        known = self._followers.get(make)
+        if known is None:
+            known = self._followers[make] = make(self)
+            for kind in known.kinds:
+                self._following.setdefault(kind.__name__, []).append(known)
+                for obj in self._by_kind.get(kind.__name__, {}).values():
+                    known.changed(None, obj)
+        return cast("F", known)
+
+    def followed(self, make: Callable[[ObjectStore], F]) -> F | None:
+        """The same if it has been made already, otherwise None."""
+        return cast("F | None", self._followers.get(make))
+
+    def touch(self, kind: type[objects.AnyObject]) -> None:
+        """Count a change of a kind that is none of its objects: of what is decided and not written yet."""
+        self._touch(kind.__name__)
 
     def _ungroup(self, kind: str, key: str, obj: objects.AnyObject | None) -> None:
         for grouping, groups in self._groups.get(kind, {}).items():
@@ -430,6 +469,7 @@ class ClusterTables:
             twin.nominations.put(pod, node_name)
         for obj in self.objects:
             twin.objects.put(obj)
+        allocated.carry(self.objects, twin.objects)
         for name, samples in self.metrics.samples.items():
             twin.metrics.set(name, samples)
         twin.group_sizes = dict(self.group_sizes)

@@ -4,6 +4,7 @@
     node, put   an object that was added or changed; `pod`: as the API server sent it, with its node where its object has none yet
     node gone, pod gone, drop, metric gone
     assume, forget, nominate, denominate       what the scheduler decided, and took back
+    take devices, give back devices            an allocation in flight: the claim with it; `assumed` where it is written now
     metric      all samples of a metric: node → [value, time]
     state       the end of a checkpoint, with the revision of the state
     policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
@@ -26,6 +27,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.registry import default_registry
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
+from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint
 
@@ -123,6 +125,8 @@ class Encoding:
             "denominate": lambda uid: iter([Line(t="denominate", uid=uid)]),
             "put": lambda obj: _object("put", obj),
             "drop": lambda kind, key: iter([Line(t="drop", kind=kind, key=key)]),
+            "take devices": lambda claim, allocation: _object("take devices", with_allocation(claim, allocation)),
+            "give back devices": _given_back,
             "metric": _metric,
             "metric gone": lambda name: iter([Line(t="metric gone", name=name)]),
             "chain": self._chain,
@@ -158,6 +162,9 @@ class Encoding:
             yield from _object("node", obj)
         for other in found.others:
             yield from _object("put", other)
+        for flight in found.in_flight:
+            for _ in range(flight.sharers):
+                yield from _object("take devices", with_allocation(flight.claim, flight.allocation))
         for pod, node, assumed in zip(found.pods, found.names, found.assumed, strict=True):
             yield self._about("pod", pod, node=node, assumed=assumed)
         for pod, node in found.nominations:
@@ -203,6 +210,10 @@ def _policy(policy: CompiledPolicy) -> Line:
 def _object(name: str, obj: objects.AnyObject) -> Iterator[Line]:
     kind = "" if name == "node" else objects.kind_of(obj)
     yield Line(t=name, kind=kind, object=msgspec.Raw(ENCODE(obj)))
+
+
+def _given_back(claim: objects.ResourceClaim, written: bool) -> Iterator[Line]:
+    yield Line(t="give back devices", object=msgspec.Raw(ENCODE(claim)), assumed=written)
 
 
 def _metric(name: str, samples: Samples) -> Iterator[Line]:

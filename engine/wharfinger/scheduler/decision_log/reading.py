@@ -24,6 +24,7 @@ from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState, put_back, stand_at
@@ -121,6 +122,10 @@ def _decoded(place: Place, content: bytes) -> Line:
         raise BrokenLog(f"{place}: the line cannot be read: {error}") from error
 
 
+def _claim(line: Line) -> objects.ResourceClaim:
+    return decode.decode_json(line.object, objects.ResourceClaim)
+
+
 _KINDS = {kind.__name__: kind for kind in objects.KINDS.values()}
 
 
@@ -145,6 +150,8 @@ class Playback:
             "denominate": lambda line: self.state.denominate(_named(line.uid)),
             "put": lambda line: self.state.put(decode.decode_json(line.object, _KINDS[line.kind])),
             "drop": lambda line: self.state.drop(line.kind, line.key),
+            "take devices": self._take_devices,
+            "give back devices": lambda line: self.state.give_back_devices(_claim(line), written=line.assumed),
             "metric": lambda line: self.state.set_metric(line.name, line.samples),
             "metric gone": lambda line: self.state.drop_metric(line.name),
             "state": self._complete,
@@ -195,6 +202,12 @@ class Playback:
     def _complete(self, line: Line) -> None:
         stand_at(self.state, line.revision)
         self.complete = True
+
+    def _take_devices(self, line: Line) -> None:
+        claim = _claim(line)
+        if claim.status.allocation is None:
+            raise BrokenLog("a claim without an allocation")
+        self.state.take_devices(with_allocation(claim, None), claim.status.allocation)
 
     def _pod(self, line: Line) -> None:
         pod = self.pod(line)

@@ -112,6 +112,17 @@ class RecordedState(ClusterState):
         self._note("drop", kind, key)
         return found
 
+    def take_devices(self, claim: objects.ResourceClaim, allocation: objects.Allocation) -> None:
+        """Count the devices of an allocation before it is written."""
+        super().take_devices(claim, allocation)
+        self._note("take devices", claim, allocation)
+
+    def give_back_devices(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
+        """True if no pod needs the allocation in flight any more."""
+        gone = super().give_back_devices(claim, written=written)
+        self._note("give back devices", claim, written)
+        return gone
+
     def set_metric(self, name: str, samples: Samples) -> None:
         """Replace the samples of a metric."""
         super().set_metric(name, samples)

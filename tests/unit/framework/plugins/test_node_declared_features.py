@@ -45,7 +45,7 @@ def test_only_nodes_that_declare_all_of_it_are_feasible():
 
 def test_the_message_counts_the_nodes_that_lack_it():
     decision = decide(state([declaring("a")]), pod(hostNetwork=True, hostUsers=False))
-    assert decision.message == "0/1 nodes are available: 1 node(s) didn't match Pod's required features."
+    assert decision.message == "0/1 nodes are available: 1 node(s) didn't match Pod's required features. no new claims to deallocate"
 
 
 def test_a_pod_wakes_when_a_node_declares_what_it_needs():

@@ -7,7 +7,7 @@ lanes of one array, so the check of cpu and memory is one comparison of two lane
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
+from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.framework.plugins.resources import resource_columns
 from wharfinger.framework.plugins.resources.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 TOO_MANY_PODS = Reason("Too many pods")
 MAX_UTILIZATION = 100
@@ -101,12 +103,23 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     name = "NodeResourcesFit"
     arguments_model = NodeResourcesFitArguments
     filter_volatility = Volatility.ROW
-    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_ALLOCATABLE | ClusterEvent.POD_REMOVED | ClusterEvent.POD_CHANGED
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.NODE_ALLOCATABLE
+        | ClusterEvent.POD_REMOVED
+        | ClusterEvent.POD_CHANGED
+        | ClusterEvent.DEVICE_CLASS
+    )
     score_volatility = Volatility.ROW
+
+    def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
+        """The requested resources that a device class backs; nodes that do not have them leave them to claims for devices."""
+        return backed(pod, store) or None
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
         """Never skips: every pod takes one of the pods that a node may have."""
-        return Fit([(name, amount) for name, amount in attempt.pod.requests.items() if amount > 0 and self.checks(name)])
+        checked = [(name, amount) for name, amount in attempt.pod.requests.items() if amount > 0 and self.checks(name)]
+        return Fit(checked, backed(attempt.pod, attempt.snapshot.objects))
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
         """Never skips."""
@@ -124,8 +137,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         staying = [placed.requests for placed in snapshot.pods_on(row) if placed.priority >= pod.priority]
         if len(staying) >= snapshot.allowed_pods[row]:
             return False
+        left = backed(pod, snapshot.objects)
         return all(
-            amount <= _allocatable(snapshot, name, row) - sum(placed.get(name, 0) for placed in staying)
+            (name in left and not _allocatable(snapshot, name, row))
+            or amount <= _allocatable(snapshot, name, row) - sum(placed.get(name, 0) for placed in staying)
             for name, amount in pod.requests.items()
             if amount > 0 and self.checks(name)
         )
@@ -142,9 +157,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 class Fit(PreparedFilter):
     """Bit 0 for a node at its limit of pods, two bits for each resource: too full, and too small even when empty."""
 
-    def __init__(self, requests: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, requests: Sequence[tuple[str, int]], left_to_claims: Sequence[str] = ()) -> None:
+        """The filter of these requests; `left_to_claims` are not checked on nodes without them."""
         ordered = sorted(requests, key=lambda request: _place(request[0]))
         self._lanes = Lanes([name for name, _ in ordered])
+        self._left = np.array([name in left_to_claims for name, _ in ordered], np.bool_) if left_to_claims else None
         self._needs = [amount for _, amount in ordered]
         self._amounts = np.array(self._needs, np.int64).reshape(-1, 1)
         reasons = [TOO_MANY_PODS]
@@ -162,9 +179,13 @@ class Fit(PreparedFilter):
             return crowded
         allocatable = self._lanes.take(snapshot, snapshot.allocatable, rows)
         short = self._amounts > allocatable - self._lanes.take(snapshot, snapshot.requested, rows)
+        if self._left is not None:
+            short[self._left] &= allocatable[self._left] > 0
         if not short.any():
             return crowded
         never = self._amounts > allocatable
+        if self._left is not None:
+            never &= short
         resource_bits = np.where(never, self._never_bits, np.where(short, self._short_bits, np.uint64(0)))
         found: NDArray[np.uint64] = np.bitwise_or.reduce(resource_bits, axis=0) | crowded
         return found
@@ -175,6 +196,8 @@ class Fit(PreparedFilter):
         allocatable, requested = snapshot.allocatable, snapshot.requested
         for lane, (place, amount) in enumerate(zip(self._lanes.places(snapshot), self._needs, strict=True)):
             there = 0 if place is None else allocatable.item(place, row)
+            if self._left is not None and self._left[lane] and not there:
+                continue
             if amount > there:
                 bits |= 1 << 2 * lane + 2
             elif amount > there - (0 if place is None else requested.item(place, row)):
@@ -191,7 +214,10 @@ class Fit(PreparedFilter):
         room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
         if self._needs:
             free = self._lanes.take(snapshot, snapshot.allocatable, rows) - self._lanes.take(snapshot, snapshot.requested, rows)
-            room = np.minimum(room, (free // self._amounts).min(axis=0))
+            each = free // self._amounts
+            if self._left is not None:
+                each[self._left] = np.where(self._lanes.take(snapshot, snapshot.allocatable, rows)[self._left] > 0, each[self._left], MOST)
+            room = np.minimum(room, each.min(axis=0))
         fitting: NDArray[np.int64] = np.maximum(room, 0)
         return fitting
 
@@ -206,9 +232,11 @@ class Fit(PreparedFilter):
 
     def _room(self, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
         """The number of pods that still fit a node, and per resource its name, the needed, the allocatable and the free amount."""
-        resources = []
+        resources: list[tuple[str, int, int, int]] = []
         for name, lane, amount in zip(self._lanes.names, self._lanes.places(snapshot), self._needs, strict=True):
             allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
+            if self._left is not None and self._left[len(resources)] and not allocatable:
+                allocatable = MOST  # claims for devices are not counted here
             requested = 0 if lane is None else int(snapshot.requested[lane, row])
             if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave
                 requested = sum(placed.requests.get(name, 0) for placed in snapshot.pods_on(row))

@@ -1,0 +1,564 @@
+"""DynamicResources: devices for the claims of a pod.
+
+PreFilter looks at the claims alone (`pod_claims`), Filter at the devices of each node (`search`). Claims that are allocated already have
+their own nodes. The answer for a node depends on its devices and on what is taken of them, which is a number per row
+(`model.devices.states`): each distinct number is answered once, and after a change only rows whose number changed are looked at again.
+
+What Reserve would allocate on a node is `DeviceRule.allocations`; a decision carries it for the chosen node (`Decision.claims`). Source:
+plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36 with its default feature gates.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import Arguments, FilterPlugin, PostFilterOutcome, PostFilterPlugin, Rejection, ScorePlugin
+from wharfinger.framework.plugins.devices import allocations as api
+from wharfinger.framework.plugins.devices import extended_resources
+from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
+from wharfinger.framework.plugins.devices.requests import Asked, asked
+from wharfinger.framework.plugins.devices.search import Outcome, search
+from wharfinger.framework.prepared import (
+    OUTDATED,
+    SKIP_ALWAYS,
+    Affected,
+    AllocatingFilter,
+    Attempt,
+    ClaimAllocation,
+    PreparedFilter,
+    PreparedScore,
+    Rejected,
+    Skip,
+)
+from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
+from wharfinger.model.objects.devices import MOST_ALTERNATIVES
+from wharfinger.model.state import node_selection
+from wharfinger.model.state.device_states import DeviceStates
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
+
+NAME = "DynamicResources"
+
+NO_DEVICES, ELSEWHERE, INVALID_POOL, WRITTEN_BEFORE, NO_RESOURCE, FAULT = 1, 2, 4, 8, 16, 32  # the bits of the reasons
+REASONS = tuple(
+    Reason(text, resolvable=False)
+    for text in (
+        "cannot allocate all claims",
+        "resourceclaim not available on the node",
+        "invalid resource pools were encountered",
+        "cannot schedule extended resource claim",
+        "cannot fit resource",
+        "error in the search for devices",
+    )
+)
+NOTHING_TO_FREE = "no new claims to deallocate"
+STILL_NOT = "still not schedulable"
+FREED = "deallocation of ResourceClaim completed"
+DELETED = "deletion of ResourceClaim completed"
+NO_STATE = "not found"
+
+
+_PART = re.compile(r"([0-9]+(?:[.][0-9]*)?|[.][0-9]+)(ns|us|µs|ms|s|m|h)")
+_DURATION = rf"^({_PART.pattern})+$"
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class DynamicResourcesArguments(Arguments):
+    """DynamicResourcesArgs: the time after which a claim counts as failed whose devices are not ready to be bound.
+
+    `filter_timeout` is accepted without effect: a search ends after a number of steps, so that its answer does not depend on the clock.
+    """
+
+    filter_timeout: str = Field(default="10s", pattern=_DURATION)
+    binding_timeout: str = Field(default="10m", pattern=_DURATION)
+
+    @property
+    def binding_seconds(self) -> float:
+        """`binding_timeout` in seconds."""
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(self.binding_timeout))
+
+
+class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin):
+    """`pkg/scheduler/framework/plugins/dynamicresources`, Kubernetes 1.36."""
+
+    name = NAME
+    arguments_model = DynamicResourcesArguments
+    filter_volatility = Volatility.GLOBAL
+    score_volatility = Volatility.GLOBAL
+    default_weight = 2
+    normalization = DefaultNormalize()
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.NODE_LABEL
+        | ClusterEvent.NODE_ALLOCATABLE
+        | ClusterEvent.RESOURCE_CLAIM
+        | ClusterEvent.RESOURCE_SLICE
+        | ClusterEvent.DEVICE_CLASS
+    )
+
+    def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
+        """The state of the pod's claims, whatever their names; None for a pod without claims."""
+        found = pod_claims(pod, store)
+        return found.key if isinstance(found, PodClaims) else found
+
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
+        """Skip without claims; `Rejected` if something about the claims themselves keeps the pod from every node."""
+        attempt.shared.once(self, _Kept).rule = None
+        found = pod_claims(attempt.pod, attempt.snapshot.objects)
+        if found is None:
+            return SKIP_ALWAYS
+        if isinstance(found, str):
+            return Rejected((Reason(found, resolvable=False),))
+        rule = DeviceRule(attempt, found, self.arguments.binding_seconds)
+        attempt.shared.once(self, _Kept).rule = rule
+        return rule
+
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
+        """Skip if no claim that is to be allocated, and no other, has alternatives."""
+        kept = attempt.shared.once(self, _Kept)
+        return SKIP_ALWAYS if kept.rule is None or not kept.rule.scores else Alternatives(kept, kept.rule)
+
+    def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
+        """A claim to free or to delete so that the next attempt may choose anew, and kube-scheduler's words about it."""
+        reached = rejection.reached(self.name)
+        if reached is None:
+            return PostFilterOutcome(message=NO_STATE, failed=True)
+        rule = attempt.shared.once(self, _Kept).rule
+        found = pod_claims(attempt.pod, attempt.snapshot.objects)
+        if rule is None or not isinstance(found, PodClaims):
+            return PostFilterOutcome(message=NOTHING_TO_FREE)
+        for index in rule.elsewhere(attempt.snapshot, reached):
+            claim = found.all[index]
+            if claim is not found.special and _is_only_for(claim, attempt.pod):
+                return PostFilterOutcome(message=FREED, deallocate=claim)
+        if found.special is not None and found.special.metadata.name != extended_resources.IN_MEMORY:
+            return PostFilterOutcome(message=DELETED, delete=found.special)
+        return PostFilterOutcome(message=STILL_NOT)
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """True unless the change is that of a claim which is neither the pod's own nor one that gave devices back."""
+        claim = change.claim
+        if claim is None:
+            return True
+        if change.claim_was is not None and change.claim_was.status.allocation is not None and not change.frees_devices:
+            return _uses(pod, claim) and claim.status != change.claim_was.status
+        if change.frees_devices:
+            return not isinstance(pod_claims(pod, snapshot.objects), str)
+        return _uses(pod, claim) and not isinstance(pod_claims(pod, snapshot.objects), str)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The rule of a template, which filter and score share."""
+
+    rule: DeviceRule | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Variant:
+    """What is asked for on the nodes where the same extended resources are left to claims, and the outcomes so far.
+
+    `by_state` are outcomes by state number, `known` by what a search reads; `bits` and `scores` are indexed by state number (-1: unknown).
+    """
+
+    asked: Asked
+    special: objects.ResourceClaim | None
+    mappings: tuple[objects.ContainerExtendedResourceRequest, ...]
+    by_state: dict[int, Outcome] = field(default_factory=dict)
+    known: dict[Hashable, Outcome] = field(default_factory=dict)
+    bits: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+MOST_OUTCOMES = 50_000
+"""Outcomes that a template keeps, at most."""
+
+
+class DeviceRule(AllocatingFilter):
+    """The verdicts for the pods of a template; see REASONS."""
+
+    reasons = REASONS
+    fault_bits = FAULT
+
+    def __init__(self, attempt: Attempt, claims: PodClaims, binding_timeout: float) -> None:
+        snapshot = attempt.snapshot
+        store = snapshot.objects
+        self._pod = attempt.pod.object
+        self._states = store.following(DeviceStates)
+        self._backing = store.following(extended_resources.BackingClasses)
+        self._epoch = -1
+        self._at = 0
+        self._classes_at = store.revision_of(objects.DeviceClass)
+        self._users = [claim.spec for claim in claims.users if claim.status.allocation is None]
+        self._special = claims.special
+        self._stale = claims.special is not None and bool(claims.special.spec.devices.requests)
+        self._open_special = claims.special is not None and not self._stale and claims.special.status.allocation is None
+        self._resources = claims.backed
+        candidates = (name for name, amount in attempt.pod.requests.items() if amount and extended_resources.is_candidate(name))
+        self._other_resources = tuple(name for name in candidates if name not in claims.backed)
+        self._no_users = not claims.users
+        self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
+        self._deadline, self._broken = _binding(self._allocated, snapshot.now, binding_timeout)
+        self._classes = {each.metadata.name: each for each in store.all(objects.DeviceClass)}
+        self._variants: dict[frozenset[str], _Variant] = {}
+
+    # ── verdicts ──
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
+        """The verdicts."""
+        ids = self._ids(snapshot)
+        if self._stale:
+            return np.full(len(ids[rows]), WRITTEN_BEFORE, np.uint8)
+        found = np.zeros(len(ids[rows]), np.uint8)
+        served = np.ones(len(found), np.bool_)
+        if self._special is not None:
+            for name in self._other_resources:
+                served &= _has_allocatable(snapshot, name)[rows]
+            found[~served] = NO_RESOURCE
+        for left, among in self._parts(snapshot, rows):
+            if self._no_users and not left:
+                continue  # device plugins serve everything there
+            variant = self._variant(left)
+            found[among & served] = self._outcome_bits(variant, ids[rows][among & served]).astype(np.uint8)
+        if self._allocated:
+            elsewhere = self._elsewhere(snapshot, rows)
+            found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
+        return found
+
+    def bits_at(self, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one row."""
+        if self._special is not None or self._allocated:
+            return int(self.bits(snapshot, np.array([row], np.intp)).item())
+        number = int(self._ids(snapshot)[row])
+        return _bits_of(self._outcome(self._variant(frozenset()), number))
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The score of each row: 8 for each first alternative, 7 for a second one, and so on."""
+        ids = self._ids(snapshot)[rows]
+        found = np.zeros(len(ids), np.int64)
+        for left, among in self._parts(snapshot, rows):
+            if not (self._no_users and not left):
+                variant = self._variant(left)
+                self._outcome_bits(variant, ids[among])
+                found[among] = variant.scores[ids[among]]
+        if self._to_allocate:
+            found[...] += sum(_score_of(claim) for _, claim in self._allocated)
+        return found
+
+    @property
+    def _to_allocate(self) -> bool:
+        return bool(self._users) or self._open_special
+
+    @property
+    def scores(self) -> bool:
+        """True if the score of some node may be other than 0."""
+        if not self._to_allocate:
+            return False
+        specs = [*self._users, *(claim.spec for _, claim in self._allocated)]
+        return any(request.exactly is None for spec in specs for request in spec.devices.requests)
+
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
+        """The rows whose devices changed; `OUTDATED` if a class did, or a claim's devices were not ready in time."""
+        if snapshot.objects.revision_of(objects.DeviceClass) != self._classes_at or snapshot.now > self._deadline:
+            return OUTDATED
+        rows = self.changed_rows(snapshot, self._at)
+        self._at = self._states.log.end
+        if rows is None:
+            return slice(None)
+        if len(changes.node_rows) and (self._allocated or self._special is not None):
+            return np.union1d(rows, changes.node_rows)
+        return rows
+
+    def changed_rows(self, snapshot: Snapshot, since: int) -> NDArray[np.intp] | None:
+        """The rows whose devices changed after a position of the log, ascending; None for all."""
+        epoch = self._epoch
+        self._ids(snapshot)
+        found = None if epoch != self._epoch else self._states.log.since(since)
+        return None if found is None else np.array(sorted({int(str(row)) for row in found}), np.intp)
+
+    @property
+    def position(self) -> int:
+        """The present end of the log of changed rows."""
+        return self._states.log.end
+
+    # ── what a decision tells ──
+
+    def fault_at(self, attempt: Attempt, row: int) -> str:
+        """The text of the error at a row."""
+        outcome, variant = self._at_row(attempt.snapshot, row)
+        claims = self._claims_to_allocate(attempt, variant)
+        assert outcome.fault is not None  # noqa: S101 — the caller has seen the bit
+        names = [objects.key_of(claim) for claim in claims]
+        pools = self._states.at(attempt.snapshot, row).node
+        return api.text(outcome.fault, names, pools, attempt.snapshot.names[row])
+
+    def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
+        """What is to be allocated for the pod on the node of a row that can take it."""
+        if not self._to_allocate or self._stale or (self._no_users and not self._left_at(attempt.snapshot, row)):
+            return ()
+        outcome, variant = self._at_row(attempt.snapshot, row)
+        if outcome.picks is None:
+            return ()
+        claims = self._claims_to_allocate(attempt, variant)
+        pools = self._states.at(attempt.snapshot, row).node
+        node = attempt.snapshot.names[row]
+        found = api.allocations(claims, variant.asked, outcome, pools=pools, node=node, salt=attempt.pod.uid)
+        special = variant.special
+        return tuple(
+            ClaimAllocation(
+                claim=claim, allocation=allocation, request_mappings=variant.mappings if special and claim is claims[-1] else ()
+            )
+            for claim, allocation in zip(claims, found, strict=True)
+        )
+
+    def elsewhere(self, snapshot: Snapshot, reached: Mask) -> list[int]:
+        """The indexes of allocated claims that are not to be had on some node where only that keeps the pod away."""
+        alone = reached & (self.bits(snapshot, slice(None)) == ELSEWHERE)
+        return [index for index, _ in self._allocated if (alone & self._not_at(snapshot, slice(None), index)).any()]
+
+    # ── parts ──
+
+    def _ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
+        ids = self._states.ids(snapshot)
+        if self._states.epoch != self._epoch:
+            self._epoch = self._states.epoch
+            self._variants.clear()
+        return ids
+
+    def _left_at(self, snapshot: Snapshot, row: int) -> frozenset[str]:
+        """The resources that a node leaves to claims: backed by a class, and not allocatable there."""
+        return frozenset(name for name in self._resources if not _amounts(snapshot, name)[row])
+
+    def _parts(self, snapshot: Snapshot, rows: Rows) -> list[tuple[frozenset[str], Mask]]:
+        """The rows by the resources that they leave to claims: each set with a mask over `rows`."""
+        n_rows = node_selection.row_count(snapshot, rows)
+        parts: list[tuple[frozenset[str], Mask]] = [(frozenset(), np.ones(n_rows, np.bool_))]
+        for name in self._resources:
+            here = _amounts(snapshot, name)[rows] == 0
+            parts = [
+                (left | {name} if leaves else left, among & (here if leaves else ~here))
+                for left, among in parts
+                for leaves in (True, False)
+            ]
+        return [(left, among) for left, among in parts if among.any()]
+
+    def _looks_at_claims(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The rows on which claims matter at all: with claims of the user, or with resources left to claims."""
+        if not self._no_users:
+            return np.ones(node_selection.row_count(snapshot, rows), np.bool_)
+        found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)
+        for left, among in self._parts(snapshot, rows):
+            if left:
+                found |= among
+        return found
+
+    def _variant(self, left: frozenset[str]) -> _Variant:
+        variant = self._variants.get(left)
+        if variant is None:
+            variant = self._variants[left] = self._make(left)
+        return variant
+
+    def _make(self, left: frozenset[str]) -> _Variant:
+        specs = list(self._users)
+        mappings: tuple[objects.ContainerExtendedResourceRequest, ...] = ()
+        special = None
+        if self._open_special and self._special is not None:
+            class_of = {name: found.metadata.name for name in sorted(left) if (found := self._backing.of(name)) is not None}
+            requests, mappings = extended_resources.requests_of(self._pod, class_of)
+            special = objects.ResourceClaim(
+                metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
+            )
+            specs.append(special.spec)
+        return _Variant(asked(specs, self._classes), special, mappings)
+
+    def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
+        """The pod's own claims that are to be allocated, in the order of what is asked for."""
+        found = pod_claims(attempt.pod, attempt.snapshot.objects)
+        assert isinstance(found, PodClaims)  # noqa: S101 — the rule was prepared for pods with such claims
+        claims = [claim for claim in found.users if claim.status.allocation is None]
+        if variant.special is not None:
+            claims.append(extended_resources.in_memory_claim(attempt.pod, variant.special.spec.devices.requests))
+        return claims
+
+    def _at_row(self, snapshot: Snapshot, row: int) -> tuple[Outcome, _Variant]:
+        variant = self._variant(self._left_at(snapshot, row))
+        return self._outcome(variant, int(self._ids(snapshot)[row])), variant
+
+    def _outcome_bits(self, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
+        size = self._states.n_states
+        if len(variant.bits) < size:
+            more = max(size, 2 * len(variant.bits)) - len(variant.bits)
+            variant.bits = np.concatenate([variant.bits, np.full(more, -1, np.int16)])
+            variant.scores = np.concatenate([variant.scores, np.zeros(more, np.int64)])
+        for number in np.unique(ids[variant.bits[ids] < 0]).tolist():
+            outcome = self._outcome(variant, number)
+            variant.bits[number] = _bits_of(outcome)
+            variant.scores[number] = outcome.score
+        return variant.bits[ids]
+
+    def _outcome(self, variant: _Variant, number: int) -> Outcome:
+        outcome = variant.by_state.get(number)
+        if outcome is None:
+            state = self._states.state(number)
+            codes = [variant.asked.pool(pool) for pool in state.node.pools]
+            key = (tuple(code.number for code in codes), state.node.groups, state.usage)
+            outcome = variant.known.get(key)
+            if outcome is None:
+                if len(variant.known) > MOST_OUTCOMES:
+                    variant.known.clear()
+                    variant.by_state.clear()
+                outcome = variant.known[key] = search(variant.asked, codes, state.node.groups, state.usage)
+            variant.by_state[number] = outcome
+        return outcome
+
+    def _elsewhere(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)
+        for index, _ in self._allocated:
+            found |= self._not_at(snapshot, rows, index)
+        return found
+
+    def _not_at(self, snapshot: Snapshot, rows: Rows, index: int) -> Mask:
+        """The rows on which the allocated claim of that index is not to be had."""
+        n_rows = node_selection.row_count(snapshot, rows)
+        if index in self._broken:
+            return np.ones(n_rows, np.bool_)
+        claim = next(claim for number, claim in self._allocated if number == index)
+        allocation = claim.status.allocation
+        terms = node_selection.parse_terms(allocation.node_selector) if allocation is not None else None
+        return np.zeros(n_rows, np.bool_) if terms is None else ~node_selection.any_term(terms, snapshot, rows)
+
+
+class Alternatives(PreparedScore):
+    """The score of the alternatives that are to be had on each node."""
+
+    def __init__(self, kept: _Kept, rule: DeviceRule) -> None:
+        self._kept = kept
+        self._rule = rule
+        self._at = rule.position
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The raw scores."""
+        return self._rule.raw(snapshot, rows)
+
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002
+        """The rows whose devices changed, or everything with another rule."""
+        if self._kept.rule is not self._rule:
+            return OUTDATED
+        found = self._rule.changed_rows(snapshot, self._at)
+        self._at = self._rule.position
+        return slice(None) if found is None else found
+
+
+def _bits_of(outcome: Outcome) -> int:
+    if outcome.fault is not None:
+        return FAULT
+    if outcome.picks is not None:
+        return 0
+    return INVALID_POOL if outcome.invalid else NO_DEVICES
+
+
+def _amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
+    """The allocatable amount of a resource per row."""
+    lane = snapshot.resource_index(resource)
+    return np.zeros(snapshot.n_nodes, np.int64) if lane is None else snapshot.allocatable[lane]
+
+
+def _has_allocatable(snapshot: Snapshot, resource: str) -> Mask:
+    """The rows of nodes that name a resource as allocatable, were it 0."""
+    lane = snapshot.resource_index(resource)
+    return np.zeros(snapshot.n_nodes, np.bool_) if lane is None else snapshot.has_allocatable[lane]
+
+
+def _binding(allocated: Sequence[tuple[int, objects.ResourceClaim]], now: float, timeout: float) -> tuple[float, frozenset[int]]:
+    """When the next claim is no longer waited for, and the indexes of claims whose devices failed or were not ready in time."""
+    deadline = math.inf
+    broken = set()
+    for index, claim in allocated:
+        ready = _ready(claim)
+        if ready is None:
+            broken.add(index)
+        elif not ready and (limit := _limit(claim, timeout)) is not None:
+            if now > limit:
+                broken.add(index)
+            else:
+                deadline = min(deadline, limit)
+    return deadline, frozenset(broken)
+
+
+def _limit(claim: objects.ResourceClaim, timeout: float) -> float | None:
+    """The time until which the devices of a claim must be ready; None for no limit."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None:
+        return None
+    if not any(result.binding_conditions for result in allocation.devices.results):
+        return None
+    return allocation.allocation_timestamp.timestamp() + timeout
+
+
+def _ready(claim: objects.ResourceClaim) -> bool | None:
+    """True if the devices of a claim are ready to be bound, None if one has failed (`isClaimReadyForBinding`)."""
+    allocation = claim.status.allocation
+    for result in () if allocation is None else allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        conditions = _conditions(claim, result)
+        if conditions is None:
+            return False
+        if any(conditions.get(kind) == "True" for kind in result.binding_failure_conditions):
+            return None
+        if any(conditions.get(kind) != "True" for kind in result.binding_conditions):
+            return False
+    return True
+
+
+def _conditions(claim: objects.ResourceClaim, result: objects.AllocatedDevice) -> Mapping[str, str] | None:
+    """The status of each condition that the driver reports of an allocated device; None if it reports nothing."""
+    for device in claim.status.devices:
+        if (device.driver, device.pool, device.device) == (result.driver, result.pool, result.device):
+            return {condition.type: condition.status for condition in device.conditions}
+    return None
+
+
+def _score_of(claim: objects.ResourceClaim) -> int:
+    """The score of the alternatives that an allocated claim got."""
+    allocation = claim.status.allocation
+    met = set() if allocation is None else {result.request for result in allocation.devices.results}
+    return sum(
+        MOST_ALTERNATIVES - place
+        for request in claim.spec.devices.requests
+        if request.exactly is None
+        for place, each in enumerate(request.first_available)
+        if f"{request.name}/{each.name}" in met
+    )
+
+
+def _is_only_for(claim: objects.ResourceClaim, pod: PodView) -> bool:
+    """True if a claim is reserved for no pod but this one."""
+    reserved = claim.status.reserved_for
+    return not reserved or (len(reserved) == 1 and reserved[0].uid == pod.object.metadata.uid)
+
+
+def _uses(pod: PodView, claim: objects.ResourceClaim) -> bool:
+    """True if a claim is one of the pod's."""
+    if (claim.metadata.namespace or "default") != pod.namespace:
+        return False
+    if extended_resources.owner_uid(claim) == pod.object.metadata.uid:
+        return True
+    named = {use.resource_claim_name for use in pod.object.spec.resource_claims}
+    named |= {status.resource_claim_name for status in pod.object.status.resource_claim_statuses}
+    return claim.metadata.name in named

@@ -1,0 +1,150 @@
+"""The claims of a pod: which they are, and what about them keeps the pod from every node.
+
+A pod names claims, or templates; the claim made of a template is named in the pod's status. The claim that the scheduler itself makes for
+extended resources comes last. `PodClaims.key` is equal for two pods whose claims ask for the same and are in the same state, whatever their
+names, so that pods made of one template share results. Source: `PreFilter` and `foreachPodResourceClaim` of
+plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wharfinger.framework.plugins.devices import extended_resources
+from wharfinger.model import objects
+from wharfinger.model.devices.allocated import Allocations
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.tables import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same:
+    """A key that is equal for the same object only."""
+
+    thing: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.thing is other.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaims:
+    """The claims of a pod that may be placed: `users` in the pod's order, and `special` for its extended resources, if there is one.
+
+    `backed` are the extended resources that a class backs.
+    """
+
+    users: tuple[objects.ResourceClaim, ...]
+    special: objects.ResourceClaim | None
+    backed: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[objects.ResourceClaim, ...]:
+        """All claims, the special one last."""
+        return self.users if self.special is None else (*self.users, self.special)
+
+    @property
+    def key(self) -> Hashable:
+        """A key of everything that the answer for a node depends on but the cluster's devices; see the module."""
+        return tuple(map(_key, self.users)), None if self.special is None else _key(self.special), self.backed
+
+
+def _key(claim: objects.ResourceClaim) -> Hashable:
+    if claim.status.allocation is not None or claim.metadata.name == "":
+        return Same(claim)
+    if claim.metadata.name == extended_resources.IN_MEMORY:
+        return extended_resources.IN_MEMORY
+    if extended_resources.owner_uid(claim):
+        return Same(claim)
+    return _ENCODER.encode(claim.spec)
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def pod_claims(pod: PodView, store: ObjectStore) -> PodClaims | str | None:
+    """The claims of a pod, or the reason why it can be placed nowhere at the moment; None if it has no claims."""
+    named = pod.object.spec.resource_claims
+    backed = extended_resources.backed(pod, store)
+    if not named and not backed:
+        return None
+    users: list[objects.ResourceClaim] = []
+    for name, found in _users(pod, store):
+        if isinstance(found, str):
+            return found
+        if found is None:
+            return f'could not find ResourceClaim "{pod.namespace}/{name}"'
+        users.append(found)
+    special = (extended_resources.written_claim(pod, store) or extended_resources.in_memory_claim(pod)) if backed else None
+    claims = PodClaims(users=tuple(users), special=special, backed=backed)
+    if not claims.all:
+        return None
+    return _refusal(claims, store) or claims
+
+
+def _users(pod: PodView, store: ObjectStore) -> Iterator[tuple[str, objects.ResourceClaim | str | None]]:
+    """The name and the claim of each of the pod's claims: None if it does not exist, or the reason why it is of no use."""
+    for use in pod.object.spec.resource_claims:
+        name = use.resource_claim_name
+        if name is None:
+            if use.resource_claim_template_name is None:
+                yield "", f'pod "{pod.key}", spec.resourceClaim "{use.name}": none of the supported fields are set'
+                continue
+            status = next((each for each in pod.object.status.resource_claim_statuses if each.name == use.name), None)
+            if status is None:
+                yield "", f'pod "{pod.key}": ResourceClaim not created yet'
+                continue
+            if status.resource_claim_name is None:  # the pod needs no claim here
+                continue
+            name = status.resource_claim_name
+        claim = store.get(objects.ResourceClaim, name, pod.namespace)
+        if claim is not None and claim.metadata.deletion_timestamp is not None:
+            yield name, f'resourceclaim "{name}" is being deleted'
+        elif claim is not None and use.resource_claim_name is None and not made_for(claim, pod):
+            yield name, f"ResourceClaim {pod.namespace}/{name} was not created for Pod {pod.key} (Pod is not owner)"
+        else:
+            yield name, claim
+
+
+def made_for(claim: objects.ResourceClaim, pod: PodView) -> bool:
+    """True if the pod is the controller of the claim."""
+    return any(owner.controller and owner.uid == pod.object.metadata.uid for owner in claim.metadata.owner_references)
+
+
+def _refusal(claims: PodClaims, store: ObjectStore) -> str:
+    allocations = store.followed(Allocations)
+    for claim in claims.all:
+        if claim.status.allocation is not None:
+            continue
+        if allocations is not None and claim.metadata.name != extended_resources.IN_MEMORY and allocations.in_flight(claim) is not None:
+            return f"resource claim {objects.key_of(claim)} is in the process of being allocated"
+        if claim is not claims.special:
+            missing = _missing_class(claim, store)
+            if missing:
+                return missing
+    return ""
+
+
+def _missing_class(claim: objects.ResourceClaim, store: ObjectStore) -> str:
+    for request in claim.spec.devices.requests:
+        wanted: Sequence[tuple[str, objects.RequestedDevices]] = [
+            *([] if request.exactly is None else [(request.name, request.exactly)]),
+            *((f"{request.name}/{each.name}", each) for each in request.first_available if request.exactly is None),
+        ]
+        if not wanted:
+            return f"resource claim {objects.key_of(claim)}, request {request.name}: unknown request type"
+        for name, of in wanted:
+            if not of.device_class_name:
+                return f"request {name}: unsupported request type"
+            if store.get(objects.DeviceClass, of.device_class_name) is None:
+                return f"request {name}: device class {of.device_class_name} does not exist"
+    return ""

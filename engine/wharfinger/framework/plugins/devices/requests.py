@@ -1,0 +1,324 @@
+"""What the claims of a pod ask for, prepared for the search, and what each device is to it.
+
+An *ask* is a request, or one alternative of a request. The search reads devices by a `DeviceCode` only: for each ask whether its selectors
+match and the taints are tolerated, the attributes that constraints compare, and what the device offers and consumes. Devices with other
+names, or that differ in attributes which nothing reads, have the same code, so nodes with such devices share an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wharfinger.framework.plugins.devices.capacity import Portion, portions
+from wharfinger.framework.plugins.devices.cel import library
+from wharfinger.framework.plugins.devices.cel.selector import Attribute, DeviceTraits, Selector, SelectorFailed, compiled
+from wharfinger.model import objects
+from wharfinger.model.devices.pools import DeviceContent, Pool
+from wharfinger.model.objects import quantity
+
+BLOCKING = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorFault:
+    """A selector that could not be answered for a device: an error that ends the cycle. `of_class` is "" for a selector of the claim."""
+
+    of_class: str
+    index: int
+    text: str
+
+
+Match = bool | SelectorFault
+TypedValue = tuple[str, Hashable]
+"""The kind and value of an attribute; two attributes are equal if both are."""
+UNKNOWN_KIND: TypedValue = ("", None)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Ask:
+    """A request (`parent` is ""), or one alternative of the request `parent`; `number` counts all asks of a pod."""
+
+    number: int
+    claim: int
+    name: str
+    parent: str
+    device_class: objects.DeviceClass
+    wanted: objects.RequestedDevices
+    admin: bool
+
+    @property
+    def every(self) -> bool:
+        """True if all devices that match are wanted."""
+        return self.wanted.wants_all
+
+    @property
+    def count(self) -> int:
+        """The number of devices that are wanted; of no meaning if all are."""
+        return self.wanted.count or 1
+
+    @property
+    def reference(self) -> str:
+        """The name in a claim's status: `request`, or `request/alternative`."""
+        return f"{self.parent}/{self.name}" if self.parent else self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which constraints and configurations may mean it."""
+        return (self.parent, self.reference) if self.parent else (self.name,)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Request:
+    """A request: the asks of which one must be met, in order. `choice` is False for an exact request, which has one ask."""
+
+    asks: tuple[Ask, ...]
+    choice: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Constraint:
+    """An attribute that must be the same, or with `distinct` must differ, over the devices of some requests (empty: of all)."""
+
+    number: int
+    requests: frozenset[str]
+    attribute: str
+    distinct: bool
+
+    def concerns(self, ask: Ask) -> bool:
+        """True if it holds for the devices of an ask."""
+        return not self.requests or not self.requests.isdisjoint(ask.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Claim:
+    """What one claim asks for; `unknown` is the index of a constraint without an attribute, -1 for none."""
+
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...]
+    unknown: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceCode:
+    """A device as the search sees it; see the module."""
+
+    matches: tuple[Match, ...]
+    tolerated: tuple[bool, ...]
+    values: tuple[TypedValue | None, ...]
+    portions: tuple[tuple[Portion, ...] | None, ...]
+    consumption: tuple[tuple[str, str, int], ...]
+    shareable: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolCode:
+    """A pool as the search sees it: the codes of its devices, the consumption of others by position, and its counters."""
+
+    number: int
+    codes: tuple[DeviceCode, ...]
+    reachable: tuple[bool, ...] | None
+    consumptions: tuple[tuple[tuple[str, str, int], ...], ...]
+    counters: Mapping[str, Mapping[str, int]]
+    incomplete: bool
+    invalid: bool
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """All that the claims of a pod ask for, in order, and the codes of the devices that were met so far."""
+
+    claims: tuple[Claim, ...]
+    asks: tuple[Ask, ...]
+    constraints: tuple[Constraint, ...]
+    _by_content: dict[int, tuple[int, DeviceCode]] = field(default_factory=dict)
+    _numbers: dict[Hashable, tuple[int, DeviceCode]] = field(default_factory=dict)
+    _pools: dict[int, PoolCode] = field(default_factory=dict)
+    _pool_numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    @property
+    def has_choices(self) -> bool:
+        """True if some request has alternatives, so that nodes may score."""
+        return any(request.choice for claim in self.claims for request in claim.requests)
+
+    def forget(self) -> None:
+        """Forget all codes: the numbers of devices and pools have another meaning now."""
+        for known in (self._by_content, self._numbers, self._pools, self._pool_numbers):
+            known.clear()
+
+    def pool(self, pool: Pool) -> PoolCode:
+        """The code of a pool; pools with equal numbers are equal to the search."""
+        code = self._pools.get(pool.kind)
+        if code is None:
+            code = self._pools[pool.kind] = self._pool_code(pool)
+        return code
+
+    def _pool_code(self, pool: Pool) -> PoolCode:
+        found = [self._device(content) for content in pool.contents]
+        others = tuple(content.once("consumption", _consumption) for content in pool.others)
+        counters = tuple(sorted((name, tuple(sorted(each.items()))) for name, each in pool.counters.items()))
+        key = (tuple(number for number, _ in found), pool.reachable, others, counters, pool.incomplete, bool(pool.invalid))
+        return PoolCode(
+            number=self._pool_numbers.setdefault(key, len(self._pool_numbers)),
+            codes=tuple(code for _, code in found),
+            reachable=pool.reachable,
+            consumptions=(*(code.consumption for _, code in found), *others),
+            counters=pool.counters,
+            incomplete=pool.incomplete,
+            invalid=bool(pool.invalid),
+        )
+
+    def _device(self, content: DeviceContent) -> tuple[int, DeviceCode]:
+        known = self._by_content.get(content.number)
+        if known is None:
+            code = self._code(content)
+            key = (code.matches, code.tolerated, code.values, code.portions, code.consumption, code.shareable)
+            known = self._by_content[content.number] = self._numbers.setdefault(key, (len(self._numbers), code))
+        return known
+
+    def _code(self, content: DeviceContent) -> DeviceCode:
+        device = content.device
+        return DeviceCode(
+            matches=tuple(_match(ask, content) for ask in self.asks),
+            tolerated=tuple(_tolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),
+            values=tuple(_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
+            portions=tuple(
+                portions(ask.wanted.capacity.requests if ask.wanted.capacity is not None else {}, device.capacity) for ask in self.asks
+            ),
+            consumption=content.once("consumption", _consumption),
+            shareable=device.allow_multiple_allocations,
+        )
+
+
+def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, objects.DeviceClass]) -> Asked:
+    """What these claims ask for; every class that they name must be among `classes`."""
+    asks: list[Ask] = []
+    constraints: list[Constraint] = []
+    claims = []
+    for index, spec in enumerate(specs):
+        requests = []
+        for request in spec.devices.requests:
+            wanted: Iterable[tuple[str, str, objects.RequestedDevices, bool]]
+            if request.exactly is not None:
+                wanted = [(request.name, "", request.exactly, bool(request.exactly.admin_access))]
+            else:
+                wanted = [(alternative.name, request.name, alternative, False) for alternative in request.first_available]
+            first = len(asks)
+            for name, parent, of, admin in wanted:
+                device_class = classes[of.device_class_name]
+                asks.append(Ask(number=len(asks), claim=index, name=name, parent=parent, device_class=device_class, wanted=of, admin=admin))
+            requests.append(Request(asks=tuple(asks[first:]), choice=request.exactly is None))
+        own = []
+        unknown = -1
+        for place, constraint in enumerate(spec.devices.constraints):
+            attribute = constraint.match_attribute or constraint.distinct_attribute
+            if attribute is None:
+                unknown = place if unknown < 0 else unknown
+                continue
+            distinct = constraint.match_attribute is None
+            own.append(Constraint(number=len(constraints), requests=frozenset(constraint.requests), attribute=attribute, distinct=distinct))
+            constraints.append(own[-1])
+        claims.append(Claim(requests=tuple(requests), constraints=tuple(own), unknown=unknown))
+    return Asked(tuple(claims), tuple(asks), tuple(constraints))
+
+
+def _match(ask: Ask, content: DeviceContent) -> Match:
+    """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides."""
+    for of_class, selectors in ((ask.device_class.metadata.name, ask.device_class.spec.selectors), ("", ask.wanted.selectors)):
+        for index, selector in enumerate(selectors):
+            answer = _selected(selector, content)
+            if isinstance(answer, str):
+                return SelectorFault(of_class, index, answer)
+            if not answer:
+                return False
+    return True
+
+
+def _selected(selector: objects.DeviceSelector, content: DeviceContent) -> bool | str:
+    """The answer of a selector, or the text of its error."""
+    if selector.cel is None:
+        return "CEL expression empty (unsupported selector type?)"
+    program = compiled(selector.cel.expression)
+    if not isinstance(program, Selector):
+        return f"CEL compile error: {program}"
+    try:
+        return program.matches(content.once("traits", _traits))
+    except (SelectorFailed, ValueError) as error:
+        return f"CEL runtime error: {error}"
+
+
+def _traits(content: DeviceContent) -> DeviceTraits:
+    """What a selector sees of a device; ValueError for an attribute that cannot be read."""
+    attributes: dict[str, dict[str, Attribute]] = {}
+    for name, attribute in content.device.attributes.items():
+        domain, own = _qualified(name, content.driver)
+        attributes.setdefault(domain, {})[own] = _read(name, attribute)
+    capacity: dict[str, dict[str, library.Value]] = {}
+    for name, each in content.device.capacity.items():
+        domain, own = _qualified(name, content.driver)
+        capacity.setdefault(domain, {})[own] = library.quantity_value(each.value)
+    shareable = content.device.allow_multiple_allocations
+    key = (content.driver, shareable, _frozen(attributes), _frozen(capacity))
+    return DeviceTraits(driver=content.driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
+
+
+def _frozen(by_domain: Mapping[str, Mapping[str, Attribute]]) -> Hashable:
+    """A value that is equal for equal traits: true is not 1, and a text is no version."""
+    return tuple(
+        sorted((domain, name, type(value).__name__, str(value)) for domain, own in by_domain.items() for name, value in own.items())
+    )
+
+
+def _read(name: str, attribute: objects.DeviceAttribute) -> Attribute:
+    if attribute.version_value is not None:
+        try:
+            return library.semver_value(attribute.version_value)
+        except ValueError as error:
+            raise ValueError(f"attribute {name}: parse semantic version: {error}") from None
+    value = attribute.value
+    if value is None:
+        raise ValueError(f"attribute {name}: unsupported attribute value")
+    return value
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, own = name.partition("/")
+    return (domain, own) if slash else (driver, name)
+
+
+def _value(device: objects.Device, driver: str, name: str) -> TypedValue | None:
+    """The value of an attribute by its full name (`lookupAttribute`); None if the device does not have it."""
+    attribute = device.attributes.get(name)
+    domain, slash, own = name.partition("/")
+    if attribute is None and slash and domain == driver:
+        attribute = device.attributes.get(own)
+    if attribute is None:
+        return None
+    for kind in ("string_value", "int_value", "bool_value", "version_value"):
+        value = getattr(attribute, kind)
+        if value is not None:
+            return kind, value
+    return UNKNOWN_KIND
+
+
+def _tolerated(tolerations: Sequence[objects.DeviceToleration], taints: Sequence[objects.DeviceTaint]) -> bool:
+    """True if all taints that keep requests away are tolerated; other effects, such as None, do not matter."""
+    blocking = (taint for taint in taints if taint.effect in BLOCKING)
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in blocking)
+
+
+def _tolerates(toleration: objects.DeviceToleration, taint: objects.DeviceTaint) -> bool:
+    if toleration.effect not in {"", taint.effect} or toleration.key not in {"", taint.key}:
+        return False
+    if toleration.operator in {"", "Equal"}:
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
+    """(set, counter, nanos) of what a device consumes."""
+    return tuple(
+        (each.counter_set, name, quantity.nano(counter.value))
+        for each in content.device.consumes_counters
+        for name, counter in sorted(each.counters.items())
+    )

@@ -1,0 +1,397 @@
+"""The search for devices: which devices of a node meet all asks of a pod.
+
+Depth first, and the first full solution is taken. Claims, their requests and the alternatives of a request are tried in their order,
+devices by pool, slice and place. Within one request each further device is looked for behind the one before; every request starts at the
+front. A device is taken if it is free, matches, has the counters and the capacity that are needed, is not tainted, and satisfies the
+constraints of its claim; if what follows cannot be met, it is given back and the next one is tried.
+
+The search knows nothing of names: it sees the codes of pools (`requests`) and what is taken of them, so its outcome holds for every node
+that looks the same. It gives up after `MOST_STEPS`; kube-scheduler does after ten seconds. Source:
+`structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its oddities: the counters of two pools
+of one name are counted together, and a constraint on different values remembers the last device of each request only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from wharfinger.framework.plugins.devices.capacity import Portion
+from wharfinger.framework.plugins.devices.requests import UNKNOWN_KIND, Ask, Asked, Constraint, PoolCode, Request, SelectorFault, TypedValue
+from wharfinger.model.objects.devices import MOST_ALTERNATIVES, MOST_DEVICES
+from wharfinger.model.state.device_states import UsageKey
+
+MOST_STEPS: Final = 200_000
+"""Devices that one search looks at, at most: about half a second."""
+
+
+class FaultKind(Enum):
+    """An error of a search, by what kube-scheduler says about it."""
+
+    SELECTOR = "selector"
+    UPDATING = "updating"
+    INVALID = "invalid"
+    TOO_MANY = "too many"
+    CONSTRAINT = "constraint"
+    EMPTY_CONSTRAINT = "empty constraint"
+    GAVE_UP = "gave up"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fault:
+    """An error that ends the cycle. `number` is a count or an index, `place` the pool and position of a device (-1: none)."""
+
+    kind: FaultKind
+    claim: int = 0
+    ask: Ask | None = None
+    number: int = 0
+    place: tuple[int, int] = (-1, -1)
+    selector: SelectorFault | None = None
+
+
+class Pick(NamedTuple):
+    """A device that was taken for an ask: pool, position, and what is consumed of its capacity (None: all of it is the claim's)."""
+
+    ask: Ask
+    pool: int
+    position: int
+    portions: tuple[Portion, ...] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of a search: `picks` for each claim (None: there is no solution), or a fault.
+
+    `chosen` are the alternatives that were chosen and their places, by (claim, request). `invalid` is true if there is no solution and some
+    pool is invalid.
+    """
+
+    picks: tuple[tuple[Pick, ...], ...] | None = None
+    chosen: Mapping[tuple[int, int], tuple[int, Ask]] | None = None
+    invalid: bool = False
+    fault: Fault | None = None
+
+    @property
+    def score(self) -> int:
+        """8 for each first alternative, 7 for a second one, and so on, if devices were taken for it."""
+        if self.picks is None or not self.chosen:
+            return 0
+        met = {pick.ask for picks in self.picks for pick in picks}
+        return sum(MOST_ALTERNATIVES - place for place, ask in self.chosen.values() if ask in met)
+
+
+class _Failed(Exception):
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+
+class _End(Enum):
+    """The end of one branch of the search; `TOO_MANY`: a claim would get more devices than it may have."""
+
+    MET = "met"
+    NOT_MET = "not met"
+    TOO_MANY = "too many"
+
+
+MET, NOT_MET, TOO_MANY = _End.MET, _End.NOT_MET, _End.TOO_MANY
+
+
+def search(asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey]) -> Outcome:
+    """The outcome for a node with these pools, of which this is taken; `groups` numbers the pools by name."""
+    return _Search(asked, pools, groups, usage).run()
+
+
+class _Taken:
+    """What is taken of a device by claims of other pods, and in this search."""
+
+    __slots__ = ("claims", "consumed", "exclusive", "held", "sharing")
+
+    def __init__(self, key: Hashable | None) -> None:
+        self.exclusive = key is True
+        self.held = key is not None  # by other pods, in whole or in part
+        self.sharing = 0
+        self.consumed: dict[str, int] = {}
+        self.claims: list[int] = []
+        if isinstance(key, tuple):
+            self.exclusive, shared, consumed = key
+            self.sharing = int(shared)
+            self.consumed = dict(consumed)
+
+
+class _Undo(NamedTuple):
+    ask: Ask
+    place: tuple[int, int]
+    portions: tuple[Portion, ...] | None
+    counted: bool
+
+
+class _Values:
+    """The values of one constraint's attribute among the devices taken so far."""
+
+    __slots__ = ("_by_request", "_constraint", "_count", "_value")
+
+    def __init__(self, constraint: Constraint) -> None:
+        self._constraint = constraint
+        self._count = 0
+        self._value: TypedValue = UNKNOWN_KIND
+        self._by_request: dict[str, TypedValue] = {}
+
+    def add(self, ask: Ask, value: TypedValue | None) -> bool:
+        """Add the device's value; False, and nothing is added, if that would violate the constraint."""
+        if not self._constraint.concerns(ask):
+            return True
+        if value is None:
+            return False
+        if self._count and not self._allows(value):
+            return False
+        self._count += 1
+        if self._constraint.distinct:
+            self._by_request[ask.parent or ask.name] = value
+        elif self._count == 1:
+            self._value = value
+        return True
+
+    def _allows(self, value: TypedValue) -> bool:
+        if self._constraint.distinct:
+            return not self._by_request or (value != UNKNOWN_KIND and value not in self._by_request.values())
+        return value != UNKNOWN_KIND and value == self._value
+
+    def remove(self, ask: Ask) -> None:
+        """Undo `add`; of a distinct attribute the request's value is forgotten, whatever its devices."""
+        if self._constraint.concerns(ask):
+            self._count -= 1
+            if self._constraint.distinct:
+                self._by_request.pop(ask.parent or ask.name, None)
+
+
+class _Search:
+    def __init__(self, asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey]) -> None:
+        self._asked = asked
+        self._pools = pools
+        self._groups = groups
+        self._taken = [_by_position(pool, used) for pool, used in zip(pools, usage, strict=True)]
+        self._values = [_Values(constraint) for constraint in asked.constraints]
+        self._every: dict[int, list[tuple[int, int]]] = {}
+        self._picks: list[list[Pick]] = [[] for _ in asked.claims]
+        self._chosen: dict[tuple[int, int], tuple[int, Ask]] = {}
+        self._available: dict[int, dict[tuple[str, str], int]] = {}
+        self._consumed: dict[int, dict[tuple[str, str], int]] = {}
+        self._steps = 0
+
+    def run(self) -> Outcome:
+        try:
+            self._prepare()
+            end = self._claim(0)
+        except _Failed as failed:
+            return Outcome(fault=failed.fault)
+        except RecursionError:  # each device is one level of the search; hundreds of them for one pod are too many
+            return Outcome(fault=Fault(FaultKind.GAVE_UP))
+        if end is MET:
+            return Outcome(picks=tuple(map(tuple, self._picks)), chosen=self._chosen)
+        return Outcome(invalid=any(pool.invalid for pool in self._pools))
+
+    # ── before the search ──
+
+    def _prepare(self) -> None:
+        """Find the devices of asks that want all, and check that no claim asks for too many."""
+        for index, claim in enumerate(self._asked.claims):
+            least = sum(min((self._size(ask) for ask in request.asks), default=0) for request in claim.requests)
+            if least > MOST_DEVICES:
+                raise _Failed(Fault(FaultKind.TOO_MANY, index, number=least))
+            if claim.unknown >= 0:
+                raise _Failed(Fault(FaultKind.EMPTY_CONSTRAINT, index, number=claim.unknown))
+
+    def _size(self, ask: Ask) -> int:
+        if not ask.every:
+            return ask.count
+        if ask.number not in self._every:
+            self._every[ask.number] = list(self._matching(ask))
+        return len(self._every[ask.number])
+
+    def _matching(self, ask: Ask) -> Iterator[tuple[int, int]]:
+        for number, pool in enumerate(self._pools):
+            if pool.incomplete or pool.invalid:
+                raise _Failed(Fault(FaultKind.UPDATING if pool.incomplete else FaultKind.INVALID, ask.claim, ask, place=(number, -1)))
+            for position in range(len(pool.codes)):
+                if self._selectable(ask, number, position) and self._has_capacity(ask, number, position):
+                    yield number, position
+
+    def _selectable(self, ask: Ask, number: int, position: int) -> bool:
+        pool = self._pools[number]
+        match = pool.codes[position].matches[ask.number]
+        if isinstance(match, SelectorFault):
+            raise _Failed(Fault(FaultKind.SELECTOR, ask.claim, ask, selector=match))
+        return match and (pool.reachable is None or pool.reachable[position])
+
+    # ── the search ──
+
+    def _claim(self, index: int) -> _End:
+        if index == len(self._asked.claims):
+            return MET
+        return self._request(index, 0)
+
+    def _request(self, claim: int, index: int) -> _End:
+        requests = self._asked.claims[claim].requests
+        if index == len(requests):
+            end = self._claim(claim + 1)
+            return NOT_MET if end is TOO_MANY else end  # another choice in this claim may need less there
+        request = requests[index]
+        if not request.choice:
+            return self._devices(request.asks[0], index, 0, 0, 0)
+        return self._alternatives(request, claim, index)
+
+    def _alternatives(self, request: Request, claim: int, index: int) -> _End:
+        too_many = True
+        for place, ask in enumerate(request.asks):
+            end = self._devices(ask, index, 0, 0, 0)
+            if end is MET:
+                self._chosen[claim, index] = place, ask
+                return MET
+            too_many &= end is TOO_MANY
+        return TOO_MANY if too_many else NOT_MET
+
+    def _devices(self, ask: Ask, index: int, count: int, from_pool: int, from_position: int) -> _End:
+        """Take the devices of an ask from the `count`th on, not before a place, and then everything behind the ask."""
+        size = self._size(ask)
+        if ask.every and not size:
+            return NOT_MET
+        if count >= size:
+            return self._request(ask.claim, index + 1)
+        if len(self._picks[ask.claim]) + size - count > MOST_DEVICES:
+            return TOO_MANY
+        must = ask.every  # then there is only one place for each
+        places = [self._every[ask.number][count]] if must else self._candidates(ask, from_pool, from_position)
+        for number, position in places:
+            undo = self._take(ask, number, position, must=must)
+            end = NOT_MET if undo is None else self._devices(ask, index, count + 1, number, position + 1)
+            if end is MET:
+                return MET
+            if undo is not None:
+                self._give_back(undo)
+            if end is TOO_MANY:
+                return TOO_MANY
+        return NOT_MET
+
+    def _candidates(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[tuple[int, int]]:
+        """The places of devices that are free and match, from a place on."""
+        for number in range(from_pool, len(self._pools)):
+            pool = self._pools[number]
+            if pool.incomplete or pool.invalid:
+                continue
+            for position in range(from_position if number == from_pool else 0, len(pool.codes)):
+                self._steps += 1
+                if self._steps > MOST_STEPS:
+                    raise _Failed(Fault(FaultKind.GAVE_UP))
+                if not self._occupied(ask, number, position) and self._selectable(ask, number, position):
+                    yield number, position
+
+    def _occupied(self, ask: Ask, number: int, position: int) -> bool:
+        taken = self._taken[number].get(position)
+        if taken is None:
+            return False
+        return ask.claim in taken.claims if ask.admin else taken.exclusive or bool(taken.claims)
+
+    def _has_capacity(self, ask: Ask, number: int, position: int) -> bool:
+        portions = self._pools[number].codes[position].portions[ask.number]
+        if portions is None:
+            return False
+        taken = self._taken[number].get(position)
+        consumed: Mapping[str, int] = {} if taken is None else taken.consumed
+        return all(consumed.get(portion.name, 0) + portion.nanos <= portion.there for portion in portions)
+
+    # ── taking and giving back ──
+
+    def _take(self, ask: Ask, number: int, position: int, *, must: bool) -> _Undo | None:
+        """Take a device that matches, if it can be had; None, and nothing is changed, if not."""
+        code = self._pools[number].codes[position]
+        place = number, position
+        if self._occupied(ask, number, position) or (not must and not self._has_capacity(ask, number, position)):
+            return None
+        taken = self._taken[number].get(position)
+        counted = bool(code.consumption) and not (code.shareable and taken is not None and taken.sharing)
+        if counted and not self._count(number, position):
+            return None
+        fits = code.tolerated[ask.number] and self._constrain(ask, code.values, place, must=must)
+        if not fits or (must and not self._has_capacity(ask, number, position)):
+            if fits:
+                self._unconstrain(ask)
+            if counted:
+                self._uncount(number, position)
+            return None
+        taken = self._taken[number].setdefault(position, _Taken(None)) if taken is None else taken
+        portions = code.portions[ask.number] if code.shareable else None
+        if portions is None:
+            taken.claims.append(ask.claim)
+        else:
+            taken.sharing += 1
+            for portion in portions:
+                taken.consumed[portion.name] = taken.consumed.get(portion.name, 0) + portion.nanos
+        self._picks[ask.claim].append(Pick(ask, number, position, portions))
+        return _Undo(ask, place, portions, counted)
+
+    def _give_back(self, undo: _Undo) -> None:
+        number, position = undo.place
+        self._picks[undo.ask.claim].pop()
+        taken = self._taken[number][position]
+        if undo.portions is None:
+            taken.claims.remove(undo.ask.claim)
+        else:
+            taken.sharing -= 1
+            for portion in undo.portions:
+                taken.consumed[portion.name] -= portion.nanos
+        self._unconstrain(undo.ask)
+        if undo.counted:
+            self._uncount(number, position)
+
+    def _constrain(self, ask: Ask, values: Sequence[TypedValue | None], place: tuple[int, int], *, must: bool) -> bool:
+        constraints = self._asked.claims[ask.claim].constraints
+        for index, constraint in enumerate(constraints):
+            if not self._values[constraint.number].add(ask, values[constraint.number]):
+                for added in reversed(constraints[:index]):
+                    self._values[added.number].remove(ask)
+                if must:
+                    raise _Failed(Fault(FaultKind.CONSTRAINT, ask.claim, ask, place=place))
+                return False
+        return True
+
+    def _unconstrain(self, ask: Ask) -> None:
+        for constraint in reversed(self._asked.claims[ask.claim].constraints):
+            self._values[constraint.number].remove(ask)
+
+    # ── counters ──
+
+    def _count(self, number: int, position: int) -> bool:
+        """Consume the counters of a device; False, and nothing is consumed, if any counter of its pool would then be overdrawn."""
+        group = self._groups[number]
+        available = self._available.get(group)
+        if available is None:
+            available = self._available[group] = self._left(number)
+        consumed = self._consumed.setdefault(group, {})
+        for counters, name, nanos in self._pools[number].consumptions[position]:
+            consumed[counters, name] = consumed.get((counters, name), 0) + nanos
+        if any(left < consumed.get(counter, 0) for counter, left in available.items()):
+            self._uncount(number, position)
+            return False
+        return True
+
+    def _uncount(self, number: int, position: int) -> None:
+        consumed = self._consumed[self._groups[number]]
+        for counters, name, nanos in self._pools[number].consumptions[position]:
+            consumed[counters, name] -= nanos
+
+    def _left(self, number: int) -> dict[tuple[str, str], int]:
+        """What devices of other pods leave of the counters of a pool; may be negative."""
+        pool = self._pools[number]
+        left = {(counters, name): nanos for counters, each in pool.counters.items() for name, nanos in each.items()}
+        for position, taken in self._taken[number].items():
+            if taken.held:
+                for counters, name, nanos in pool.consumptions[position]:
+                    if (counters, name) in left:
+                        left[counters, name] -= nanos
+        return left
+
+
+def _by_position(pool: PoolCode, used: UsageKey) -> dict[int, _Taken]:
+    return {position: _Taken(key) for position, key in used} if pool.codes else {}

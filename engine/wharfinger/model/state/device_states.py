@@ -1,0 +1,146 @@
+"""The devices of each node and what is taken of them, as one number per row.
+
+Two nodes with the same number have equal devices of which the same is taken, so a search for devices gives the same answer on both, apart
+from names. The numbers are a column like any other: a rule looks at the distinct ones, and after a change only at the rows whose number
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model import objects
+from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId
+from wharfinger.model.devices.pools import NodePools, Pool, Pools
+
+if TYPE_CHECKING:
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
+
+MOST_STATES: Final = 100_000
+"""States that are remembered at least, although no node is in them any more."""
+
+UsageKey = tuple[tuple[int, Hashable], ...]
+"""What is taken of a pool: (position, key of the usage) of each device of which something is taken."""
+
+
+class State(NamedTuple):
+    """The devices of some nodes: the pools of one of them, and what is taken of each pool."""
+
+    node: NodePools
+    usage: tuple[UsageKey, ...]
+
+
+class DeviceStates:
+    """The state number of every row; `epoch` changes when the numbers get another meaning."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = ()
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._pools = store.following(Pools)
+        self._allocations = store.following(Allocations)
+        self._ids: NDArray[np.int32] = np.empty(0, np.int32)
+        self._known: dict[Hashable, int] = {}
+        self._states: list[State] = []
+        self._layout = self._seen = -1
+        self._read = (0, 0)  # the positions in the logs of pools and allocations
+        self._pools_epoch = 0
+        self.epoch = 0
+        self.log = ChangeLog()
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Nothing is followed here: pools and allocations are."""
+
+    def ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
+        """The number of each row, (n_nodes,) int32; valid until the next change of the cluster."""
+        if snapshot.revision != self._seen:
+            self._follow(snapshot)
+        return self._ids
+
+    def state(self, number: int) -> State:
+        """The state of a number."""
+        return self._states[number]
+
+    @property
+    def n_states(self) -> int:
+        """The number of states; they are numbered from 0."""
+        return len(self._states)
+
+    def at(self, snapshot: Snapshot, row: int) -> State:
+        """The pools of a row under their own names, and what is taken of them."""
+        pools = self._pools.on(snapshot.node_object(row))
+        return State(pools, tuple(self._usage(pool) for pool in pools.pools))
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        outgrown = len(self._states) > max(MOST_STATES, 4 * snapshot.n_nodes)
+        node_rows = None if self._seen < 0 else snapshot.node_changes(self._seen)
+        places = self._read
+        self._seen, self._read = snapshot.revision, (self._pools.log.end, self._allocations.log.end)
+        if outgrown or self._pools.epoch != self._pools_epoch or node_rows is None:
+            self._rebuild(snapshot)
+            return
+        rows = set(node_rows.tolist())
+        changed = self._changed_nodes(*places)
+        if changed is None:
+            rows = set(range(snapshot.n_nodes))
+        else:
+            rows |= {row for name in changed if (row := snapshot.row(name)) is not None}
+        for row in rows:
+            number = self._number(snapshot, row)
+            if number != self._ids[row]:
+                self._ids[row] = number
+                self.log.add(row)
+
+    def _changed_nodes(self, pools_at: int, allocations_at: int) -> set[str] | None:
+        """The names of the nodes whose pools, or whose pools' usage, changed; None for all."""
+        nodes, pools = self._pools.log.since(pools_at), self._allocations.log.since(allocations_at)
+        if nodes is None or pools is None:
+            return None
+        names: set[str] = set()
+        for name in nodes:
+            if not isinstance(name, str):
+                return None
+            names.add(name)
+        for pool in set(pools):
+            node = self._pools.node_of(_pool_id(pool))
+            if node is None:
+                return None
+            names.add(node)
+        return names
+
+    def _rebuild(self, snapshot: Snapshot) -> None:
+        self.epoch += 1
+        self._pools_epoch = self._pools.epoch
+        self._known.clear()
+        self._states.clear()
+        self._ids = np.fromiter((self._number(snapshot, row) for row in range(snapshot.n_nodes)), np.int32, snapshot.n_nodes)
+
+    def _number(self, snapshot: Snapshot, row: int) -> int:
+        pools = self._pools.on(snapshot.node_object(row))
+        usage = tuple(self._usage(pool) for pool in pools.pools)
+        key = (pools.groups, tuple(pool.kind for pool in pools.pools), usage)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self._states)
+            self._states.append(State(pools, usage))
+        return number
+
+    def _usage(self, pool: Pool) -> UsageKey:
+        used = self._allocations.of_pool(pool.id)
+        if not used or not pool.devices:
+            return ()
+        positions = pool.positions
+        return tuple(sorted(((positions[name], usage.key) for name, usage in used.items() if name in positions), key=_position))
+
+
+def _position(entry: tuple[int, Hashable]) -> int:
+    return entry[0]
+
+
+def _pool_id(key: Hashable) -> PoolId:
+    assert isinstance(key, tuple)  # noqa: S101 — the log of allocations has pools
+    return key[0], key[1]
