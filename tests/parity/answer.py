@@ -21,6 +21,8 @@ from wharfinger.model.state.snapshot import Snapshot
 
 from . import case as cases
 
+OWN = frozenset({"GpuShares"})
+"""Plugins that Kubernetes does not have; they must change no answer."""
 ALWAYS_SCORE = ("DynamicResources",)
 """Plugins without PreScore: kube-scheduler asks them about every pod, and they answer 0 where they have nothing to say."""
 
@@ -48,7 +50,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def filters(chain: Chain, snapshot: Snapshot, pod: PodView) -> dict[str, dict[str, list[str]]]:
     """For every filter by itself: the nodes it rejects, each with its reasons sorted."""
-    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters}
+    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters if plugin.name not in OWN}
 
 
 def scores(decision: Decision, always: Sequence[str] = ()) -> dict[str, Any]:
