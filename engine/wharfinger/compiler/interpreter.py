@@ -291,7 +291,7 @@ class Interpreter:
         self._points = points
         self.params = params
         self.pod = pod
-        self._left_out = None if counted else pod.uid
+        self._counted = counted
         self.snapshot = snapshot
         self._lets = {let.name: let.value for let in policy.lets}
         self._metrics = {metric.name: metric for metric in policy.metrics}
@@ -399,7 +399,7 @@ class Interpreter:
         key = ("select", id(expr))
         if key not in self._memo:
             everywhere = [(row, pod) for row in range(self.snapshot.n_nodes) for pod in self.snapshot.pods_on(row)]
-            others = [(row, pod) for row, pod in everywhere if pod.uid != self._left_out and self._visible(pod)]
+            others = [(row, pod) for row, pod in everywhere if (self._counted or pod.uid != self.pod.uid) and self._visible(pod)]
             self._memo[key] = [
                 (row, pod) for row, pod in others if expr.where is None or self.at(expr.where, Place(place.row, pod)) is True
             ]
