@@ -20,7 +20,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig, argum
 from wharfinger.framework.evaluation import lineup, points
 from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm, in_summing_order
 from wharfinger.framework.extension import AnnotatingPlugin, FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
-from wharfinger.framework.policy_rules import PolicyRules
+from wharfinger.framework.policy_rules import PolicyPermit, PolicyRules
 from wharfinger.framework.prepared import Attempt, Shared
 from wharfinger.framework.registry import Registry, default_registry
 
@@ -108,6 +108,15 @@ class Chain:
         return self.assigned(Attempt(pod, snapshot, Shared()), snapshot.known_row(node))
 
     @cached_property
+    def has_permits(self) -> bool:
+        """True if a policy has a `permit`."""
+        return any(rules.permits for rules in self.rules)
+
+    def permits(self, pod: PodView, now: float) -> tuple[PolicyPermit, ...]:
+        """The permits of policies that a placed pod needs."""
+        return self.lineup(pod, now).permits if self.has_permits else ()
+
+    @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
         """The plugin that orders the queue, if the chain has one."""
         return next((link.plugin for link in self.links if isinstance(link.plugin, QueueSortPlugin)), None)
@@ -180,6 +189,7 @@ class Chain:
             tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
             notes=settled.notes,
             governing=tuple(rules.policy for rules in governing),
+            permits=tuple(permit for rules in governing for permit in rules.permits),
         )
 
     def __str__(self) -> str:

@@ -185,10 +185,9 @@ class Wakes:
         return bool(concerning & ~KEYED) or self.keys is None or not self.keys.isdisjoint(change.keys)
 
 
-def of_filter(policy: CompiledPolicy, index: int) -> Wakes:
-    """The events that may help a pod which the filter of that index has rejected."""
+def of_filter(policy: CompiledPolicy, rule: typed.Filter) -> Wakes:
+    """The events that may help a pod which a filter or permit of the policy has rejected."""
     lets = {let.name: let.value for let in policy.policy.lets}
-    rule = policy.policy.filters[index]
     roots = [*([] if rule.when is None else [rule.when]), *(clause.condition for clause in rule.clauses)]
     events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NOTHING)
     keys: set[str | None] = set()

@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.compiler.evaluation.bound import BoundPolicy
 from wharfinger.compiler.evaluation.row_code import is_quick
+from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.compiler.reads import reads_identity
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.evaluation.changes import ALL, Changes, union
 from wharfinger.framework.evaluation.lineup import ScoreTerm
 from wharfinger.framework.evaluation.plugin_points import PluginPoints
 from wharfinger.framework.evaluation.points import ENCODED, PolicyScale
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import FilterPlugin, Permission, Placement, Plugin, ScorePlugin
 from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.language.semantics.types import Shape
 
 if TYPE_CHECKING:
-    from wharfinger.compiler.program import BoundPolicy, CompiledPolicy
+    from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -135,7 +139,7 @@ class PolicyFilter(FilterPlugin):
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.filter_volatility = rule.volatility
-        self._wakes = cluster_event.of_filter(policy, index)
+        self._wakes = cluster_event.of_filter(policy, policy.policy.filters[index])
         self.wakes_on = self._wakes.events
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
@@ -179,6 +183,51 @@ class PolicyScore(ScorePlugin):
         return PreparedPolicyScore(bound, self._rule, self._index, attempt.snapshot, points)
 
 
+class PolicyPermit(Plugin):
+    """A `permit` as a plugin, which needs the cluster as it is when it is asked, and not as it was when the pod was placed.
+
+    `timed`: the answer may change with time alone. `common`: pods of one template get the same answer, whatever nodes they are on.
+    """
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        super().__init__()
+        self._policy = policy
+        self._rule = rule = policy.permits[index]
+        self._typed = said = policy.policy.permits[index]
+        self.name = f"{policy.name}/{rule.name}"
+        self.origin = policy.name, rule.name
+        self.timeout = rule.timeout
+        self._wakes = cluster_event.of_filter(policy, said)
+        self.wakes_on = self._wakes.events
+        asked = [*([] if said.when is None else [said.when]), *(clause.condition for clause in said.clauses)]
+        lets = {let.name: let.value for let in policy.policy.lets}
+        self.timed = bool(self._wakes.events & cluster_event.ClusterEvent.TIME)
+        self.common = all(expr.type.shape <= Shape.POD and not reads_identity(expr, lets) for expr in asked)
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """True if the rule reads what has changed."""
+        return self._wakes.concern(change)
+
+    def permission(self, placement: Placement, snapshot: Snapshot) -> Permission:
+        """The permission to bind a placed pod; the pod itself counts among the placed ones. A node that is gone is left to the bind."""
+        row = snapshot.row(placement.node)
+        if row is None:
+            return Permission()
+        bound = BoundPolicy(self._policy, placement.pod, snapshot, counted=True)
+        refused = bool(bound.bits_of(self._rule, snapshot, np.array([row], dtype=np.intp))[0])
+        return Permission(approved=not refused, wait_seconds=self.timeout if refused else 0.0)
+
+    def message(self, placement: Placement, snapshot: Snapshot) -> str:
+        """What a placed pod waits for: the messages of the clauses that do not hold."""
+        row = snapshot.row(placement.node)
+        if row is None:
+            return ""
+        interpreter = Interpreter(self._policy.policy, self._policy.params, placement.pod, snapshot, counted=True)
+        answers = interpreter.filter(self._typed, row)
+        refused = (clause for clause, answer in answers if answer is False or (answer is None and not clause.missing_passes))
+        return "; ".join(interpreter.message(clause, row) for clause in refused)
+
+
 class TieBreak:
     """One key of a policy's `tie_break`."""
 
@@ -212,6 +261,7 @@ class PolicyRules:
             for index, rule in enumerate(policy.scores)
             if rule.weight
         )
+        self.permits = tuple(PolicyPermit(policy, index) for index in range(len(policy.permits)))
         self.tie_breaks = tuple(TieBreak(policy, index) for index in range(len(policy.tie_break)))
 
     @property
@@ -234,14 +284,15 @@ class PolicyRules:
 
     @property
     def n_rules(self) -> int:
-        """The number of filters and scores of the policy."""
-        return len(self.filters) + len(self.scores)
+        """The number of filters, scores and permits of the policy."""
+        return len(self.filters) + len(self.scores) + len(self.permits)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """The policy's rows in the chain's table."""
         scored = [(term.plugin.name, "Score", f"{term.weight:g}", f"tier={term.tier}" if term.tier != 1 else "") for term in self.scores]
         evicting = [(f"{self.policy.name}/preemption", "PostFilter", "", "")] if self.policy.victims is not None else []
-        return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting]
+        permits = [(plugin.name, "Permit", "", f"timeout={plugin.timeout:g}s") for plugin in self.permits]
+        return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting, *permits]
 
 
 def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:

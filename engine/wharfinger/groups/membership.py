@@ -85,7 +85,7 @@ class GroupIndex:
     """The groups of the pods it was told of. `store` has the PodGroups, `rule` the groups of policies.
 
     `podgroups_served`: the API server has PodGroups of the coscheduling plugin, so members of a group without one wait for it. It is taken
-    as true once such a PodGroup is there.
+    as true once such a PodGroup is there. `sized` is called with the key of a group and the number of its members whenever that changes.
     """
 
     def __init__(self, store: ObjectStore, rule: GroupRule = no_rule) -> None:
@@ -94,6 +94,7 @@ class GroupIndex:
         self._groups: dict[str, _Members] = {}
         self._key_of: dict[str, str] = {}
         self.podgroups_served = False
+        self.sized: Callable[[str, int], None] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -126,6 +127,8 @@ class GroupIndex:
         members.policy = None if policy is None else policy[1]
         (members.placed.add if pod.node_name else members.placed.discard)(pod.uid)
         self._key_of[pod.uid] = key
+        if self.sized is not None and old != key:
+            self.sized(key, len(members.by_uid))
         return key
 
     def remove(self, uid: str) -> str | None:
@@ -137,6 +140,8 @@ class GroupIndex:
             members.placed.discard(uid)
             if not members.by_uid:
                 del self._groups[key]
+            if self.sized is not None:
+                self.sized(key, len(members.by_uid))
         return key
 
     def only(self, key: str, store: ObjectStore) -> GroupIndex:
@@ -149,6 +154,9 @@ class GroupIndex:
 
     def use_rule(self, rule: GroupRule, pods: Iterable[PodView]) -> None:
         """Follow other policies; `pods` are all pods that are known, with the nodes of those that are assumed."""
+        if self.sized is not None:
+            for key in self._groups:
+                self.sized(key, 0)
         self._rule = rule
         self._groups, self._key_of = {}, {}
         for pod in pods:

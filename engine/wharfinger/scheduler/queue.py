@@ -68,6 +68,7 @@ class SchedulingQueue:
         self._unschedulable = self._places.unschedulable
         self._in_flight = self._places.in_flight
         known = GroupIndex(ObjectStore()) if index is None else index
+        self._regrouping: set[str] = set()
         self.groups = QueuedGroups(clock, self._settings, self._places, known, snapshot, emit)
         self._wake_scheduler = wake
         self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
@@ -135,6 +136,23 @@ class SchedulingQueue:
         queued.place = Place.GONE
         self._places.let_in(queued, UPDATED)
 
+    def regroup(self) -> None:
+        """Put waiting pods into the groups that the index says now, and try the groups again; pods in flight follow once they wait."""
+        self._regrouping.clear()
+        for queued in list(self._pods.values()):
+            self._follow_group(queued)
+        for entry in list(self.groups):
+            self.groups.terms_changed(entry.key)
+
+    def _follow_group(self, queued: QueuedPod) -> None:
+        group = self.groups.index.key_of(queued.uid)
+        if group == queued.group:
+            return
+        if queued.place is Place.IN_FLIGHT:
+            self._regrouping.add(queued.uid)
+        else:
+            self.move(queued, group)
+
     def delete(self, uid: str) -> QueuedPod | None:
         """The pod that was queued under the uid, removed; None if there was none. An attempt under way is not stopped."""
         queued = self._pods.pop(uid, None)
@@ -196,6 +214,12 @@ class SchedulingQueue:
 
         With `groups`, it may be a group.
         """
+        for uid in list(self._regrouping):
+            queued_then = self._pods.get(uid)
+            if queued_then is None or queued_then.place is not Place.IN_FLIGHT:
+                self._regrouping.discard(uid)
+                if queued_then is not None:
+                    self._follow_group(queued_then)
         queued = self._places.next(groups=groups)
         if queued is None:
             return None

@@ -16,7 +16,8 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Failed
 from wharfinger.event_loop import until
 from wharfinger.framework.chain import Chain
-from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.membership import GroupIndex, no_rule
+from wharfinger.groups.policy_groups import group_of_policies
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding import BindingCycle, Permits
@@ -35,6 +36,7 @@ from wharfinger.scheduler.queued_pods import QueuedGroup
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
     from wharfinger.framework.ports import ClusterSink
+    from wharfinger.groups.terms import GroupTerms
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queued_pods import QueuedPod
@@ -101,7 +103,7 @@ class Scheduler:
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster)
-        permits = Permits(ports.clock)
+        self._permits = permits = Permits(self._cluster)
         self._failures = failures = Failures(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
@@ -116,8 +118,10 @@ class Scheduler:
             emit=ports.emit,
             leaving=self._leaving,
             unreadable=failures.unreadable,
-            changed=self._wake.set,
+            changed=self._changed,
         )
+        if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
+            self._regroup()
         self.measurements = Measurements(self._cluster, self.queue, self._wake.set)
 
     @property
@@ -158,12 +162,16 @@ class Scheduler:
         that are being carried out are those of the former chain, and carry its revision.
         """
         changed = {}
+        grouping = any(profile.grouping or profile.reads_sizes for profile in self.profiles)
         for name, chain in chains.items():
             profile = self.profiles[name]
             if chain is not profile.chain and chain.revision != profile.chain.revision:
                 changed[profile] = policies_between(profile.chain, chain)
                 profile.adopt(chain)
+                grouping = grouping or bool(profile.grouping or profile.reads_sizes)
         self.budget.adopted(profile.chain for profile in self.profiles)
+        if grouping:
+            self._regroup()
         return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
 
     async def run(self) -> None:
@@ -237,6 +245,27 @@ class Scheduler:
 
     def _gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
         self._failures.gate_failed(queued, fault)
+
+    def _group_of(self, pod: PodView) -> tuple[str, GroupTerms] | None:
+        """The group that policies put a pod into, if it is a pod of one of the profiles."""
+        profile = self.profiles.of(pod)
+        return None if profile is None else group_of_policies(profile.grouping, pod, self._ports.clock.now())
+
+    def _regroup(self) -> None:
+        """Follow the groups of the policies that decide now."""
+        rule = self._group_of if any(profile.grouping for profile in self.profiles) else no_rule
+        known = {pod.uid: pod for pod in self.known_pods if not pod.finished}
+        known |= {pod.uid: pod for pod, assumed in self.state.placements() if assumed}
+        index = self.queue.groups.index
+        index.sized = self.state.set_group_size if any(profile.reads_sizes for profile in self.profiles) else None
+        for key in () if index.sized is not None else tuple(self.state.snapshot().group_sizes):
+            self.state.set_group_size(key, 0)
+        index.use_rule(rule, known.values())
+        self.queue.regroup()
+
+    def _changed(self) -> None:
+        self._permits.cluster_changed()
+        self._wake.set()
 
     def _leaving(self, uid: str, gone: bool) -> None:
         self._preemptor.leaving(uid)

@@ -24,6 +24,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.eviction import Evictable
+    from wharfinger.framework.policy_rules import PolicyPermit
     from wharfinger.model.objects.pod_view import PodView
 
 DEFAULT_QUANTUM = 1e-6
@@ -147,6 +148,7 @@ class Lineup:
     tie_breaks: tuple[TieBreak, ...] = ()
     notes: tuple[str, ...] = ()
     governing: tuple[CompiledPolicy, ...] = ()
+    permits: tuple[PolicyPermit, ...] = ()
 
     def evictable(self, pod: PodView, now: float) -> Evictable:
         """The pods that preemption may evict for a pod with this lineup."""

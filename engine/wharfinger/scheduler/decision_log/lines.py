@@ -6,6 +6,7 @@
     assume, forget, nominate, denominate       what the scheduler decided, and took back
     take devices, give back devices            an allocation in flight: the claim with it; `assumed` where it is written now
     metric      all samples of a metric: node → [value, time]
+    group size  how many members of a group are known, placed or not
     state       the end of a checkpoint, with the revision of the state
     policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
     chain       the policies and settings of a profile, from now on
@@ -83,6 +84,7 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     node: str = ""
     assumed: bool = False
     revision: int = 0
+    size: int = 0
     object: msgspec.Raw = msgspec.Raw()
     samples: dict[str, tuple[float, float]] = {}
     policy: str = ""
@@ -129,6 +131,7 @@ class Encoding:
             "give back devices": _given_back,
             "metric": _metric,
             "metric gone": lambda name: iter([Line(t="metric gone", name=name)]),
+            "group size": lambda key, size: iter([Line(t="group size", key=key, size=size)]),
             "chain": self._chain,
             "decision": self._decision,
             "checkpoint": self._checkpoint,
@@ -171,6 +174,8 @@ class Encoding:
             yield self._about("nominate", pod, node=node)
         for name, samples in found.metrics.items():
             yield from _metric(name, samples)
+        for key, size in found.group_sizes.items():
+            yield Line(t="group size", key=key, size=size)
         yield Line(t="state", revision=found.revision)
 
     def _chain(self, profile: str, chain: Chain) -> Iterator[Line]:

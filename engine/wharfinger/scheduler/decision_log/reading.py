@@ -154,6 +154,7 @@ class Playback:
             "give back devices": lambda line: self.state.give_back_devices(_claim(line), written=line.assumed),
             "metric": lambda line: self.state.set_metric(line.name, line.samples),
             "metric gone": lambda line: self.state.drop_metric(line.name),
+            "group size": lambda line: self.state.set_group_size(line.key, line.size),
             "state": self._complete,
             "policy": self._policy,
             "chain": self._chain,

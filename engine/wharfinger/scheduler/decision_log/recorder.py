@@ -138,6 +138,11 @@ class RecordedState(ClusterState):
         super().drop_metric(name)
         self._note("metric gone", name)
 
+    def set_group_size(self, key: str, size: int) -> None:
+        """Set how many members of a group are known."""
+        super().set_group_size(key, size)
+        self._note("group size", key, size)
+
 
 class DecisionRecorder:
     """Records one scheduler, whose state has to be `state` and whose decisions go to `handlers`.

@@ -1,0 +1,125 @@
+"""Groups and permits of policies in a scheduler that runs in memory: members wait for each other, and other policies regroup them."""
+
+import asyncio
+
+from tests.unit.compiler.texts import compiled
+from tests.unit.scheduler.running import node, pod, running
+from wharfinger.framework.chain import assemble, with_policies
+
+GANG = 'policy "gang"\ngroup by pod.labels["job"] { min_count 2 }\n'
+COMPLETE = (
+    'policy "complete"\ngroup by pod.labels["job"] { min_count 0 }\n'
+    'permit complete timeout 1min when has(pod.group.name) { require count(group) >= 2 else "{count(group)} of 2 are here" }\n'
+)
+SIZED = (
+    'policy "sized"\ngroup by pod.labels["job"] { min_count 0 }\n'
+    'filter enough { require pod.group.size >= 2 else "alone" on missing pass }\n'
+)
+
+
+def chains(*texts):
+    return {"wharfinger": assemble([compiled(text) for text in texts])}
+
+
+def worker(name, job="llm", **more):
+    return pod(name, labels={"job": job}, **more)
+
+
+def run(story):
+    asyncio.run(story())
+
+
+def test_members_of_a_group_of_a_policy_are_placed_at_once():
+    async def story():
+        async with running(node("a"), worker("one"), pod("alone"), chains=chains(GANG)) as world:
+            assert world.cluster.nodes_of_pods() == {"default/alone": "a"}
+            world.cluster.put(worker("two"))
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/alone", "default/one", "default/two"}
+
+    run(story)
+
+
+def test_a_group_that_does_not_fit_holds_nothing():
+    async def story():
+        async with running(node("a", cpu="3"), worker("one", cpu="2"), worker("two", cpu="2"), pod("alone"), chains=chains(GANG)) as world:
+            await world.pass_time(2)
+            assert world.cluster.nodes_of_pods() == {"default/alone": "a"}
+            world.cluster.put(node("b", cpu="2"))
+            await world.pass_time(2)
+            assert len(world.cluster.nodes_of_pods()) == 3
+
+    run(story)
+
+
+def test_a_policy_that_comes_later_groups_pods_that_wait_already():
+    async def story():
+        async with running(node("a", cpu="1"), worker("one", cpu="2"), worker("two", cpu="2"), chains=chains()) as world:
+            world.scheduler.adopt(
+                {"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, [compiled(GANG.replace("2", "3"))])}
+            )
+            world.cluster.put(node("b", cpu="8"))
+            await world.pass_time(2)
+            assert world.cluster.nodes_of_pods() == {}
+            world.scheduler.adopt({"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, [compiled(GANG)])})
+            await world.pass_time(2)
+            assert world.cluster.nodes_of_pods() == {"default/one": "b", "default/two": "b"}
+
+    run(story)
+
+
+def test_without_the_policy_members_are_single_pods_again():
+    async def story():
+        async with running(node("a"), worker("one"), chains=chains(GANG)) as world:
+            assert world.cluster.nodes_of_pods() == {}
+            world.scheduler.adopt({"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, [])})
+            await world.pass_time(2)
+            assert world.cluster.nodes_of_pods() == {"default/one": "a"}
+
+    run(story)
+
+
+def test_a_permit_holds_a_pod_until_its_group_is_complete():
+    async def story():
+        async with running(node("a"), worker("one"), pod("alone"), chains=chains(COMPLETE)) as world:
+            assert world.cluster.nodes_of_pods() == {"default/alone": "a"}
+            assert world.scheduler.state.is_assumed("uid-one")
+            world.cluster.put(worker("two"))
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/alone", "default/one", "default/two"}
+
+    run(story)
+
+
+def test_a_member_that_another_scheduler_binds_completes_the_group():
+    async def story():
+        async with running(node("a"), worker("one"), chains=chains(COMPLETE)) as world:
+            assert world.cluster.nodes_of_pods() == {}
+            world.cluster.put(worker("two", scheduler="another", nodeName="a"))
+            await world.calm()
+            assert world.scheduler.state.is_placed("uid-one")
+            assert world.cluster.nodes_of_pods()["default/one"] == "a"
+
+    run(story)
+
+
+def test_a_permit_that_does_not_hold_in_time_gives_the_place_back_and_says_why():
+    async def story():
+        async with running(node("a"), worker("one"), chains=chains(COMPLETE)) as world:
+            await world.pass_time(61)
+            assert not world.scheduler.state.is_placed("uid-one")
+            said = [event.note for _, event in world.cluster.events if event.reason == "FailedScheduling"]
+            assert any('waiting at plugin "complete/complete": 1 of 2 are here' in text for text in said)
+
+    run(story)
+
+
+def test_the_number_of_members_counts_those_that_wait():
+    async def story():
+        async with running(node("a"), worker("one"), pod("alone"), chains=chains(SIZED)) as world:
+            assert world.cluster.nodes_of_pods() == {"default/alone": "a"}
+            world.cluster.put(worker("two"))
+            await world.pass_time(3)
+            assert len(world.cluster.nodes_of_pods()) == 3
+
+    run(story)
