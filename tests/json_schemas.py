@@ -417,11 +417,34 @@ class WorkloadRoom(TypedDict):
     untried: list[CapacityChange]
 
 
+class DomainGroups(TypedDict):
+    """How many groups are within a domain; key and value are empty for groups that no level binds."""
+
+    key: str
+    value: str
+    groups: int
+
+
+class GroupRoom(TypedDict):
+    """How many more groups like one fit: `more` whole groups; `stop` says why the next one has no place."""
+
+    group: str
+    source: str
+    pods: int
+    placed: int
+    more: int
+    atLeast: bool
+    nodes: list[Room]
+    domains: list[DomainGroups]
+    stop: GroupResult | None
+
+
 class Capacity(Decided):
     """`wharf capacity --format json`."""
 
     nodes: NodesLike | None
     workloads: list[WorkloadRoom]
+    groups: list[GroupRoom]
 
 
 DrainedPod = TypedDict(

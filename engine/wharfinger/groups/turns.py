@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from wharfinger.groups.membership import GroupIndex, group_index
+from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:
@@ -54,20 +55,31 @@ def with_priority(pod: PodView, priority: int | None) -> PodView:
     return PodView(replace(pod.object, spec=replace(pod.object.spec, priority=priority)))
 
 
-def groups_among(state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
+def groups_among(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
     """The groups of pods that wait, with all of their members that are placed; empty if none of them belongs to a group."""
-    index = group_index(pods, state.objects)
+    index = _index(chain, state, pods)
     return _with_placed(index, state) if index else index
 
 
-def all_groups(state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
+def all_groups(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
     """The groups of pods that wait, and of all that are placed."""
-    return _with_placed(group_index(pods, state.objects), state)
+    return _with_placed(_index(chain, state, pods), state)
+
+
+def _index(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
+    return group_index(pods, state.objects, rule_of_policies(chain.policies, lambda: state.snapshot().now))
+
+
+def tell_sizes(index: GroupIndex, state: ClusterState) -> None:
+    """Tell the state how many members the groups have, for policies that read it."""
+    for key in index:
+        state.set_group_size(key, len(index.members(key)))
 
 
 def _with_placed(index: GroupIndex, state: ClusterState) -> GroupIndex:
     for pod, _ in state.placements():
         index.put(pod)
+    tell_sizes(index, state)
     return index
 
 

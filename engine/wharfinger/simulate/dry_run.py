@@ -134,7 +134,7 @@ def place_pods(
     A decision reads its snapshot lazily, and a snapshot ends with the next change of the state, so everything that is needed of it has to
     be read in `watch` (decision, snapshot, evicted pods).
     """
-    decider, index = Decider(chain), groups_among(state, pods)
+    decider, index = Decider(chain), groups_among(chain, state, pods)
     for turn in turns(chain, index, pods):
         if turn.group is None:
             yield place_pod(decider, state, turn.pods[0], watch=watch, mode=mode)
@@ -332,7 +332,7 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
         return pod_result(decision, evicted, explanation)
 
-    index = groups_among(state, pods)
+    index = groups_among(chain, state, pods)
     attempts = _Attempts(chain, state, index, turns(chain, index, pods, order), mode, result_of, tried)
     attempts.run(advance)
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None

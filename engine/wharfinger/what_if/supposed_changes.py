@@ -19,10 +19,11 @@ _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)
 
 
 class SupposedChanges:
-    """A context that puts a state back at its end: same nodes, pods, nominations and objects; only the revision is higher."""
+    """A context that puts a state back at its end: same nodes, pods, nominations, objects and groups; only the revision is higher."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
+        self._sizes = dict(state.snapshot().group_sizes)
         self._forget()
 
     def _forget(self) -> None:
@@ -97,6 +98,8 @@ class SupposedChanges:
                 self.state.drop(kind, key)
             else:
                 self.state.put(before)
+        for key in {*self.state.snapshot().group_sizes, *self._sizes}:
+            self.state.set_group_size(key, self._sizes.get(key, 0))
         self._forget()
 
     def _keep_volumes(self) -> None:

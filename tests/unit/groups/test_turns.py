@@ -14,9 +14,9 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
 
-def pod(name, group="", priority=0, created=1.0):
+def pod(name, group="", priority=0, created=1.0, labels=None):
     made = member(name, priority=priority).object
-    metadata = structs.replace(made.metadata, creation_timestamp=datetime.fromtimestamp(created, UTC))
+    metadata = structs.replace(made.metadata, creation_timestamp=datetime.fromtimestamp(created, UTC), labels=labels or {})
     spec = made.spec if not group else structs.replace(made.spec, scheduling_group=objects.PodSchedulingGroup(pod_group_name=group))
     return PodView(structs.replace(made, metadata=metadata, spec=spec))
 

@@ -352,6 +352,11 @@ def _bare_pod(pod: objects.Pod) -> Iterator[objects.AnyObject]:
     )
 
 
+def _pod_group(group: objects.PodGroup | objects.CoschedulingPodGroup) -> Iterator[objects.AnyObject]:
+    """The PodGroup that the pods name, with the priority of its class left to the API server."""
+    yield structs.replace(group, metadata=structs.replace(group.metadata, namespace=group.metadata.namespace or "default"))
+
+
 def _daemon_pods(owner: objects.DaemonSet, nodes: Iterable[objects.Node]) -> Iterator[objects.Pod]:
     """One pod for each node that the controller would choose, bound to it by node affinity."""
     template = structs.replace(owner.spec.template, spec=with_tolerations(owner.spec.template.spec))
@@ -370,4 +375,6 @@ _EXPANDERS: Mapping[type[objects.AnyObject], Callable[[Any], Iterator[objects.An
     objects.CronJob: _cron_job,
     objects.PodTemplate: _pod_template,
     objects.Pod: _bare_pod,
+    objects.PodGroup: _pod_group,
+    objects.CoschedulingPodGroup: _pod_group,
 }

@@ -3,6 +3,8 @@
 First the pods that are asked about are placed, in the order of the scheduling queue. Then each workload gets further pods until one finds
 no node: the workload with the highest priority first, the next one on what is left. A pod that would have to evict others does not fit.
 
+The members of a group are placed whole, and further groups like it are counted instead of further pods; no change is tried for them.
+
 Each change is tried by counting once more with that change alone: one more node like an existing one, less of a resource that is short, one
 rule of a policy less. All pods of the workload are counted then, so the gain is what the change adds to all that fit.
 
@@ -18,6 +20,8 @@ from dataclasses import dataclass, replace
 
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, without_rule
+from wharfinger.groups.results import GroupResult
+from wharfinger.groups.turns import groups_among
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.quantity import format_amount
@@ -25,6 +29,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import queue_order
 from wharfinger.what_if.capacity.further_pods import PodGroup, grouped
+from wharfinger.what_if.capacity.group_count import FoundGroup
 from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, Stop
 from wharfinger.what_if.capacity.smaller_pods import reductions, with_less
 from wharfinger.what_if.new_nodes import NewNode, nodes_like
@@ -117,17 +122,46 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DomainGroups:
+    """How many groups are within a domain: `value` of the topology key `key`; "" for groups that no level binds."""
+
+    key: str
+    value: str
+    groups: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRoom:
+    """The room for one group: `placed` of its `pods` fit, all that it needs or none, and `more` further groups like it.
+
+    `at_least` if the limit ended the count. `domains` say where the groups are, most first, and `nodes` how many pods each node gets.
+    `stop` says why the group, or the next one like it, has no place; None if the limit ended the count.
+    """
+
+    group: str
+    source: str
+    pods: int
+    placed: int
+    more: int
+    at_least: bool
+    nodes: tuple[Share, ...]
+    domains: tuple[DomainGroups, ...]
+    stop: GroupResult | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """The room for each workload, in the order in which they take it."""
+    """The room for each workload, in the order in which they take it; and before that the room for each group."""
 
     chain: Chain
     rooms: tuple[Room, ...]
     extra: NodesLike | None = None
+    groups: tuple[GroupRoom, ...] = ()
 
     @property
     def all_placed(self) -> bool:
         """True if all pods asked about fit."""
-        return all(room.placed == room.pods for room in self.rooms)
+        return all(room.placed == room.pods for room in self.rooms) and all(room.placed == room.pods for room in self.groups)
 
 
 def capacity(  # noqa: PLR0913 — the keywords are independent choices
@@ -149,20 +183,23 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     """
     if not pods:
         raise UsageError("there are no pods to count room for; name a pod or a workload that asks for at least one")
-    groups = grouped(queue_order(chain, pods))
     _known_labels(state.snapshot(), by)
     with SupposedChanges(state) as supposed:
+        index = groups_among(chain, state, pods)
+        members = [pod for pod in pods if index.key_of(pod.uid) is not None] if index else []
+        groups = grouped(queue_order(chain, [pod for pod in pods if index.key_of(pod.uid) is None] if index else pods))
         new = () if extra is None else nodes_like(state.snapshot(), extra.model, extra.count)
-        plain = Count(chain, supposed, most, advance).count(groups, new)
+        count = Count(chain, supposed, most, advance, members)
+        plain = count.count(groups, new)
         nodes = [*state.nodes_listed()[2], *(each.node for each in new)]
         labels = {node.metadata.name: node.metadata.labels for node in nodes}
         rooms = [_room(found, labels, by) for found in plain]
-        tries = _Tries(chain, supposed, groups, new, most)
+        tries = _Tries(chain, supposed, groups, new, most, members)
         if extra is not None:
             rooms = [tries.added(room, number, extra) for number, room in enumerate(rooms)]
         if changes:
             rooms = [tries.gains(room, number, plain[number].candidates) for number, room in enumerate(rooms)]
-    return Capacity(chain=chain, rooms=tuple(rooms), extra=extra)
+    return Capacity(chain=chain, rooms=tuple(rooms), extra=extra, groups=tuple(map(_group_room, count.groups.values())))
 
 
 def _known_labels(snapshot: Snapshot, keys: Sequence[str]) -> None:
@@ -192,6 +229,26 @@ def _room(found: Found, labels: Mapping[str, Mapping[str, str]], by: Sequence[st
     )
 
 
+def _group_room(found: FoundGroup) -> GroupRoom:
+    """The room for a group."""
+    where = Counter((key, value) for each in found.domains for key, value in (list(each.items())[-1:] or [("", "")]))
+    result = found.result
+    return GroupRoom(
+        group=found.key,
+        source="" if result is None else result.source,
+        pods=len(found.pods),
+        placed=len(found.placed),
+        more=len(found.more),
+        at_least=found.at_least,
+        nodes=_shares(Counter(found.placed), Counter(node for each in found.more for node in each)),
+        domains=tuple(
+            DomainGroups(key=key, value=value, groups=groups)
+            for (key, value), groups in sorted(where.items(), key=lambda item: (-item[1], item[0]))
+        ),
+        stop=found.stop,
+    )
+
+
 def _shares(placed: Counter[str], more: Counter[str]) -> tuple[Share, ...]:
     """The shares of nodes, most pods first."""
     ordered = sorted(placed.keys() | more.keys(), key=lambda node: (-placed[node] - more[node], node))
@@ -214,7 +271,16 @@ def _by_label(placed: Counter[str], more: Counter[str], values: Mapping[str, str
 class _Tries:
     """Counts again with one change each."""
 
-    def __init__(self, chain: Chain, supposed: SupposedChanges, groups: Sequence[PodGroup], new: Sequence[NewNode], most: int) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 — what is counted, and where
+        self,
+        chain: Chain,
+        supposed: SupposedChanges,
+        groups: Sequence[PodGroup],
+        new: Sequence[NewNode],
+        most: int,
+        members: Sequence[PodView],
+    ) -> None:
+        self._members = members
         self._chain = chain
         self._supposed = supposed
         self._groups = groups
@@ -278,7 +344,7 @@ class _Tries:
         return Gain(change=change, more=total - room.total, at_least=at_least)
 
     def _total(self, chain: Chain, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode]) -> tuple[int, bool]:
-        count = Count(chain, self._supposed, self._most)
+        count = Count(chain, self._supposed, self._most, members=self._members)
         found = count.total(groups, number, new)
         self._spent += count.decisions
         return found

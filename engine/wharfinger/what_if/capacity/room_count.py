@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.turns import Turn, groups_among, turns
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.simulate.dry_run import queue_order
 from wharfinger.what_if.capacity.further_pods import FurtherPod, PodGroup
+from wharfinger.what_if.capacity.group_count import FoundGroup, GroupCount
 from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
@@ -62,32 +63,49 @@ class Found:
 
 
 class Count:
-    """Places the pods of workloads, and further ones, on a state with supposed changes, which are undone at the end."""
+    """Places the pods of workloads, and further ones, on a state with supposed changes, which are undone at the end.
 
-    def __init__(self, chain: Chain, supposed: SupposedChanges, most: int, advance: Callable[[], None] = lambda: None) -> None:
+    `members` are pods of groups: these are placed whole, and after `count`, `groups` says what is found for each.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        supposed: SupposedChanges,
+        most: int,
+        advance: Callable[[], None] = lambda: None,
+        members: Sequence[PodView] = (),
+    ) -> None:
         self._chain = chain
         self._supposed = supposed
         self._state = supposed.state
         self._most = most
         self._advance = advance
+        self._members = members
         self._decider = Decider(chain)
         self.decisions = 0
+        self.groups: dict[str, FoundGroup] = {}
 
     def count(self, groups: Sequence[PodGroup], new: Sequence[NewNode] = (), last: int | None = None) -> list[Found]:
         """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`."""
+        together = GroupCount(self._decider, self._supposed, groups_among(self._chain, self._state, self._members), self._advance)
         try:
             self._add(new)
             found = [Found(group) for group in groups]
-            self._place(found)
+            self._place(found, together)
+            for key, own in together.found.items():
+                together.fill(key, max(1, self._most // len(own.pods)))
             for each in found if last is None else found[: last + 1]:
                 self._fill(each)
             return found
         finally:
+            self.decisions += together.decisions
+            self.groups = together.found
             self._supposed.undo()
 
     def total(self, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode] = ()) -> tuple[int, bool]:
         """(how many pods of the workload of that number fit, whether the limit ended the count)."""
-        if len(groups) == 1 and groups[0].are_equal:
+        if len(groups) == 1 and groups[0].are_equal and not self._members:
             return self._in_rounds(groups[0], new)
         found = self.count(groups, new, number)[number]
         return len(found.placed) + len(found.more), found.at_least
@@ -104,20 +122,26 @@ class Count:
         self._supposed.place(self._chain.assigned_on(pod, self._state.snapshot(), node), node)
         self._advance()
 
-    def _place(self, found: Sequence[Found]) -> None:
+    def _place(self, found: Sequence[Found], together: GroupCount) -> None:
         """Place the pods asked about, in queue order; those that fit nowhere are tried again as long as others are placed."""
         numbers = {pod.uid: number for number, each in enumerate(found) for pod in each.group.pods}
-        waiting = queue_order(self._chain, (pod for each in found for pod in each.group.pods))
+        asked = [*(pod for each in found for pod in each.group.pods), *self._members]
+        waiting = turns(self._chain, together.index, asked)
         progress = True
         while waiting and progress:
-            left: list[PodView] = []
+            left: list[Turn] = []
             stopped: set[int] = set()
-            for pod in waiting:
+            for turn in waiting:
+                if turn.group is not None:
+                    if not together.place(turn.group, turn.pods):
+                        left.append(turn)
+                    continue
+                (pod,) = turn.pods
                 number = numbers[pod.uid]
                 node = self._node_for(FurtherPod(pod), found[number], first=number not in stopped)
                 if node is None:
                     stopped.add(number)
-                    left.append(pod)
+                    left.append(turn)
                 else:
                     found[number].placed.append(node)
             progress = len(left) < len(waiting)

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams
+from wharfinger.cli import group_report, options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
-from wharfinger.what_if.capacity.count import MOST, Capacity, Change, Gain, LessOf, NodesLike, Room, Share, capacity
+from wharfinger.what_if.capacity.count import MOST, Capacity, Change, Gain, GroupRoom, LessOf, NodesLike, Room, Share, capacity
 from wharfinger.what_if.capacity.room_count import Stop
 
 LISTED = 10
@@ -20,8 +20,25 @@ LISTED = 10
 
 
 def table(found: Capacity) -> str:
-    """The report for people: a part for each workload."""
-    return "\n".join("".join(f"{line}\n" for line in _room(room)) for room in found.rooms)
+    """The report for people: a part for each group and each workload."""
+    parts = [*map(_group, found.groups), *map(_room, found.rooms)]
+    return "\n".join("".join(f"{line}\n" for line in lines) for lines in parts)
+
+
+def _group(room: GroupRoom) -> Iterator[str]:
+    at_least = "at least " if room.at_least else ""
+    fits = "it fits" if room.placed == room.pods else f"{room.placed:,} of {wording.count(room.pods, 'pod')} fit"
+    more = f"{at_least}{wording.count(room.more, 'more group')} like it"
+    yield f"group {room.group}: {fits}, and {more}, of {wording.count(room.pods, 'pod')} each"
+    if any(domain.key for domain in room.domains):
+        rows = [(f"{domain.key} {domain.value}", f"{domain.groups:,}") for domain in room.domains[:LISTED]]
+        yield from wording.columns([("domain", "groups"), *rows], right=frozenset({1}), indent="  ").splitlines()
+        if len(room.domains) > LISTED:
+            others = room.domains[LISTED:]
+            yield f"  … and {sum(each.groups for each in others):,} in {wording.count(len(others), 'other domain')}"
+    if room.stop is not None:
+        yield f"  the next one has no place: {room.stop.message}"
+        yield from (f"    {group_report.nearest(fit)}" for fit in room.stop.nearest)
 
 
 def _room(room: Room) -> Iterator[str]:
@@ -81,6 +98,21 @@ def _value(found: Capacity) -> dict[str, Any]:
         **question.chain_value(found.chain),
         "nodes": None if found.extra is None else {"like": found.extra.model, "count": found.extra.count},
         "workloads": [_room_value(room) for room in found.rooms],
+        "groups": [_group_value(room) for room in found.groups],
+    }
+
+
+def _group_value(room: GroupRoom) -> dict[str, Any]:
+    return {
+        "group": room.group,
+        "source": room.source,
+        "pods": room.pods,
+        "placed": room.placed,
+        "more": room.more,
+        "atLeast": room.at_least,
+        "nodes": [_share(share, "node") for share in room.nodes],
+        "domains": [{"key": each.key, "value": each.value, "groups": each.groups} for each in room.domains],
+        "stop": None if room.stop is None else group_report.value(room.stop),
     }
 
 

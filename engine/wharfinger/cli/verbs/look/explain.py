@@ -91,7 +91,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if kind in POLICIES:
         _known(chain, name)
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=False)
-    index, now = all_groups(found.state, found.pending), found.state.snapshot().now
+    index, now = all_groups(chain, found.state, found.pending), found.state.snapshot().now
     if kind in PODS:
         pod = _pod(found, _key(name))
         streams.out(_shown(explained(chain, found.state, pod, now, node or [], index), output))

@@ -1,0 +1,96 @@
+"""Counts whole groups: those that are asked about, and further ones like them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from wharfinger.event_loop import at_once
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.attempt import Attempt, attempt
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.results import GroupResult
+from wharfinger.groups.turns import tell_sizes
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.what_if.capacity.further_groups import further_groups
+from wharfinger.what_if.supposed_changes import SupposedChanges
+
+
+@dataclass(slots=True)
+class FoundGroup:
+    """What is counted for one group: the nodes of its members, and for each further group like it the nodes of that one's members.
+
+    `domains` has the domains of each group that is placed, the one asked about first. `stop` says why the next one has no place.
+    """
+
+    key: str
+    pods: tuple[PodView, ...]
+    placed: list[str] = field(default_factory=list)
+    result: GroupResult | None = None
+    more: list[tuple[str, ...]] = field(default_factory=list)
+    domains: list[dict[str, str]] = field(default_factory=list)
+    at_least: bool = False
+    stop: GroupResult | None = None
+
+
+class GroupCount:
+    """Places groups on a state with supposed changes; `index` has them and their members."""
+
+    def __init__(self, decider: Decider, supposed: SupposedChanges, index: GroupIndex, advance: Callable[[], None]) -> None:
+        self._decider = decider
+        self._chain = decider.chain
+        self._supposed = supposed
+        self.index = index
+        self._advance = advance
+        self.decisions = 0
+        self.found: dict[str, FoundGroup] = {}
+
+    def place(self, key: str, pods: Sequence[PodView]) -> bool:
+        """True if all these members of a group, and all that it needs, have a node now."""
+        own = self.found.setdefault(key, FoundGroup(key, tuple(pods)))
+        placed = {pod.uid for pod in self.index.members(key) if pod.node_name}
+        waiting = [pod for pod in pods if pod.uid not in placed]
+        free = [pod for pod in waiting if self._chain.gate(pod) is None]
+        found = self._attempt(key, free)
+        if own.result is None or found.placed:
+            own.result = found.result
+        own.placed += self._put(found)
+        if found.placed and not own.domains:
+            own.domains.append(dict(found.result.domains))
+        own.stop = None if len(found.placed) == len(waiting) and waiting else found.result
+        return own.stop is None
+
+    def fill(self, key: str, most: int) -> None:
+        """Place further groups like one of which all members are placed, until one has no place or there are `most`."""
+        own = self.found[key]
+        if own.stop is not None:
+            return
+        state = self._supposed.state
+        for further in further_groups(self.index, key, own.pods, state):
+            if len(own.more) >= most:
+                own.at_least = True
+                return
+            if further.pod_group is not None:
+                self._supposed.put(further.pod_group)
+            for pod in further.pods:
+                self.index.put(pod)
+            tell_sizes(self.index, state)
+            found = self._attempt(self.index.key_of(further.pods[0].uid) or key, further.pods)
+            if len(found.placed) < len(further.pods):
+                own.stop = found.result
+                for pod in further.pods:
+                    self.index.remove(pod.uid)
+                return
+            own.more.append(tuple(self._put(found)))
+            own.domains.append(dict(found.result.domains))
+
+    def _attempt(self, key: str, pods: Sequence[PodView]) -> Attempt:
+        self.decisions += len(pods)
+        return at_once(attempt(self._decider, self._supposed.state, self.index, key, pods))
+
+    def _put(self, found: Attempt) -> list[str]:
+        for pod, node in found.placed:
+            self._supposed.place(pod, node)
+            self.index.put(pod.placed_on(node))
+            self._advance()
+        return [node for _, node in found.placed]

@@ -1,0 +1,65 @@
+"""Whole groups are counted, by the search that places them, and the state is as before."""
+
+import pytest
+
+from tests.unit.groups.test_turns import pod
+from tests.unit.simulate.clusters import policy
+from tests.unit.simulate.test_groups import cluster, members, pod_group
+from wharfinger.framework.chain import assemble
+from wharfinger.groups.results import GroupState
+from wharfinger.what_if.capacity.count import NodesLike, capacity
+
+RACK = "rack"
+
+
+def placements(state):
+    return sorted((pod.key, pod.node_name) for pod, _ in state.placements())
+
+
+@pytest.mark.parametrize(("sizes", "fit"), [((2, 2), [("r0", 2), ("r1", 2)]), ((1, 3), [("r0", 1), ("r1", 3)]), ((0, 1), [("r1", 1)])])
+def test_further_groups_fill_the_racks(sizes, fit):
+    state = cluster(pod_group("gang", 4, RACK), sizes=sizes)  # a node takes four members
+    before, revision_objects = placements(state), dict(state.snapshot().group_sizes)
+    found = capacity(assemble(), state, members("gang", 4))
+    [room] = found.groups
+    assert (room.placed, room.more) == (4, sum(count for _, count in fit) - 1)
+    assert sorted((each.value, each.groups) for each in room.domains) == fit
+    assert room.stop.state is GroupState.NO_ROOM
+    assert room.stop.message.startswith("4 members must be placed at once")
+    assert (found.rooms, found.all_placed) == ((), True)
+    assert (placements(state), dict(state.snapshot().group_sizes)) == (before, revision_objects)
+
+
+def test_what_does_not_fit_whole_is_not_counted():
+    state = cluster(pod_group("gang", 9, RACK))
+    [room] = capacity(assemble(), state, members("gang", 9)).groups
+    assert (room.placed, room.more, room.domains) == (0, 0, ())
+    assert [(fit.fits, fit.wanted) for fit in room.stop.nearest] == [(8, 9), (8, 9)]
+
+
+def test_a_group_takes_its_room_before_pods_of_a_lower_priority():
+    state = cluster(pod_group("gang", 4, RACK), sizes=(1, 1))
+    found = capacity(assemble(), state, [*members("gang", 4, priority=1), *[pod(f"web-{number}") for number in range(2)]], changes=False)
+    assert [(room.placed, room.more) for room in found.groups] == [(4, 0)]
+    assert found.groups[0].stop.message.startswith("4 members must be placed at once")
+    assert sum(room.placed + room.more for room in found.rooms) == 4
+
+
+def test_the_limit_of_pods_ends_the_count_of_groups():
+    state = cluster(pod_group("gang", 2), sizes=(4, 4))
+    [room] = capacity(assemble(), state, members("gang", 2), most=6).groups
+    assert (room.more, room.at_least, room.stop) == (3, True, None)
+
+
+def test_nodes_that_are_supposed_take_groups():
+    state = cluster(pod_group("gang", 4, RACK), sizes=(1,))
+    found = [capacity(assemble(), state, members("gang", 4), extra=extra) for extra in (None, NodesLike(model="r0-0", count=2))]
+    assert [each.groups[0].more for each in found] == [0, 2]
+
+
+def test_groups_of_a_policy_are_counted():
+    gangs = policy('policy "gangs"\ngroup by pod.labels["job"] { min_count 4\n within required "rack" }\n')
+    views = [pod(f"m-{number}", labels={"job": "train"}) for number in range(4)]
+    [room] = capacity(assemble([gangs]), cluster(sizes=(2, 1)), views).groups
+    assert (room.group, room.source, room.placed, room.more) == ("default/train", "policy gangs", 4, 2)
+    assert [(each.value, each.groups) for each in room.domains] == [("r0", 2), ("r1", 1)]
