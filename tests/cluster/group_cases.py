@@ -1,6 +1,6 @@
-"""Groups of pods, each with a few nodes of its own, drawn so that at most one placement of all members exists.
+"""Groups of pods, each with a few nodes of its own, whose placements are known.
 
-A placement is known by brute force over all assignments: which request goes to which node. Members of one request are interchangeable.
+They are known by brute force over all assignments: which request goes to which node. Members of one request are interchangeable.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.cluster import objects
 
 HOSTNAME = "kubernetes.io/hostname"
-Placement = Counter[tuple[int, str]]
-"""How many members of a request (in CPUs) are on a node."""
+Placement: TypeAlias = frozenset[tuple[tuple[int, str], int]]
+"""How many members of each request (in CPUs) are on each node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class GroupCase:
         """The PodGroup."""
         return objects.podgroup(self.name, self.min_count, within=self.rack_key if self.one_rack else "")
 
-    def placements(self, count: int) -> set[frozenset[tuple[tuple[int, str], int]]]:
+    def placements(self, count: int) -> set[Placement]:
         """Every placement of some `count` members that leaves no node overcommitted."""
         found = set()
         for members in set(itertools.combinations(self.requests, count)):
@@ -72,6 +72,11 @@ class GroupCase:
                 if self._holds(members, nodes):
                     found.add(frozenset(Counter(zip(members, nodes, strict=True)).items()))
         return found
+
+    def is_sound(self, placement: Placement) -> bool:
+        """True for a placement of no members, or of at least as many as there must be, that leaves no node overcommitted."""
+        count = sum(members for _, members in placement)
+        return not count or (count >= self.min_count and placement in self.placements(count))
 
     def _holds(self, requests: tuple[int, ...], nodes: tuple[str, ...]) -> bool:
         if self.one_rack and len({self.rack_of[node] for node in nodes}) > 1:
@@ -105,16 +110,35 @@ def drawn(rng: random.Random, name: str) -> GroupCase:
     )
 
 
-def cases(seed: int, *, single: int, none: int) -> tuple[list[GroupCase], list[GroupCase]]:
-    """So many cases with exactly one placement of all members, and so many without any placement of the minimum."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cases:
+    """Cases by what is known of them: exactly one answer, an answer with some of the members, no answer."""
+
+    one: list[GroupCase]
+    partial: list[GroupCase]
+    hopeless: list[GroupCase]
+
+    @property
+    def all(self) -> list[GroupCase]:
+        """All cases."""
+        return [*self.one, *self.partial, *self.hopeless]
+
+
+def cases(seed: int, *, one: int, partial: int, hopeless: int) -> Cases:
+    """So many cases of each sort. One answer have groups that need all their members, of which one placement exists."""
     rng = random.Random(seed)
-    one: list[GroupCase] = []
-    hopeless: list[GroupCase] = []
-    while len(one) < single or len(hopeless) < none:
-        case = drawn(rng, f"case-{len(one) + len(hopeless):03d}")
-        whole = case.placements(len(case.requests))
-        if len(whole) == 1 and len(one) < single:
-            one.append(case)
-        elif not whole and len(hopeless) < none and not case.placements(case.min_count):
-            hopeless.append(case)
-    return one, hopeless
+    found = Cases(one=[], partial=[], hopeless=[])
+    while len(found.one) < one or len(found.partial) < partial or len(found.hopeless) < hopeless:
+        case = drawn(rng, f"case-{len(found.all):03d}")
+        answers = case.placements(case.min_count)
+        if not answers:
+            sort, most = found.hopeless, hopeless
+        elif case.min_count < len(case.requests):
+            sort, most = found.partial, partial
+        elif len(answers) == 1:
+            sort, most = found.one, one
+        else:
+            continue
+        if len(sort) < most:
+            sort.append(case)
+    return found
