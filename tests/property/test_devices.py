@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tests.property import clusters
 from tests.property.test_check_sound import mended
 from tests.property.test_evaluators import differences, pending
+from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.model import objects
 from wharfinger.model.devices.device import Asked, AttributeValue, Device, Store, Version
@@ -145,3 +147,39 @@ def test_kernels_agree_on_devices(state: ClusterState, pod: PodView, data: st.Da
     policy = compile_policy(mended(text))
     snapshot = state.snapshot()
     assert not list(differences(policy, policy.bind(pod, snapshot), pod, snapshot))
+
+
+POINTS = st.one_of(
+    VALUES,
+    CONDITIONS,
+    st.sampled_from(
+        [
+            "-fragmentation_with(it, typical)",
+            "fragmentation(typical) - fragmentation_with(it, typical)",
+            'if it.taken ?? false then node.pod_count else it.free["milli"]',
+            "count(gpus, on: node) * it.free_share",
+            "7",
+        ]
+    ),
+)
+
+
+@some
+@given(states(), pending, st.data())
+def test_kernels_agree_on_the_order_of_devices(state: ClusterState, pod: PodView, data: st.DataObject) -> None:
+    text = (
+        'policy "random"\nworkload typical = [{ cpu: 1cpu, gpu: 1, milli: 250, weight: 3 }, { gpu: 2, model: "A100" }, { cpu: 1cpu }]\n'
+        f"let gpus = devices where {data.draw(CONDITIONS)}\n"
+        f"prefer device one = {data.draw(POINTS)}\n"
+        f"prefer device two when {data.draw(st.sampled_from(['node.pod_count > 0', 'pod.priority > 3', 'true']))} = {data.draw(POINTS)}\n"
+    )
+    policy = compile_policy(mended(text))
+    snapshot = state.snapshot()
+    interpreter, bound = Interpreter(policy.policy, policy.params, pod, snapshot), policy.bind(pod, snapshot)
+    for row in range(snapshot.n_nodes):
+        found = [key.tolist() for key in bound.device_order(snapshot, row)]
+        rules, on_node = policy.policy.device_preferences, snapshot.devices.on(row)
+        values = [[interpreter.device_value(rule, row, each) for each in on_node] for rule in rules]
+        wanted = [[-math.inf if value is None else value for value in each] for each in values if SKIP not in each]
+        if snapshot.devices.on(row):
+            assert found == wanted

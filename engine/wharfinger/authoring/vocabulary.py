@@ -17,6 +17,7 @@ KEYWORDS: Mapping[str, str] = {
     "for": 'Which pods the policy governs: `for pods where pod.namespace == "prod"`.',
     "pods": "The pods that are placed in the cluster, or those `where` a condition on `it` holds.",
     "devices": "The devices of the candidate node, or those `where` a condition on `it` holds.",
+    "device": "`prefer device name = …` says which devices of the node come first.",
     "where": "The condition on pods or devices.",
     "param": "A value that can be set from outside: `param keep_free: percent = 10% range 0%..50%`.",
     "range": "The smallest and largest value of a param: `range 0%..50%`.",
@@ -31,7 +32,7 @@ KEYWORDS: Mapping[str, str] = {
     "on": "`on missing …` says what happens where a value is missing; in a test, the node of a pod.",
     "missing": "`on missing …`: what happens where a value is missing.",
     "score": "A rule that gives nodes 0 to 100 points: `score name weight 2 = …`.",
-    "prefer": "A score of 100 where a condition is true, and 0 elsewhere.",
+    "prefer": "A score of 100 where a condition is true, and 0 elsewhere; `prefer device` says which devices of the node come first.",
     "avoid": "A score of 0 where a condition is true, and 100 elsewhere.",
     "tier": "Scores of a higher tier decide first; lower tiers break their ties.",
     "weight": "How much the score counts among the scores of its tier.",
@@ -89,7 +90,7 @@ KEYWORDS: Mapping[str, str] = {
 SUBJECTS: Mapping[str, str] = {
     "pod": "The pod that is being placed.",
     "node": "The candidate node.",
-    "it": "A placed pod, inside of `pods where …` and `preemption`, or a device, inside of `devices where …`.",
+    "it": "A placed pod, inside of `pods where …` and `preemption`, or a device, inside of `devices where …` and `prefer device`.",
 }
 
 TYPES: Mapping[str, str] = {

@@ -31,7 +31,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.model.devices.device import WHOLE, Asked, Device
-from wharfinger.model.devices.device_table import DeviceTable
+from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
 NO_MODELS: Final[frozenset[str]] = frozenset()
@@ -103,6 +103,14 @@ def _after(context: AtNode, workload: typed.Workload) -> float | None:
         return min(state.without(cpu, memory, [place], asked.milli).fragmentation(workload) for place in enough)
     tightest = sorted(enough, key=lambda place: state.free[place])[: asked.count]
     return state.without(cpu, memory, tightest, asked.milli).fragmentation(workload)
+
+
+def _with(context: AtNode, device: Device, workload: typed.Workload) -> float | None:
+    state, (cpu, memory, asked) = _state(context), _asked(context)
+    place = next(place for place, each in enumerate(context.snapshot.devices.on(context.row)) if each is device)
+    if not asked.count or state.free[place] < asked.milli:
+        return None
+    return state.without(cpu, memory, [place], asked.milli).fragmentation(workload)
 
 
 # ── the kernel ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,6 +258,15 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
     return nodes.states(free, cpu, memory).fragmentation(plan), there
 
 
+def _with_kernel(context: AtRows, of: DevicesOf, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
+    plan, (cpu, memory, asked) = _plan(workload), _asked(context)
+    nodes = _Nodes(context, plan, context.rows)
+    there = (nodes.free >= asked.milli) & (asked.count > 0)
+    found = np.zeros(len(of.owners))
+    found[there] = nodes.states_with(cpu, memory, asked.milli, there).fragmentation(plan)
+    return found, there
+
+
 def _now_row(context: AtNode, workload: typed.Workload) -> float:
     return float(_now_kernel(_rows_of(context), workload)[0])
 
@@ -296,6 +313,23 @@ FRAGMENTATION = (
         scalar=_after,
         vector=_after_kernel,
         row=_after_row,
+        interval=lambda *_: NOT_NEGATIVE,
+        never_nan=True,
+        context=True,
+        volatility=Volatility.ROW,
+    ),
+    Function(
+        name="fragmentation_with",
+        parameters=(Parameter(name="device", kinds=frozenset({Kind.DEVICE})), WORKLOAD),
+        result=always(Kind.NUMBER, shape=Shape.DEVICE, optional=True),
+        own_shape=True,
+        doc=(
+            "The same with the pod's part of that device taken; missing where it has too little room, and for a pod that asks for no "
+            "device. For `prefer device`."
+        ),
+        example="fragmentation_with(it, typical)",
+        scalar=_with,
+        vector=_with_kernel,
         interval=lambda *_: NOT_NEGATIVE,
         never_nan=True,
         context=True,

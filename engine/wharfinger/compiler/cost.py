@@ -161,6 +161,7 @@ def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence
         *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
         *((f"score {i}", f"score {rule.name}", rule.span) for i, rule in enumerate(policy.scores)),
         *((f"permit {i}", f"permit {rule.name}", rule.span) for i, rule in enumerate(policy.permits)),
+        *((f"device {i}", f"prefer device {rule.name}", rule.span) for i, rule in enumerate(policy.device_preferences)),
         *((f"tie {i}", f"tie_break key {i + 1}", key.value.span) for i, key in enumerate(policy.tie_break)),
     ]
     costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]]) for group, title, span in rules)
@@ -252,7 +253,7 @@ def _weight(node: Node) -> int:
     if name in _PLUGINS:
         return PLUGIN
     if name.startswith("call fragmentation"):
-        return REQUEST * len(node.args[0].value.requests)
+        return REQUEST * len(node.args[-1].value.requests)
     if name.startswith("call "):
         return TEXT if name in _TEXTS else CALL
     if name.startswith("curve"):

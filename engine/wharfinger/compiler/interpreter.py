@@ -313,6 +313,13 @@ class Interpreter:
         value = self.value(rule.value, row)
         return None if value is None or not math.isfinite(value) else float(value)
 
+    def device_value(self, rule: typed.DevicePreference, row: int, device: Device) -> float | Outcome | None:
+        """What a preference says of a device of a node; None if missing, SKIP if the rule does not apply."""
+        if self._has_no_say(rule.when, [rule.value], row):
+            return SKIP
+        value = self.value(rule.value, row, device)
+        return None if value is None else float(value)
+
     def tie_key(self, key: typed.TieKey, row: int) -> float | str | texts.Ordered | None:
         """The value of a key of the tie break, which compares as the key does; None if missing."""
         if self._uses_suspended([key.value]):

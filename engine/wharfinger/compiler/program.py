@@ -135,6 +135,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"filter {rule.name} when {_text(rule.when)}"
         yield from (_clause(clause) for clause in rule.clauses)
     yield from (_score(rule) for rule in policy.scores)
+    yield from (f"prefer device {rule.name} when {_text(rule.when)} = {describe(rule.value)}" for rule in policy.device_preferences)
     for entry in policy.base:
         yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
     yield f"quantum {sorted(policy.quantum.items())!r}"
@@ -214,6 +215,7 @@ class CompiledPolicy:
         self.revision = revision(policy, params)
         self.filters = rules.filters
         self.scores = rules.scores
+        self.device_preferences = rules.device_preferences
         self.tie_break = rules.tie_break
         self.base = rules.base
         self.quantum = policy.quantum
@@ -292,5 +294,7 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
     yield from (clause.condition for permit in policy.permits for clause in permit.clauses)
     yield from (permit.when for permit in policy.permits if permit.when is not None)
     yield from (score.value for score in policy.scores)
+    yield from (preference.value for preference in policy.device_preferences)
+    yield from (preference.when for preference in policy.device_preferences if preference.when is not None)
     yield from (key.value for key in policy.tie_break)
     yield from (rule.condition for rule in policy.victims)

@@ -102,6 +102,11 @@ class CompiledScore(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledDevicePreference(Rule):
+    """A `prefer device`; its value has one entry per device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTieKey(Rule):
     """A key of the tie break; `texts` is the order of the values if they are texts or versions, and not numbers."""
 
@@ -141,6 +146,9 @@ class PolicyRoots:
             self._constant(f"permit {i} timeout", permit.timeout)
         for i, score in enumerate(policy.scores):
             self._score(f"score {i}", score)
+        for i, preference in enumerate(policy.device_preferences):
+            self._value(f"device {i}", preference.value)
+            self._guard(f"device {i}", preference.when)
         for i, key in enumerate(policy.tie_break):
             self._tie_key(f"tie {i}", key.value)
         for i, entry in enumerate(policy.base):
@@ -216,6 +224,10 @@ class Resolved:
         self.filters = tuple(CompiledFilter(**self._filter(f"filter {i}", rule, roots.bits[i])) for i, rule in enumerate(policy.filters))
         self.permits = tuple(self._permit(f"permit {i}", permit, roots.permit_bits[i]) for i, permit in enumerate(policy.permits))
         self.scores = tuple(self._score(f"score {i}", rule) for i, rule in enumerate(policy.scores))
+        self.device_preferences = tuple(
+            CompiledDevicePreference(**self._common(f"device {i}", rule.name, rule.span, rule.when, rule.value))
+            for i, rule in enumerate(policy.device_preferences)
+        )
         self.tie_break = tuple(self._tie_key(f"tie {i}", key) for i, key in enumerate(policy.tie_break))
         self.base = tuple(self._base(f"base {i}", entry) for i, entry in enumerate(policy.base))
 

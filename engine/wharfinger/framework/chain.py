@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
+from wharfinger.framework.device_orders import shared_by
 from wharfinger.framework.evaluation import lineup, points
 from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm, in_summing_order
 from wharfinger.framework.extension import AnnotatingPlugin, FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
 from wharfinger.framework.policy_rules import PolicyPermit, PolicyRules
-from wharfinger.framework.prepared import Attempt, Shared
+from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry, default_registry
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Chain:
 
     def assigned_on(self, pod: PodView, snapshot: Snapshot, node: str) -> PodView:
         """The same for a node by name, for a pod that this chain need not have decided about."""
-        return self.assigned(Attempt(pod, snapshot, Shared()), snapshot.known_row(node))
+        return self.assigned(Attempt(pod, snapshot, shared_by(self.policies)), snapshot.known_row(node))
 
     @cached_property
     def has_permits(self) -> bool:

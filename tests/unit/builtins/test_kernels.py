@@ -15,7 +15,7 @@ from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.typed import MetricKey
-from wharfinger.language.semantics.types import NUMERIC, Kind
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -26,7 +26,7 @@ numbers = st.one_of(st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e12]), st.float
 several = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 PURE = [function for function in CATALOGUE.functions() if not function.context and function.vector is not function.scalar]
-CONTEXTUAL = [function for function in CATALOGUE.functions() if function.context]
+CONTEXTUAL = [function for function in CATALOGUE.functions() if function.context and function.result(()).shape is not Shape.DEVICE]
 LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "step": st.sampled_from([1.0, 0.25, 5.0]),
     "pattern": st.sampled_from(["^[0-9]+$", "a|A", "", "t-.$"]),

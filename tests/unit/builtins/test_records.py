@@ -16,7 +16,7 @@ from wharfinger.builtins.texts import hash_of, regex_fault
 from wharfinger.framework import extension, registry
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Function, Subject
-from wharfinger.language.semantics.types import NUMERIC, Kind
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 
@@ -28,6 +28,7 @@ workload typical = [{{ cpu: 4cpu, gpu: 1 }}]
 let example = {example}
 prefer uses = has(example)
 """
+OF_DEVICES = EXAMPLE.partition("let example")[0] + "prefer device uses = {example}\n"
 
 
 def name_of(function: Function) -> str:
@@ -37,7 +38,8 @@ def name_of(function: Function) -> str:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
 def test_example_compiles(function: Function) -> None:
     found = Diagnostics()
-    load_source(Source(name=f"{function.name}.policy", text=EXAMPLE.format(example=function.example)), CATALOGUE, found)
+    written = OF_DEVICES if function.result(()).shape is Shape.DEVICE else EXAMPLE
+    load_source(Source(name=f"{function.name}.policy", text=written.format(example=function.example)), CATALOGUE, found)
     assert not found.has_errors, [d.message for d in found]
     assert function.name.split(".")[0] in function.example
 

@@ -195,6 +195,27 @@ class BoundPolicy:
             key = rule.texts.ranks(snapshot.strings, _column(outputs[0], frame, np.int32))
         return np.where(outputs[1], key, np.nan) if rule.optional else key
 
+    def device_order(self, snapshot: Snapshot, row: int) -> list[NDArray[np.float64]]:
+        """What the preferences say of each device of a node, `(n_devices,) float64` each, those first that decide first.
+
+        The larger comes first; a value that is missing is -inf. Preferences that say nothing of this pod or node are left out.
+        """
+        n_devices = len(snapshot.devices.on(row))
+        found = []
+        for rule in self._policy.device_preferences:
+            frame = self._at(snapshot, np.array([row]))
+            if self._left_out(rule, snapshot):
+                continue
+            outputs = self._outputs(rule.plan, frame)
+            if rule.guarded and not np.all(outputs[-1]):
+                continue
+            values = np.array(np.broadcast_to(outputs[0], (n_devices,)), dtype=np.float64)
+            if rule.optional:
+                values[~np.broadcast_to(outputs[1], (n_devices,))] = -np.inf
+            values[np.isnan(values)] = -np.inf
+            found.append(values)
+        return found
+
     def token(self, rule: Rule, snapshot: Snapshot) -> Hashable:
         """A token of what a rule depends on besides its own row and node objects.
 

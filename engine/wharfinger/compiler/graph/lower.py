@@ -57,6 +57,8 @@ def _attribute(lowering: Lowering, expr: typed.AttributeRef) -> Value:
 
 
 def _subject(lowering: Lowering, expr: typed.SubjectRef) -> Value:
+    if expr.subject is Subject.DEVICE:
+        return Value(lowering.graph.devices())
     if expr.subject is Subject.NODE:
         return Value(lowering.graph.const(None, Rep.OBJECT))
     return Value(leaves.pod(lowering.graph) if expr.subject is Subject.POD else leaves.item(lowering.graph))

@@ -22,7 +22,7 @@ from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Subject, Volatility
-from wharfinger.language.semantics.types import Kind
+from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.model import attributes
 from wharfinger.model.columns.selection import Selection
 from wharfinger.model.columns.strings import StringTable
@@ -90,7 +90,8 @@ def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
         topology=_topology(expr.function, nodes),
         key=_names(expr),
     )
-    return lowering.graph.apply(op, nodes, _run_rep(expr), at=Stage.RUN, volatility=expr.function.volatility)
+    stage = Stage.DEVICE if expr.type.shape is Shape.DEVICE else Stage.RUN
+    return lowering.graph.apply(op, nodes, _run_rep(expr), at=stage, volatility=expr.function.volatility)
 
 
 def _topology(function: Function, nodes: list[Node]) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.device_orders import shared_by
 from wharfinger.framework.evaluation import best_rows, changes
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.changes import Changes
@@ -22,7 +23,7 @@ from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.evaluation.lineup import Lineup
 from wharfinger.framework.evaluation.scoring import Scoring
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
-from wharfinger.framework.prepared import Attempt, Shared
+from wharfinger.framework.prepared import Attempt
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
@@ -60,7 +61,7 @@ class Evaluation:
 
     def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
         self.lineup = lineup
-        self.shared = Shared()
+        self.shared = shared_by(lineup.governing)
         self.filtering = Filtering(lineup.filters, stopwatch)
         self.scoring = Scoring(lineup, stopwatch, arrangements)
         self._stopwatch = stopwatch
@@ -89,7 +90,7 @@ class Evaluation:
                 whole=changed is None, policies=self.lineup.policies
             )
         if changed is None:
-            self.shared, self._strings = Shared(), snapshot.strings
+            self.shared, self._strings = shared_by(self.lineup.governing), snapshot.strings
             attempt = Attempt(pod, snapshot, self.shared)
             self.filtering.evaluate(attempt)
             self._laps.mark("Filter")

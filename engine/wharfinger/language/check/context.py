@@ -76,6 +76,7 @@ RULE = Place(name="a rule", subjects=frozenset({Subject.POD, Subject.NODE}), agg
 SCOPE = Place(name="`for pods where`", subjects=frozenset({Subject.POD}))
 VICTIM = Place(name="`preemption`", subjects=frozenset({Subject.POD, Subject.ITEM}))
 SELECTION = Place(name="a selection of pods", subjects=frozenset({Subject.POD, Subject.ITEM}))
+DEVICE_PREFERENCE = Place(name="`prefer device`", subjects=frozenset({Subject.POD, Subject.NODE, Subject.DEVICE}), aggregates=True)
 DEVICES = Place(name="a selection of devices", subjects=frozenset({Subject.POD, Subject.DEVICE}))
 
 

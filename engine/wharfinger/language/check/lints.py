@@ -74,6 +74,7 @@ def _lint(context: Context, presence: Presence, policy: typed.Policy, syntax: as
         or policy.victims
         or policy.group
         or policy.permits
+        or policy.device_preferences
     ):
         lints.warn(Code.L102, f"policy `{policy.name}` decides nothing", syntax.name.span, help="give it a `filter` or a `score`")
     known = _scope(lints)
@@ -304,6 +305,8 @@ def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:
         yield from ((p, rule.span) for clause in rule.clauses for p in clause.message.parts if isinstance(p, typed.Expr))
     for score in policy.scores:
         yield from ((e, score.span) for e in (score.when, score.value, score.weight) if e is not None)
+    for preference in policy.device_preferences:
+        yield from ((e, preference.span) for e in (preference.when, preference.value) if e is not None)
     yield from ((victim.condition, victim.span) for victim in policy.victims)
     for key in policy.tie_break:
         yield key.value, key.value.span

@@ -24,7 +24,7 @@ from wharfinger.language.check.expressions import calls, names, operators, value
 from wharfinger.language.check.groups import group_of, permit_of
 from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NOTHING, Presence
-from wharfinger.language.check.rules import RuleContext, filter_of, score_of
+from wharfinger.language.check.rules import RuleContext, device_preference_of, filter_of, score_of
 from wharfinger.language.check.tests import Testable, check_tests
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
@@ -64,6 +64,8 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
         yield rule.span, [*_given(rule.when), *(clause.condition for clause in rule.clauses), *placeholders]
     for score in policy.scores:
         yield score.span, [*_given(score.when), score.value, score.weight]
+    for preference in policy.device_preferences:
+        yield preference.span, [*_given(preference.when), preference.value]
     for victim in policy.victims:
         yield victim.span, [victim.condition]
     for permit in policy.permits:
@@ -287,6 +289,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         workloads=tuple(declared.workloads),
         filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
         scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
+        device_preferences=tuple(d for item in of_type(policy.items, ast.DevicePreference) if (d := device_preference_of(rules, item))),
         base=base_of(context, of_type(policy.items, ast.Base)),
         quantum=quantum_of(context, of_type(policy.items, ast.Quantum)),
         tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
@@ -309,7 +312,7 @@ def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
     """Reports filters, scores and permits that share a name."""
     seen: dict[str, Span] = {}
     for item in items:
-        if not isinstance(item, (ast.Filter, ast.Score, ast.Permit)):
+        if not isinstance(item, (ast.Filter, ast.Score, ast.DevicePreference, ast.Permit)):
             continue
         if item.name in seen:
             others = (Label(seen[item.name], "first declared here"),)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wharfinger.language.check.context import Context, condition, constant, infer, is_unknown, type_text
-from wharfinger.language.check.expressions.values import SCALAR, literal_of, negated, unit_help
+from wharfinger.language.check.context import DEVICE_PREFERENCE, Context, condition, constant, infer, is_unknown, type_text
+from wharfinger.language.check.expressions.values import SCALAR, literal_of, negated, of_kind, unit_help
 from wharfinger.language.check.missing import Facts, Presence, unhandled
 from wharfinger.language.parse.parser import parse_message
 from wharfinger.language.report.codes import Code
@@ -209,6 +209,26 @@ def score_of(rules: RuleContext, item: ast.Score) -> typed.Score | None:
         on_missing=item.on_missing.action if item.on_missing else None,
         missing_points=points,
     )
+
+
+def device_preference_of(rules: RuleContext, item: ast.DevicePreference) -> typed.DevicePreference | None:
+    """The typed preference, or None when something in it is wrong."""
+    context = rules.context
+    context.work.at = item.name_span
+    when = condition(context, item.when, "`when`") if item.when else None
+    value = of_kind(infer(context.at(DEVICE_PREFERENCE), item.value), Kind.NUMBER)
+    if is_unknown(value, *((when,) if when is not None else ())):
+        return None
+    if value.type.kind not in NUMERIC | {Kind.BOOL}:
+        context.error(
+            Code.P502,
+            f"a preference of devices is a number or a condition, not {type_text(value.type)}",
+            value.span,
+            label=type_text(value.type),
+            help='for example `prefer device tight = -it.free["milli"]`, or `prefer device fast = it.attributes["model"] == "H100"`',
+        )
+        return None
+    return typed.DevicePreference(name=item.name, span=item.name_span, when=when, value=value)
 
 
 def _value(context: Context, item: ast.Score) -> typed.Expr:

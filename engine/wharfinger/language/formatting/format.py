@@ -218,6 +218,8 @@ def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911, PLR0912  # one c
             return _filter(item)
         case ast.Score():
             return _leaf(item, "score", _score(item))
+        case ast.DevicePreference():
+            return _leaf(item, "score", _device_preference(item))
         case ast.Base():
             return _base(item)
         case ast.Quantum():
@@ -330,6 +332,12 @@ def _score(item: ast.Score) -> str:
     if len(line) <= WIDTH:
         return line
     return f"\n{STEP}".join([f"{head} =", pretty(item.value, len(STEP), STEP), *tail])
+
+
+def _device_preference(item: ast.DevicePreference) -> str:
+    head = f"prefer device {item.name}" + (f" when {one_line(item.when)}" if item.when else "")
+    line = f"{head} = {one_line(item.value)}"
+    return line if len(line) <= WIDTH else f"{head} =\n{STEP}{pretty(item.value, len(STEP), STEP)}"
 
 
 def _base(item: ast.Base) -> Statement:

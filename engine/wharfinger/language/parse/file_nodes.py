@@ -21,7 +21,7 @@ Named = tuple[str, Span]
 
 MOST_ITEMS = 500
 MOST_TESTS = 500
-RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Group, ast.Permit)
+RULES = (ast.Filter, ast.Score, ast.DevicePreference, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Group, ast.Permit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

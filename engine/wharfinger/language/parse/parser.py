@@ -31,7 +31,7 @@ ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 
 DEEPEST = 100
 DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
-NAMED = (ast.Let, ast.Function, ast.Param, ast.Metric, ast.Workload, ast.Filter, ast.Score, ast.Import)
+NAMED = (ast.Let, ast.Function, ast.Param, ast.Metric, ast.Workload, ast.Filter, ast.Score, ast.DevicePreference, ast.Import)
 
 
 class Recovery:

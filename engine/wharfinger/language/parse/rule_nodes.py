@@ -313,6 +313,14 @@ class Rules(Declarations):
             on_missing=self._score_missing(missing) if isinstance(missing, MissingPart) else None,
         )
 
+    @production
+    def device_preference(  # one argument per part of the production
+        self, keyword: Token, _device: Token, name: Token, _when: Token | None, when: ast.Expr | None, _assign: Token, value: ast.Expr
+    ) -> ast.DevicePreference:
+        """`prefer device name when guard = value`."""
+        span = Span(self.source, keyword.start, value.span.end)
+        return ast.DevicePreference(span=span, name=name.text, name_span=self.at(name, name), when=when, value=value)
+
     def _score_missing(self, part: MissingPart) -> ast.OnMissing:
         value = part.value
         if isinstance(value, ast.Name) and value.name in SCORE_MISSING:

@@ -315,6 +315,19 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePreference:
+    """Which devices of a node come first where several will do: those with the larger `value`, at last those where it is missing.
+
+    Preferences are asked in order, each about what those before it leave equal. Where `when` is not true, one says nothing.
+    """
+
+    name: str
+    span: Span
+    when: Expr | None
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
     """A declared param; `default` None means that a value must be given. Values are in base units."""
 
@@ -472,6 +485,7 @@ class Policy:
     tests: tuple[Test, ...]
     victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one
     workloads: tuple[Workload, ...] = ()
+    device_preferences: tuple[DevicePreference, ...] = ()
     group: Group | None = None
     permits: tuple[Permit, ...] = ()
     authority: Authority = CLUSTER

@@ -341,6 +341,16 @@ class Score(Item):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePreference(Item):
+    """`prefer device name when guard = value`: which devices of the node come first."""
+
+    name: str
+    name_span: Span
+    when: Expr | None
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PluginArgument(Node):
     """`name: value` inside `with { … }`: an expression, nested arguments, or a `SetLiteral` of expressions or of `ObjectLiteral`s."""
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.extension import AnnotatingPlugin, Arguments, FilterPlugin
 from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
 from wharfinger.framework.verdict import Mask, Reason, Rows
@@ -42,7 +43,7 @@ class GpuSharesArguments(Arguments):
 
 
 class GpuShares(FilterPlugin, AnnotatingPlugin):
-    """A filter over single GPUs, and the choice of the GPUs: the first in index order that have room."""
+    """A filter over single GPUs, and the choice of the GPUs: the first that have room, by `prefer device` of policies or by index."""
 
     name = "GpuShares"
     arguments_model = GpuSharesArguments
@@ -70,8 +71,18 @@ class GpuShares(FilterPlugin, AnnotatingPlugin):
         wanted = self.names.wanted(attempt.pod)
         if wanted is None:
             return {}
-        chosen = holders(attempt.snapshot.gpus(self.names).free_on(row), wanted)
+        chosen = self._chosen(attempt, row, wanted)
         return {self.names.index: self.names.written(chosen)} if chosen else {}
+
+    def _chosen(self, attempt: Attempt, row: int, wanted: Wanted) -> tuple[int, ...]:
+        """The GPUs for the pod: the first that have room, in the order of the policies where one speaks, else by index."""
+        free = attempt.snapshot.gpus(self.names).free_on(row)
+        order = preferred(attempt, row)
+        if order is None:
+            return holders(free, wanted)
+        indexes = [int(device.name) for device in order if device.driver == self.names.count]
+        found = [gpu for gpu in indexes if gpu < len(free) and free[gpu] >= wanted.milli][: wanted.count]
+        return tuple(found) if len(found) == wanted.count else ()
 
 
 class GpusFree(PreparedFilter):
