@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Emit, Failed
-from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, WriteFailed, pod_reference
+from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, Reference, WriteFailed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
@@ -52,14 +52,14 @@ def disrupted(scheduler_name: str) -> Condition:
     return Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)
 
 
-def preempted(preemptor: PodView, node: str, scheduler_name: str) -> Event:
-    """The event of a pod that is evicted for another."""
+def preempted(preemptor: Reference, node: str, scheduler_name: str) -> Event:
+    """The event of a pod that is evicted for another, or for a group."""
     return Event(
         type=NORMAL,
         reason="Preempted",
         action="Preempting",
-        note=f"Preempted by pod {preemptor.uid} on node {node}",
-        related=pod_reference(preemptor),
+        note=f"Preempted by {preemptor.kind.lower()} {preemptor.uid} on node {node}",
+        related=preemptor,
         reporter=scheduler_name,
     )
 

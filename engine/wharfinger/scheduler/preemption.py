@@ -1,25 +1,29 @@
 """Preemption: nominates the node that was found, and evicts its victims in the background.
 
 The preempting pod is not tried again until its victims are seen to be terminating: before that, a new decision would choose more victims.
+A group is nominated to the nodes of its whole placement, which are kept for it until all of its victims have left.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.ports import WriteFailed
+from wharfinger.framework.ports import Reference, WriteFailed, pod_reference
 from wharfinger.framework.verdict import Reason
 from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.events import Preempted
 from wharfinger.scheduler.ports import LiveCluster
+from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.binding import Permits
+    from wharfinger.scheduler.group_status import GroupStatus
     from wharfinger.scheduler.pod_status import StatusWrites
     from wharfinger.scheduler.queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
@@ -31,12 +35,13 @@ LONGEST = 10.0
 class Preemptor:
     """Evicts victims, and knows for which pods."""
 
-    def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, writes: StatusWrites, permits: Permits) -> None:
+    def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, writes: StatusWrites, permits: Permits, status: GroupStatus) -> None:
         self._cluster = cluster
         self._ports = cluster.ports
         self._queue = queue
         self._writes = writes
         self._permits = permits
+        self._status = status
         self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be terminating yet
         self._seen = asyncio.Event()
         self._evictions: dict[str, asyncio.Task[bool]] = {}  # victim → its one eviction, for all preemptors
@@ -57,12 +62,22 @@ class Preemptor:
 
     def preempt(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
         """Nominate a node for a pod, and evict the victims there in the background."""
-        pod = queued.pod
-        self._displace(pod, node)
-        self._cluster.state.nominate(pod, node)
-        self._ports.emit(Preempted(pod, node, len(victims)))
-        self._staying[pod.uid] = {victim.uid for victim in victims if not victim.terminating}
-        self._background.start(self._evict(queued, node, victims))
+        self._ports.emit(Preempted(queued.pod, node, len(victims)))
+        self._preempt(queued, ((queued.pod, node),), victims)
+
+    def preempt_for_group(self, entry: QueuedGroup, nodes: Sequence[tuple[PodView, str]], victims: tuple[PodView, ...]) -> None:
+        """Nominate members of a group to their nodes, and evict the victims there in the background."""
+        self._ports.emit(Preempted(entry.pod, nodes[0][1], len(victims)))
+        self._preempt(entry, nodes, victims)
+
+    def _preempt(self, queued: QueuedPod, nodes: Sequence[tuple[PodView, str]], victims: tuple[PodView, ...]) -> None:
+        own = {pod.uid for pod, _ in nodes}
+        for pod, node in nodes:
+            self._displace(pod, node, own)
+        for pod, node in nodes:
+            self._cluster.state.nominate(pod, node)
+        self._staying[queued.uid] = {victim.uid for victim in victims if not victim.terminating}
+        self._background.start(self._evict(queued, [pod for pod, _ in nodes], victims))
 
     async def drain(self) -> None:
         """Wait until no eviction is under way."""
@@ -74,22 +89,25 @@ class Preemptor:
         for eviction in self._evictions.values():
             eviction.cancel()
 
-    def _displace(self, pod: PodView, node: str) -> None:
+    def _displace(self, pod: PodView, node: str, own: Container[str]) -> None:
         """Take the nomination from pods of lower priority that are nominated to the node: they may fit elsewhere now."""
         snapshot = self._cluster.snapshot()
         row = snapshot.row(node)
         lower = () if row is None else tuple(other for other in snapshot.nominated(row) if other.priority < pod.priority)
         for other in lower:
+            if other.uid in own:
+                continue
             self._cluster.state.denominate(other)
             self._writes.write(other, None, "")
             self._queue.activate(other.uid)
 
-    async def _evict(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
+    async def _evict(self, queued: QueuedPod, nominated: Sequence[PodView], victims: tuple[PodView, ...]) -> None:
         uid = queued.uid
         try:
-            evicted = await asyncio.gather(*(self._evict_once(queued, node, victim) for victim in victims))
+            evicted = await asyncio.gather(*(self._evict_once(queued, victim) for victim in victims))
             if not all(evicted):
-                self._give_up(queued.pod)
+                for pod in nominated:
+                    self._give_up(pod)
             else:
                 await self._wait_for_victims(uid)
         finally:
@@ -97,13 +115,13 @@ class Preemptor:
                 self._evictions.pop(staying, None)  # a victim that is not seen to be terminating has to be evicted again
             self._queue.activate(uid)
 
-    async def _evict_once(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
+    async def _evict_once(self, queued: QueuedPod, victim: PodView) -> bool:
         """True if the victim is terminating. A victim that another preemption evicts already is not evicted again."""
         if victim.uid not in self._staying[queued.uid]:
             return True  # it is seen to be terminating
         eviction = self._evictions.get(victim.uid)
         if eviction is None:
-            eviction = self._evictions[victim.uid] = asyncio.ensure_future(self._evict_one(queued, node, victim))
+            eviction = self._evictions[victim.uid] = asyncio.ensure_future(self._evict_one(queued, victim))
         leaves = await asyncio.shield(eviction)
         if not leaves:
             self._evictions.pop(victim.uid, None)
@@ -115,9 +133,8 @@ class Preemptor:
         while self._staying.get(uid) and clock.monotonic() < ends_at:
             await until(self._seen, clock, ends_at - clock.monotonic())
 
-    async def _evict_one(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
+    async def _evict_one(self, queued: QueuedPod, victim: PodView) -> bool:
         """True if the victim is terminating."""
-        preemptor = queued.pod
         if self._permits.reject(victim.uid, Reason("preempted")):
             self.leaving(victim.uid)
             return True
@@ -131,8 +148,14 @@ class Preemptor:
         except Exception as error:  # noqa: BLE001 — the preempting pod must not be lost by it
             self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return False
-        self._ports.events.record(victim, pod_status.preempted(preemptor, node, queued.profile.name))
+        by = self._group_reference(queued.key) if isinstance(queued, QueuedGroup) else pod_reference(queued.pod)
+        self._ports.events.record(victim, pod_status.preempted(by, victim.node_name, queued.profile.name))
         return True
+
+    def _group_reference(self, key: str) -> Reference:
+        """The reference to the PodGroup of a group, or what comes nearest."""
+        namespace, _, name = key.partition("/")
+        return self._status.reference(key) or Reference(kind="PodGroup", name=name, namespace=namespace, uid=key)
 
     def _give_up(self, pod: PodView) -> None:
         """Take the nomination back: not all victims could be evicted."""

@@ -108,9 +108,11 @@ class Scheduler:
         self._binding = BindingCycle(
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
         )
-        self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits)
+        self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits, self._group_status)
         self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)
-        self._group_cycle = GroupCycle(self._cluster, self.queue, self._binding, failures, self.budget, self._group_status)
+        self._group_cycle = GroupCycle(
+            self._cluster, self.queue, self._binding, failures, self.budget, status=self._group_status, preemptor=self._preemptor
+        )
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,

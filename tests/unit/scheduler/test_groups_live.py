@@ -232,7 +232,8 @@ def test_the_group_of_higher_priority_goes_first():
 
 def test_the_priority_of_a_podgroup_counts_more_than_that_of_its_pods():
     async def story():
-        async with running(gang("g", 2, priority=50), gang("h", 2), *members("g", 2), *members("h", 2, priority=10)) as world:
+        patient = members("h", 2, priority=10, preemptionPolicy="Never")
+        async with running(gang("g", 2, priority=50), gang("h", 2), *members("g", 2), *patient) as world:
             world.cluster.put(node("a", "2"))
             await world.pass_time(3)
             assert bound(world, "h") == set()

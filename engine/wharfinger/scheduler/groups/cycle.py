@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 from wharfinger.emit import Failed
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
+from wharfinger.framework.plugins import default_preemption
+from wharfinger.framework.ports import Reference
+from wharfinger.groups.preempting import NO_VICTIMS, PreemptionAnswer, priority_of
 from wharfinger.groups.results import answered
-from wharfinger.groups.terms import Group, GroupAnswer, Placed
+from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import hints, pod_status
 from wharfinger.scheduler.bind_together import BindTogether
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.group_status import GroupStatus
     from wharfinger.scheduler.pod_status import Failures
     from wharfinger.scheduler.ports import LiveCluster
+    from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
@@ -61,14 +65,16 @@ class _Attempt:
 class GroupCycle:
     """Decides about groups on the live state and acts on the decisions."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
+    def __init__(  # noqa: PLR0913 — the parts that an attempt touches
         self,
         cluster: LiveCluster,
         queue: SchedulingQueue,
         binding: BindingCycle,
         failures: Failures,
         budget: PolicyBudget,
+        *,
         status: GroupStatus,
+        preemptor: Preemptor,
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
@@ -79,6 +85,7 @@ class GroupCycle:
         self._failures = failures
         self._budget = budget
         self._status = status
+        self._preemptor = preemptor
         self._search = GroupSearch(cluster)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
@@ -121,6 +128,9 @@ class GroupCycle:
     # ── an attempt ──
 
     def _attempt(self, entry: QueuedGroup) -> Steps:
+        if self._preemptor.evicting_for(entry.uid):
+            self._groups.shelve(entry)
+            return
         self._leave_out(entry)
         terms = self._groups.index.terms(entry.key)
         if terms is None or not entry.trying:
@@ -141,8 +151,7 @@ class GroupCycle:
                 self._groups.put_back(entry)
                 return
             if not isinstance(answer, Placed) or not answer.nodes:
-                rejectors = yield from self._rejectors(attempt, [member.pod for member in members.values()])
-                yield from self._rejected(attempt, answered(group, answer).message, rejectors)
+                yield from self._no_place(attempt, answer)
                 return
             views = {uid: member.pod for uid, member in members.items()}
             if (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision)):
@@ -251,6 +260,80 @@ class GroupCycle:
 
     # ── no placement ──
 
+    def _no_place(self, attempt: _Attempt, answer: GroupAnswer) -> Steps:
+        """Preempt for the group where that helps, or let it wait for an event that may help."""
+        entry, group = attempt.entry, attempt.group
+        message = answered(group, answer).message
+        rejectors = yield from self._rejectors(attempt, group.waiting)
+        if self._victims_are_leaving(group):
+            message = f"{message}. preemption: {default_preemption.WAITING}"
+        elif isinstance(answer, Impossible):
+            found = yield from self._preemption(attempt)
+            if entry.stale:
+                self._groups.put_back(entry)
+                return
+            if isinstance(found, Preemption):
+                yield from self._preempt(attempt, found, rejectors)
+                return
+            message = f"{message}. {found.message}"
+            self._take_nominations_back(group)
+        yield from self._rejected(attempt, message, rejectors)
+
+    def _victims_are_leaving(self, group: Group) -> bool:
+        """True if a pod of lower priority is terminating on a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
+        snapshot = self._cluster.snapshot()
+        priority = priority_of(group)
+        nodes = {snapshot.nominated_to(pod.uid) or pod.nominated_node for pod in group.waiting}
+        rows = [row for node in nodes if node and (row := snapshot.row(node)) is not None]
+        return any(pod.terminating and pod.priority < priority for row in rows for pod in snapshot.pods_on(row))
+
+    def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
+        """Which pods must leave; nothing is searched for if no pod has a lower priority."""
+        group, snapshot = attempt.group, self._cluster.snapshot()
+        if not default_preemption.has_lower(priority_of(group), snapshot).any():
+            return Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
+        index = self._groups.index
+        others = [
+            other
+            for key in index
+            if (terms := index.terms(key)) is not None
+            and terms.disruption is Disruption.GROUP
+            and (other := index.group(key)) is not None
+            and other.placed
+        ]
+        started = self._clock.monotonic()
+        found = yield from self._search.preempting(attempt.profile, group, others)
+        attempt.searched += self._clock.monotonic() - started
+        return found
+
+    def _preempt(self, attempt: _Attempt, found: Preemption, rejectors: frozenset[Plugin]) -> Steps:
+        """Keep the nodes of the placement for the group, and evict the victims; then the group is tried again."""
+        group, members = attempt.group, list(attempt.members.values())
+        nodes = [(attempt.members[uid].pod, node) for uid, node in found.placement.nodes.items()]
+        self._groups.reject(attempt.entry, rejectors)
+        self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims)
+        for key in dict.fromkeys(self._groups.index.key_of(victim.uid) for victim in found.victims):
+            self._tell_disrupted(key, attempt)
+        message = self._status.waits_for_preemption(group)
+        self._ended(attempt, "waiting_on_preemption", message)
+        nominated = {pod.uid: node for pod, node in nodes}
+        yield from self._report(attempt, members, f"group {group.key}: {message}", rejectors, nominated)
+
+    def _tell_disrupted(self, key: str | None, attempt: _Attempt) -> None:
+        """Write that a group is disrupted as a whole."""
+        victims = None if key is None else self._groups.index.group(key)
+        if victims is not None and victims.terms.disruption is Disruption.GROUP:
+            namespace, _, name = attempt.group.key.partition("/")
+            own = self._status.reference(attempt.group.key) or Reference(kind="PodGroup", name=name, namespace=namespace)
+            self._status.disrupted(victims, attempt.profile.name, own)
+
+    def _take_nominations_back(self, group: Group) -> None:
+        """Take back nominations of members that do not help the group."""
+        for pod in group.waiting:
+            node = self._cluster.snapshot().nominated_to(pod.uid)
+            if node is not None and self._cluster.state.denominate(pod):
+                self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
+
     def _rejected(self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin]) -> Steps:
         """Let the group wait for an event that may help."""
         members = list(attempt.members.values())
@@ -259,12 +342,26 @@ class GroupCycle:
         self._ended(attempt, "unschedulable", message)
         yield from self._report(attempt, members, f"group {attempt.group.key}: {message}", rejectors)
 
-    def _report(self, attempt: _Attempt, members: Sequence[QueuedPod], message: str, rejectors: frozenset[Plugin]) -> Steps:
-        """Write why the members have no node."""
+    def _report(
+        self,
+        attempt: _Attempt,
+        members: Sequence[QueuedPod],
+        message: str,
+        rejectors: frozenset[Plugin],
+        nominated: Mapping[str, str] | None = None,
+    ) -> Steps:
+        """Write why the members have no node, and the nodes they are nominated to (None: as they are)."""
         names = tuple(sorted(plugin.name for plugin in rejectors))
         for number, member in enumerate(members):
             decided = self._summary(attempt.profile, member.pod, None, names)
-            self._failures.report(member, result="unschedulable", reason=pod_status.UNSCHEDULABLE, decided=decided, message=message)
+            self._failures.report(
+                member,
+                result="unschedulable",
+                reason=pod_status.UNSCHEDULABLE,
+                decided=decided,
+                message=message,
+                nominated=None if nominated is None else nominated.get(member.uid, ""),
+            )
             if number % SOME == SOME - 1:
                 yield
 

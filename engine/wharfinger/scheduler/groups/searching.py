@@ -8,7 +8,7 @@ is checked on the state itself, member by member, where something has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.placing import placing
+from wharfinger.groups.preempting import PreemptionAnswer, preempting
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.state.followed_copy import FollowedCopy
 
@@ -67,13 +68,25 @@ class GroupSearch:
         snapshot = self._cluster.snapshot()
         revision = snapshot.revision
         copy = yield from self._copy.follow(snapshot)
+        decider = self._decider(profile, copy)
+        with without_nominations(copy, group.waiting):
+            return (yield from placing(decider, copy, group)), revision
+
+    def preempting(self, profile: Profile, group: Group, others: Sequence[Group]) -> Generator[None, None, PreemptionAnswer]:
+        """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help."""
+        copy = yield from self._copy.follow(self._cluster.snapshot())
+        decider = self._decider(profile, copy)
+        with without_nominations(copy, group.waiting):
+            return (yield from preempting(decider, copy, group, others))
+
+    def _decider(self, profile: Profile, copy: ClusterState) -> Decider:
+        """The decider of a profile for the copy."""
         if copy is not self._decided_on:
             self._deciders, self._decided_on = {}, copy
         decider = self._deciders.get(profile.name)
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain)
-        with without_nominations(copy, group.waiting):
-            return (yield from placing(decider, copy, group)), revision
+        return decider
 
     def drop(self) -> None:
         """Free the copy."""

@@ -1,0 +1,106 @@
+"""Preemption for a whole group, in a running scheduler."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.test_groups_live import RACK, bound, gang, members, racks, racks_of
+
+
+def low(name, on, cpu="2", **more):
+    return pod(name, cpu, priority=-1, nodeName=on, **more)
+
+
+def there(world):
+    return {one.metadata.name for one in world.cluster.pods()}
+
+
+def conditions(world, group):
+    return {one.message for of in world.cluster.pods() if of.metadata.name.startswith(f"{group}-") for one in of.status.conditions}
+
+
+@pytest.mark.parametrize("graceful", [False, True])
+def test_the_least_important_pods_of_one_rack_leave_for_the_group(graceful):
+    async def story():
+        things = [low("a", "r0n0"), low("b", "r0n1"), low("c", "r1n0"), pod("d", "2", priority=5, nodeName="r1n1")]
+        async with running(*racks(2, 2, "2"), *things, gang("g", 4, RACK)) as world:
+            world.cluster.graceful = graceful
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await world.calm()
+            if graceful:
+                leaving = {one.metadata.name for one in world.cluster.pods() if one.metadata.deletion_timestamp is not None}
+                assert leaving == {"a", "b"}
+                assert bound(world, "g") == set()
+                world.cluster.put(pod("thief", "1"))
+                await world.pass_time(3)
+                assert {text.partition(". ")[2] for text in conditions(world, "g")} == {
+                    "preemption: not eligible due to a terminating pod on the nominated node."
+                }
+                for name in leaving:
+                    world.cluster.remove("Pod", f"default/{name}")
+                    await world.pass_time(2)
+            await world.pass_time(3)
+            assert {"c", "d"} <= there(world)
+            assert "a" not in there(world)
+            assert len(bound(world, "g")) == 4
+            assert racks_of(world, "g") == {"r0"}
+            assert world.seen.groups[0].result == "waiting_on_preemption"
+            assert {world.cluster.pod(f"default/g-{number}").status.nominated_node_name for number in range(4)} == {""}
+            notes = [event.note for of, event in world.cluster.events if event.reason == "Preempted" and of == "default/a"]
+            assert notes == ["Preempted by podgroup uid-group-g on node r0n0"]
+
+    asyncio.run(story())
+
+
+def test_nobody_leaves_for_a_group_that_would_not_fit_even_then():
+    async def story():
+        async with running(node("n", "2"), low("a", "n"), gang("g", 3), *members("g", 3)) as world:
+            await world.pass_time(3)
+            assert "a" in there(world)
+            assert list(world.scheduler.state.snapshot().nominated_rows) == []
+            (text,) = conditions(world, "g")
+            assert text.endswith("preemption: Preemption is not helpful for scheduling")
+
+    asyncio.run(story())
+
+
+def test_a_group_that_is_disrupted_as_a_whole_leaves_as_a_whole():
+    async def story():
+        async with running(*racks(2, 1, "2"), gang("old", 2)) as world:
+            whole = world.cluster._objects["PodGroup"]["default/old"]
+            world.cluster.put(
+                type(whole)(
+                    metadata=whole.metadata,
+                    spec=type(whole.spec)(scheduling_policy=whole.spec.scheduling_policy, disruption_mode="PodGroup", priority=-5),
+                )
+            )
+            for one in members("old", 2, "2", priority=-5):
+                world.cluster.put(one)
+            await world.calm()
+            assert len(bound(world, "old")) == 2
+            world.cluster.put(gang("g", 2))
+            for one in members("g", 2):
+                world.cluster.put(one)
+            await world.pass_time(4)
+            assert bound(world, "old") == set()
+            assert len(bound(world, "g")) == 2
+
+    asyncio.run(story())
+
+
+def test_room_that_is_kept_for_a_group_is_taken_by_nobody_of_lower_priority():
+    async def story():
+        async with running(node("n", "4"), low("a", "n", "4"), gang("g", 2)) as world:
+            world.cluster.graceful = True
+            for one in members("g", 2, "2", priority=3):
+                world.cluster.put(one)
+            await world.pass_time(1)
+            world.cluster.put(pod("thief", "1", priority=1))
+            world.cluster.remove("Pod", "default/a")
+            await world.pass_time(4)
+            assert len(bound(world, "g")) == 2
+            assert "default/thief" not in world.cluster.nodes_of_pods()
+
+    asyncio.run(story())
