@@ -12,6 +12,7 @@ others want first, and for spread the emptiest domain first.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.framework.plugins.pods.affinity_counts import Fences
 from wharfinger.framework.plugins.pods.affinity_terms import Terms
-from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread
+from wharfinger.framework.plugins.pods.spread_counts import Constraint, Eligible, HardSpread
 from wharfinger.framework.plugins.resources.node_resources_fit import Fit
 from wharfinger.groups import member_classes
 from wharfinger.groups.count_sets import CountSet, Space, Vector
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from wharfinger.framework.evaluation.filter_slot import FilterSlot
     from wharfinger.framework.verdict import Mask
     from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
 MOST_VECTORS = 1 << 18
+MOST_MERGED = 1 << 14
 MOST_LEAST_COUNTS = 64  # combinations of the lowest final counts of spread constraints that are tried
 KNOWN = frozenset({"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"})
 
@@ -83,15 +86,53 @@ class _Reading:
     ports: bool = False
     affinity: bool = False
 
+    @property
+    def has_rules(self) -> bool:
+        """True if the class wishes to be near or apart from others, or evenly spread."""
+        return self.terms != affinity_terms.NO_TERMS or self.spread is not None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An axis of the model: one class, or several merged ones, of which any member may stand for any other."""
+
+    classes: list[MemberClass]
+    reading: _Reading
+
+    @property
+    def alone(self) -> bool:
+        """True if the classes are not merged."""
+        return len(self.classes) == 1
+
+    @property
+    def pod(self) -> PodView:
+        """A member of the first class."""
+        return self.classes[0].pod
+
+    @property
+    def number(self) -> int:
+        """The number of members."""
+        return sum(len(each.members) for each in self.classes)
+
+    def any(self, matches: Callable[[PodView], bool]) -> bool:
+        """True if a member of some class matches."""
+        return any(matches(each.pod) for each in self.classes)
+
 
 class GroupModel:
-    """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does."""
+    """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
-    def __init__(self, decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass]) -> None:
+    With `merge`, classes that are much alike are merged until the space of their counts is small enough: a merged class needs the least that
+    any of them needs, and has no wishes. So it forbids less: if it has no solution, neither has the group.
+    """
+
+    def __init__(self, decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass], *, merge: bool = False) -> None:
         self.exact = True
         self._snapshot = snapshot
-        self._classes = classes
-        self._readings = [self._read(decider, each) for each in classes]
+        self._entries = [_Entry([each], self._read(decider, each)) for each in classes]
+        if merge:
+            self._merge()
+        self._readings = [entry.reading for entry in self._entries]
         self._apart: dict[str, set[tuple[int, int]]] = {}
         self._wishes: list[_Wish] = []
         self._evenness: list[_Evenness] = []
@@ -100,16 +141,30 @@ class GroupModel:
         self._read_spread()
         keys = {*self._apart, *(wish.key for wish in self._wishes), *(each.key for each in self._evenness)}
         self._domain_ids = {key: snapshot.topology(key).ids.astype(np.int64) for key in sorted(keys)}
-        most = [len(each.members) for each in classes] + [1] * len(self._wishes)
+        most = self._most
         self.fits_in_space = Space.size(most) <= MOST_VECTORS
         if self.fits_in_space:
             self.space = Space(most)
             self._names = sorted({name for reading in self._readings for name in (reading.needs or {})})
             self._sums = {name: self._sum_of(name) for name in self._names}
-            self._n_pods = self.space.total(range(len(classes)))
+            self._n_pods = self.space.total(range(len(self._entries)))
             self._node_rules = self._on_any_node()
             self._open_axes = frozenset(self._unclosed())
             self._free, self._slots = self._free_amounts()
+
+    @property
+    def _most(self) -> list[int]:
+        return [entry.number for entry in self._entries] + [1] * len(self._wishes)
+
+    def _merge(self) -> None:
+        """Merge neighbours in the order of needs, those with the smallest difference first; classes with rules of their own come last."""
+        self.exact = False
+        self._entries.sort(key=lambda entry: (entry.reading.has_rules, _weight(entry.reading)))
+        while len(self._entries) > 1 and Space.size([entry.number for entry in self._entries]) > MOST_MERGED:
+            pairs = range(len(self._entries) - 1)
+            first = min(pairs, key=lambda number: _loss(self._entries[number], self._entries[number + 1]))
+            left, right = self._entries[first], self._entries.pop(first + 1)
+            self._entries[first] = _Entry(left.classes + right.classes, _least_of(left.reading, right.reading))
 
     # ── what the filters say ──
 
@@ -150,8 +205,9 @@ class GroupModel:
             self.exact = False
 
     def _read_terms(self) -> None:
-        for left, right in itertools.product(range(len(self._classes)), repeat=2):
-            mine, other = self._readings[left], self._classes[right].pod
+        alone = [number for number, entry in enumerate(self._entries) if entry.alone]
+        for left, right in itertools.product(alone, repeat=2):
+            mine, other = self._readings[left], self._entries[right].pod
             if self._readings[right].affinity and mine.affinity:
                 for term in mine.terms.required_anti:
                     if term.matches(other, {}):
@@ -161,31 +217,27 @@ class GroupModel:
             if reading.terms.required:
                 by_terms.setdefault(reading.terms.required, []).append(number)
         for wishing in by_terms.values():
-            self._wishes.append(self._wish(wishing, len(self._classes) + len(self._wishes)))
+            self._wishes.append(self._wish(wishing, len(self._entries) + len(self._wishes)))
 
     def _wish(self, wishing: Sequence[int], axis: int) -> _Wish:
-        reading = self._readings[wishing[0]]
+        snapshot, reading = self._snapshot, self._readings[wishing[0]]
         terms = reading.terms.required
-        keys = {term.topology_key for term in terms}
-        key = max(
-            sorted(keys), key=lambda each: self._snapshot.topology(each).n_domains
-        )  # the narrowest; a pod there is in the wider ones too
-        granting = tuple(n for n, each in enumerate(self._classes) if affinity_terms.matches_all(terms, each.pod))
-        there = (
-            reading.fences.wanted_in(key) if reading.fences is not None else np.zeros(self._snapshot.topology(key).n_domains + 1, np.bool_)
-        )
+        keys = sorted({term.topology_key for term in terms})
+        key = max(keys, key=lambda each: snapshot.topology(each).n_domains)  # the narrowest: what is there is in the wider ones too
+        granting = [n for n, entry in enumerate(self._entries) if entry.any(partial(affinity_terms.matches_all, terms))]
+        nowhere = np.zeros(snapshot.topology(key).n_domains + 1, np.bool_)
         first = reading.fences is None or not reading.fences.has_wanted
         for each in keys:
-            present = self._snapshot.topology(each).ids >= 0
+            present = snapshot.topology(each).ids >= 0
             for number in wishing:
                 self._readings[number].open_rows &= present
         return _Wish(
-            key,
-            tuple(wishing),
-            tuple(n for n in granting if n not in wishing),
-            tuple(n for n in granting if n in wishing) if first else (),
-            there,
-            axis,
+            key=key,
+            wishing=tuple(wishing),
+            granting=tuple(n for n in granting if n not in wishing),
+            starting=tuple(n for n in granting if n in wishing) if first else (),
+            there=nowhere if reading.fences is None else reading.fences.wanted_in(key).copy(),
+            axis=axis,
         )
 
     def _read_spread(self) -> None:
@@ -194,40 +246,41 @@ class GroupModel:
             if reading.spread is None:
                 continue
             for constraint, among in zip(reading.spread.constraints, reading.spread.eligible, strict=True):
-                identity = (constraint, among.key, self._classes[number].pod.namespace)
-                topology = self._snapshot.topology(constraint.topology_key)
-                reading.open_rows &= topology.ids >= 0
+                identity = (constraint, among.key, self._entries[number].pod.namespace)
+                reading.open_rows &= self._snapshot.topology(constraint.topology_key).ids >= 0
                 if identity not in done:
                     done.add(identity)
-                    self._read_constraint(number, constraint, among.mask, among.key)
+                    self._read_constraint(self._entries[number].pod, constraint, among)
 
-    def _read_constraint(self, number: int, constraint: Constraint, mask: Mask | None, mask_key: bytes | None) -> None:
+    def _read_constraint(self, pod: PodView, constraint: Constraint, among: Eligible) -> None:
         """Keep a constraint if exactly the classes that have it are counted by it, and only on eligible nodes."""
-        pod = self._classes[number].pod
-        counted = [n for n, each in enumerate(self._classes) if constraint.counts(each.pod, pod.namespace)]
-        having = [n for n, each in enumerate(self._classes) if each.pod.namespace == pod.namespace and self._has(n, constraint, mask_key)]
-        topology = self._snapshot.topology(constraint.topology_key)
-        inside = mask is None or all(not (self._readings[n].open_rows & (topology.ids >= 0) & ~mask).any() for n in counted)
+        counts_for = partial(constraint.counts, namespace=pod.namespace)
+        counted = [n for n, entry in enumerate(self._entries) if entry.any(counts_for)]
+        having = [n for n, entry in enumerate(self._entries) if entry.pod.namespace == pod.namespace and self._has(n, constraint, among)]
+        present = self._snapshot.topology(constraint.topology_key).ids >= 0
+        mask = among.mask
+        inside = mask is None or all(not (self._readings[n].open_rows & present & ~mask).any() for n in counted)
         if counted != having or not inside:
             self.exact = False
             return
-        counts = constraint.selection(self._snapshot, pod.namespace).domains(constraint.topology_key, mask_key=mask_key, mask=mask)
+        selection = constraint.selection(self._snapshot, pod.namespace)
+        counts = selection.domains(constraint.topology_key, mask_key=among.key, mask=mask)
         eligible = counts.nodes > 0 if counts.mask is not None else np.ones(len(counts.counts), np.bool_)
         fixed = int(np.count_nonzero(eligible)) < constraint.min_domains
         self._evenness.append(
             _Evenness(constraint.topology_key, tuple(counted), constraint.max_skew, counts.counts.copy(), eligible, fixed)
         )
 
-    def _has(self, number: int, constraint: Constraint, mask_key: bytes | None) -> bool:
+    def _has(self, number: int, constraint: Constraint, among: Eligible) -> bool:
         spread = self._readings[number].spread
         if spread is None:
             return False
-        return any(c == constraint and e.key == mask_key for c, e in zip(spread.constraints, spread.eligible, strict=True))
+        return any(c == constraint and e.key == among.key for c, e in zip(spread.constraints, spread.eligible, strict=True))
 
     # ── nodes ──
 
     def _sum_of(self, name: str) -> NDArray[np.int64]:
-        return self.space.total(range(len(self._classes)), [(reading.needs or {}).get(name, 0) for reading in self._readings])
+        return self.space.total(range(len(self._entries)), [(reading.needs or {}).get(name, 0) for reading in self._readings])
 
     def _free_amounts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Free amounts of the needed resources, `(n_names, n_nodes)`, and free places for pods `(n_nodes,)`."""
@@ -242,8 +295,8 @@ class GroupModel:
     def _on_any_node(self) -> CountSet:
         """The vectors without two members on one node whose host ports collide."""
         mask = np.ones(self.space.n_vectors, np.bool_)
-        for left, right in itertools.combinations_with_replacement(range(len(self._classes)), 2):
-            mine, other = self._classes[left].pod, self._classes[right].pod
+        for left, right in itertools.combinations_with_replacement(range(len(self._entries)), 2):
+            mine, other = self._entries[left].pod, self._entries[right].pod
             if self._readings[left].ports and self._readings[right].ports and any(taken_ports(mine, (other,))):
                 mask &= self._not_together(left, right)
         return self.space.of(mask)
@@ -290,7 +343,7 @@ class GroupModel:
         """The combinations that some nodes take; `TooMuchWork` if that exceeds the budget."""
         keys = self._levels(rows)
         kept = [each for each in self._evenness if each.key in keys]
-        found = Solution(self.space, len(self._classes))
+        found = Solution(self.space, len(self._entries))
         left = most_work
         ranges = [self._least_counts(each, rows) for each in kept]
         combinations = list(itertools.islice(itertools.product(*ranges), MOST_LEAST_COUNTS + 1))
@@ -400,13 +453,36 @@ class GroupModel:
         inside = np.zeros(len(each.counts), np.bool_)
         inside[ids[ids >= 0]] = True
         counts = each.counts[each.eligible]
-        n_members = sum(len(self._classes[number].members) for number in each.classes)
+        n_members = sum(self._entries[number].number for number in each.classes)
         lowest = int(counts.min())
         outside = each.counts[each.eligible & ~inside]
         highest = int((counts.sum() + n_members) // len(counts))
         if len(outside):
             highest = min(highest, int(outside.min()))
         return range(max(lowest, highest), lowest - 1, -1)
+
+
+def _weight(reading: _Reading) -> float:
+    """A number for how much a member needs, to sort by; 0 if that is not known."""
+    return sum(math.log1p(amount) for amount in (reading.needs or {}).values())
+
+
+def _loss(left: _Entry, right: _Entry) -> float:
+    """A number for how much is lost if two classes are merged."""
+    mine, other = left.reading.needs or {}, right.reading.needs or {}
+    lost = 0.0
+    for name in mine.keys() | other.keys():
+        low, high = sorted((mine.get(name, 0), other.get(name, 0)))
+        lost += (high - low) / high * (left.number if mine.get(name, 0) == high else right.number) if high else 0.0
+    return lost + sum(entry.number for entry in (left, right) if entry.reading.has_rules)
+
+
+def _least_of(left: _Reading, right: _Reading) -> _Reading:
+    """What is known of a member of either class."""
+    needs = None
+    if left.needs is not None and right.needs is not None:
+        needs = {name: min(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() & right.needs.keys()}
+    return _Reading(needs=needs, open_rows=left.open_rows | right.open_rows)
 
 
 def _apply(space: Space, allowed: CountSet, steps: Sequence[tuple[CountSet, CountSet, int]], found: CountSet) -> CountSet:
