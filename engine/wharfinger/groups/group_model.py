@@ -122,8 +122,8 @@ class _Entry:
 class GroupModel:
     """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
-    With `merge`, classes that are much alike are merged until the space of their counts is small enough: a merged class needs the least that
-    any of them needs, and has no wishes. So it forbids less: if it has no solution, neither has the group.
+    With `merge`, classes that are much alike are merged until the space of their counts is small enough. A merged class needs the least
+    that any of them needs, and has no wishes. So it forbids less: if it has no solution, neither has the group.
     """
 
     def __init__(self, decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass], *, merge: bool = False) -> None:

@@ -46,11 +46,11 @@ def ordered(waiting: Sequence[PodView]) -> list[PodView]:
     return sorted(waiting, key=lambda pod: (-pod.priority, pod.created if pod.created is not None else np.inf, pod.key))
 
 
-def classes(decider: Decider, waiting: Sequence[PodView], now: float) -> list[MemberClass]:
+def classes(decider: Decider, waiting: Sequence[PodView], snapshot: Snapshot) -> list[MemberClass]:
     """The classes of some members, in the order of their first members."""
     found: dict[Hashable, MemberClass] = {}
     for pod in waiting:
-        key = decider.chain.key(pod, now)
+        key = decider.chain.key(pod, snapshot.now, snapshot.objects)
         found.setdefault(key, MemberClass(key)).members.append(pod)
     return list(found.values())
 

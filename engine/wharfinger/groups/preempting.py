@@ -136,7 +136,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
             units.append(Unit(((pod, pod.node_name, assumed),), pod.priority, pod.object.spec.scheduling_group is not None))
     by_key = {other.key: other for other in whole.values()}
     units += [Unit(tuple(pods), priority_of(by_key[key]), True) for key, pods in together.items() if priority_of(by_key[key]) < priority]
-    for each in member_classes.classes(decider, group.waiting, snapshot.now):
+    for each in member_classes.classes(decider, group.waiting, snapshot):
         allowed = decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)
         if allowed.rules:
             units = [unit for unit in units if len(allowed.among([pod for pod, _, _ in unit.pods])) == len(unit.pods)]

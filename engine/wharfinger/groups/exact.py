@@ -1,0 +1,272 @@
+"""A place for a group in one domain where placing members one after the other found none, or a proof that there is none.
+
+First the model of the filters of Kubernetes (`group_model`): all combinations of members at once. What it finds is placed in an order in
+which the chain agrees to every member. Where a group has too many different members for that, it is placed part by part, each of which is
+small enough, and a model in which members that are much alike are merged may show that there is no place. At last, for what the model does
+not know, everything is tried within a budget.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.plugins.pods import affinity_terms
+from wharfinger.groups import member_classes
+from wharfinger.groups.count_sets import Space
+from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Solution
+from wharfinger.groups.packing import TooMuchWork
+from wharfinger.groups.tentative import Tentative, Tried
+
+if TYPE_CHECKING:
+    from wharfinger.groups.domains import Domain
+    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.model.objects.pod_view import PodView
+
+WORK_OF_STEP = 100
+"""Units of work of the model (`packing`) that take as long as a decision about one member."""
+MOST_FIRSTS = 32  # members that are tried as the first of a solution
+MOST_OF_PART = 1 << 12  # vectors of a part of a group that is placed part by part
+LARGE = 10  # members of a group for which not everything is tried for long
+STEPS_FOR_LARGE = 100
+
+
+class ExactSearch:
+    """The search for `wanted` of the members of some classes; the models are those of the state at the first question."""
+
+    def __init__(self, tentative: Tentative, classes: Sequence[MemberClass], wanted: int) -> None:
+        self._tentative = tentative
+        self._classes = classes
+        self._wanted = wanted
+        self._n_members = sum(len(each.members) for each in classes)
+        self._models: dict[bool, GroupModel] = {}
+
+    def place(self, domain: Domain) -> Generator[None, None, Tried | int | None]:
+        """The placement, forgotten again; the most members that the domain takes, if too few; None if neither is found."""
+        tentative = self._tentative
+        model = yield from self._model(merge=False)
+        if model.fits_in_space:
+            solution = yield from self._solved(model, domain)
+            if solution is not None:
+                if solution.most < self._wanted:
+                    return solution.most
+                tried = yield from self._in_any_order(domain, solution)
+                if tried is not None:
+                    return tried
+        else:
+            merged = yield from self._model(merge=True)
+            solution = (yield from self._solved(merged, domain)) if merged.fits_in_space else None
+            if solution is not None and solution.most < self._wanted:
+                return solution.most
+            tried = yield from self._part_by_part(domain)
+            if tried is not None:
+                return tried
+        steps = tentative.steps_left if self._n_members <= LARGE else min(STEPS_FOR_LARGE, tentative.steps_left)
+        found = yield from self._by_trying_everything(domain, steps)
+        return self._wanted - 1 if found is True else found or None
+
+    def _model(self, *, merge: bool) -> Generator[None, None, GroupModel]:
+        model = self._models.get(merge)
+        if model is None:
+            model = self._models[merge] = GroupModel(self._tentative.decider, self._tentative.snapshot, self._classes, merge=merge)
+            yield
+        return model
+
+    def _solved(self, model: GroupModel, domain: Domain) -> Generator[None, None, Solution | None]:
+        """The solution of a model; None if it takes more than half of the steps that are left."""
+        steps = self._tentative.steps_left // 2
+        try:
+            solution = yield from model.solve(domain.rows, steps * WORK_OF_STEP)
+        except TooMuchWork:
+            self._tentative.spend(steps)
+            return None
+        self._tentative.spend(1 + int(solution.work / WORK_OF_STEP))
+        return solution
+
+    # ── from counts to members ──
+
+    def _in_any_order(self, domain: Domain, solution: Solution) -> Generator[None, None, Tried | None]:
+        """A solution of the model in an order in which the chain agrees to every member; None if none is found."""
+        shares = _shares(solution)
+        for first in (None, *itertools.islice(shares, MOST_FIRSTS)):
+            waiting = [list(each.members) for each in self._classes]
+            rest = dict(shares)
+            if first is None or (yield from self._assume_one(first, rest, waiting)):
+                yield from self._assume_shares(rest, waiting)
+            names = self._names()
+            self._tentative.forget_all()
+            if not rest:
+                return Tried(domain, names, [pod for each in waiting for pod in each])
+        return None
+
+    def _assume_one(
+        self, share: tuple[int, int], shares: dict[tuple[int, int], int], waiting: Sequence[list[PodView]]
+    ) -> Generator[None, None, bool]:
+        """Assume one member of a share (class, row) if the chain agrees."""
+        number, row = share
+        if not self._tentative.takes(row, waiting[number][0]):
+            return False
+        self._tentative.assume(waiting[number].pop(0), self._tentative.snapshot.names[row])
+        shares[share] -= 1
+        if not shares[share]:
+            del shares[share]
+        yield
+        return True
+
+    def _assume_shares(self, shares: dict[tuple[int, int], int], waiting: Sequence[list[PodView]]) -> Generator[None, None, None]:
+        """Assume shares (class, row → number) where the chain agrees, until all are or none can be; those that are, are taken out."""
+        again = True
+        while shares and again:
+            again = False
+            for share in list(shares):
+                while share in shares and (yield from self._assume_one(share, shares, waiting)):
+                    again = True
+
+    def _names(self) -> dict[str, str]:
+        """The nodes of the assumed members by uid, in order."""
+        snapshot = self._tentative.snapshot
+        rows = ((pod.uid, snapshot.placed(pod.uid)) for pod in self._tentative.assumed)
+        return {uid: snapshot.names[placed[0]] for uid, placed in rows if placed is not None}
+
+    # ── part by part ──
+
+    def _part_by_part(self, domain: Domain) -> Generator[None, None, Tried | None]:
+        """Place the classes in parts, each exactly, in some orders; None if too few members find a place."""
+        for order in self._orders(domain):
+            waiting: dict[int, list[PodView]] = {id(each): list(each.members) for each in self._classes}
+            for part in _parts(order):
+                model = GroupModel(self._tentative.decider, self._tentative.snapshot, part)
+                yield
+                solution = yield from self._solved(model, domain)
+                if solution is None:
+                    break
+                yield from self._assume_shares(_shares(solution), [waiting[id(each)] for each in part])
+            names = self._names()
+            self._tentative.forget_all()
+            if len(names) >= self._wanted:
+                return Tried(domain, names, [pod for each in self._classes for pod in waiting[id(each)]])
+            if self._tentative.steps_left <= 0:
+                break
+        return None
+
+    def _orders(self, domain: Domain) -> Iterator[list[MemberClass]]:
+        """Orders of the classes: those that others want first, and the scarcest, the largest or the most numerous first."""
+        snapshot = self._tentative.snapshot
+        classes = list(self._classes)
+        room = {id(each): member_classes.room(self._tentative.decider, snapshot, each.pod)[domain.rows] for each in classes}
+        ratio = {key: len(each.members) / max(1, int(room[key].sum())) for key, each in ((id(each), each) for each in classes)}
+        free = {
+            name: max(1, int(snapshot.allocatable[place][domain.rows].max()))
+            for name in snapshot.resource_names
+            if (place := snapshot.resource_index(name)) is not None
+        }
+        size = {id(each): max((amount / free.get(name, 1) for name, amount in each.pod.requests.items()), default=0.0) for each in classes}
+        yield _wanted_first(sorted(classes, key=lambda each: -size[id(each)]))
+        yield _wanted_first(sorted(classes, key=lambda each: -ratio[id(each)]))
+        yield _wanted_first(sorted(classes, key=lambda each: -size[id(each)] * len(each.members)))
+        plain = {id(each): affinity_terms.terms_of_placed(each.pod) == affinity_terms.NO_TERMS for each in classes}
+        yield _wanted_first(sorted(classes, key=lambda each: (plain[id(each)], -size[id(each)])))
+
+    # ── everything ──
+
+    def _by_trying_everything(self, domain: Domain, steps: int) -> Generator[None, None, Tried | bool]:
+        """Try the members on the nodes of a domain in every order; a placement, True if there is none, False if the budget ends first.
+
+        Members of one class are equal, so a state is the number of members of each class on each node. Each state is visited once. Where
+        members get devices, the state depends on the order too, so nothing is proven.
+        """
+        tentative = self._tentative
+        ends_at = tentative.steps_left - steps
+        waiting = [list(each.members) for each in self._classes]
+        placed: list[tuple[int, int]] = []
+        seen: set[tuple[tuple[int, int], ...]] = set()
+        stack = [(yield from self._moves(domain, waiting, 0))]
+        while stack:
+            if tentative.steps_left <= ends_at:
+                tentative.forget_all()
+                return False
+            move = next(stack[-1], None)
+            if move is None:
+                stack.pop()
+                if placed:
+                    waiting[placed.pop()[0]].insert(0, tentative.forget_last())
+                continue
+            state = tuple(sorted([*placed, move]))
+            if state in seen:
+                continue
+            seen.add(state)
+            number, row = move
+            tentative.assume(waiting[number].pop(0), tentative.snapshot.names[row])
+            placed.append(move)
+            if len(placed) >= self._wanted:
+                tried = Tried(domain, self._names(), [pod for each in waiting for pod in each])
+                tentative.forget_all()
+                return tried
+            stack.append((yield from self._moves(domain, waiting, len(placed))))
+        return tentative.plain
+
+    def _moves(self, domain: Domain, waiting: Sequence[list[PodView]], n_placed: int) -> Generator[None, None, Iterator[tuple[int, int]]]:
+        """The (class, row) that the chain agrees to now, the class with the fewest nodes first; none if too few members can follow."""
+        tentative = self._tentative
+        bound = n_placed
+        found: list[tuple[int, NDArray[np.intp]]] = []
+        for number, each in enumerate(waiting):
+            if each:
+                tentative.spend()
+                room = member_classes.room(tentative.decider, tentative.snapshot, each[0])[domain.rows]
+                bound += min(len(each), int(np.minimum(room, len(each)).sum()))
+                evaluation = tentative.evaluation(each[0])
+                rows = domain.rows[evaluation.filtering.feasible[domain.rows]]
+                if len(rows):
+                    keys = evaluation.scoring.key_among(rows)
+                    found.append((number, rows[np.argsort(-keys, kind="stable")]))
+                yield
+        if bound < self._wanted:
+            return iter(())
+        found.sort(key=lambda each: len(each[1]))
+        return iter([(number, row) for number, rows in found for row in rows.tolist()])
+
+
+def _shares(solution: Solution) -> dict[tuple[int, int], int]:
+    """The number of members of each class on each row, where there are any."""
+    return {(number, row): amount for row, vector in solution.rows().items() for number, amount in enumerate(vector) if amount}
+
+
+def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
+    """Consecutive classes whose space of counts is small; a class with many members is a part of its own."""
+    part: list[MemberClass] = []
+    for each in order:
+        sizes = [len(member.members) for member in [*part, each]]
+        if part and (Space.size(sizes) > MOST_OF_PART):
+            yield part
+            part = []
+        part.append(each)
+    if part:
+        yield part
+
+
+def _wanted_first(order: list[MemberClass]) -> list[MemberClass]:
+    """The same order, but classes that others wish to be near come before these."""
+    wanted_by = {
+        id(each): [
+            other
+            for other in order
+            if other is not each and affinity_terms.matches_all(affinity_terms.terms_of_placed(each.pod).required, other.pod)
+        ]
+        for each in order
+    }
+    found: list[MemberClass] = []
+    left = list(order)
+    while left:
+        ready = (each for each in left if not any(other is one for other in wanted_by[id(each)] for one in left))
+        chosen = next(ready, left[0])
+        left = [each for each in left if each is not chosen]
+        found.append(chosen)
+    return found
+
+
+assert MOST_OF_PART <= MOST_VECTORS  # noqa: S101 — a part has a model

@@ -1,0 +1,110 @@
+"""Members that are assumed on the state for the time of a question, and what the chain says about the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.prepared import Attempt
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.cycle import Decider
+    from wharfinger.framework.evaluation.kept_result import Evaluation
+    from wharfinger.groups.domains import Domain
+    from wharfinger.model.objects import ResourceClaim
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class Tried:
+    """What one domain takes: members with their nodes in order, and the members left."""
+
+    domain: Domain
+    nodes: dict[str, str] = field(default_factory=dict)
+    left: list[PodView] = field(default_factory=list)
+
+
+class Tentative:
+    """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member was given devices."""
+
+    def __init__(self, decider: Decider, state: ClusterState, steps: int) -> None:
+        self.decider = decider
+        self._state = state
+        self._now = state.snapshot().now
+        self.assumed: list[PodView] = []
+        self._claims: dict[str, list[ResourceClaim]] = {}
+        self.steps = 0
+        self.steps_left = steps
+        self.plain = True
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state with the members that are assumed."""
+        return self._state.snapshot(self._now)
+
+    def evaluation(self, pod: PodView) -> Evaluation:
+        """What filters and scores say about a member."""
+        return self.decider.evaluation(self.snapshot, pod)
+
+    def spend(self, steps: int = 1) -> None:
+        """Count some work."""
+        self.steps += steps
+        self.steps_left -= steps
+
+    def choose(self, pod: PodView, rows: NDArray[np.intp] | None) -> str | None:
+        """The best node among some rows for a member (None: among all); None if the chain refuses it on all of them."""
+        self.spend()
+        snapshot = self.snapshot
+        choice = self.decider.choose(snapshot, pod, rows)
+        return None if choice is None else snapshot.names[choice.row]
+
+    def takes(self, row: int, pod: PodView) -> bool:
+        """True if the chain agrees to a member on a node."""
+        self.spend()
+        return bool(self.evaluation(pod).filtering.feasible[row])
+
+    def assume(self, pod: PodView, node: str) -> None:
+        """Assume a member on a node, with the devices that it gets there."""
+        snapshot = self.snapshot
+        assigned = self.decider.chain.assigned_on(pod, snapshot, node)
+        claims = []
+        if pod.object.spec.resource_claims:
+            evaluation = self.decider.evaluation(snapshot, pod)
+            claims = list(evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node)))
+        self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
+        for each in claims:
+            self._state.take_devices(each.claim, each.allocation)
+        self._claims[pod.uid] = [each.claim for each in claims]
+        self._state.assume(assigned, node)
+        self.assumed.append(pod)
+
+    def assume_all(self, nodes: Mapping[str, str], members: Mapping[str, PodView]) -> None:
+        """Assume members by uid, in order."""
+        for uid, node in nodes.items():
+            self.assume(members[uid], node)
+
+    def forget_last(self) -> PodView:
+        """Forget the member that was assumed last, and return it."""
+        pod = self.assumed.pop()
+        self._state.forget(pod)
+        for claim in reversed(self._claims.pop(pod.uid)):
+            self._state.give_back_devices(claim)
+        return pod
+
+    def forget_all(self) -> None:
+        """Forget all members."""
+        while self.assumed:
+            self.forget_last()
+
+    def reasons(self, pod: PodView, domain: Domain) -> Mapping[str, int]:
+        """The number of nodes of a domain by the reason why they do not take a member."""
+        snapshot = self.snapshot
+        filtering = self.decider.evaluation(snapshot, pod).filtering
+        return Diagnosis(filtering, snapshot.n_nodes).reasons_among(domain.rows)
