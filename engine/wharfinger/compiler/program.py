@@ -140,11 +140,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
     yield f"quantum {sorted(policy.quantum.items())!r}"
     yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
-    for permit in policy.permits:
-        yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
-        yield from (_clause(clause) for clause in permit.clauses)
-    if policy.group is not None:
-        yield _group(policy.group)
+    yield from beyond_decisions(policy)
     yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
 
 
@@ -163,6 +159,15 @@ def _value_text(value: Any, type_: Type) -> str:
 def _clause(clause: typed.Clause) -> str:
     message = "".join(part if isinstance(part, str) else f"{{{describe(part)}}}" for part in clause.message.parts)
     return f"require {describe(clause.condition)} else {message!r} missing {clause.missing_passes}"
+
+
+def beyond_decisions(policy: typed.Policy) -> Iterator[str]:
+    """Yields the text of what a policy says besides decisions about single pods: its permits and its groups."""
+    for permit in policy.permits:
+        yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
+        yield from (_clause(clause) for clause in permit.clauses)
+    if policy.group is not None:
+        yield _group(policy.group)
 
 
 def _group(group: typed.Group) -> str:

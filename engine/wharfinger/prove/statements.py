@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.compiler.program import CompiledPolicy, beyond_decisions
 from wharfinger.compiler.rules import CompiledScore
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.evaluation.lineup import DEFAULT_QUANTUM
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.describe import quoted
+from wharfinger.language.semantics.describe import describe, quoted
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.prove import rules, totals
 from wharfinger.prove.encoding import Encoder, Place
@@ -186,7 +186,7 @@ def keeps(compiled: CompiledPolicy, condition: str) -> Answer:
     def blocked(encoders: Sequence[Encoder]) -> str | None:
         encoder = encoders[0]
         if not encoder.policy.victims:
-            return None
+            return _grouping(encoder.policy)
         return f"`preemption` ({encoder.policy.victims[0].span}): a pod that fits nowhere may find fewer victims"
 
     text = f"adding policy {compiled.name} makes no pod unschedulable where {condition}"
@@ -316,11 +316,32 @@ def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | No
         )
         return _fails(trials, 0, holds)
 
+    def blocked(encoders: Sequence[Encoder]) -> str | None:
+        return _grouping(encoders[0].policy)
+
     whose = f" for pods where {pods}" if pods is not None else ""
     text = f"nodes where {never} never win against nodes where {above}{whose}"
     return answer(
-        Statement(text=text, sides=(side,), n_nodes=2, violations=violations, examples=examples, shown=shown, confirmed=confirmed)
+        Statement(
+            text=text,
+            sides=(side,),
+            n_nodes=2,
+            violations=violations,
+            examples=examples,
+            shown=shown,
+            confirmed=confirmed,
+            blocked=blocked,
+        )
     )
+
+
+def _grouping(policy: typed.Policy) -> str | None:
+    """What of a policy is about several pods at once, which no statement about one pod covers; None without any."""
+    if policy.group is not None:
+        return f"`group` ({policy.group.span}): where a pod goes depends on the other members of its group"
+    if policy.permits:
+        return f"`permit` ({policy.permits[0].span}): a placed pod may wait for others, and give its place back"
+    return None
 
 
 MARGINS = (2.0, 0.0)
@@ -359,10 +380,24 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
         passing = [number for number, trial in trials.items() if trial.passed]
         return trials[1 - passing[0]].policy.source.name if len(passing) == 1 and not alike(trials, example) else None
 
+    def blocked(_: Sequence[Encoder]) -> str | None:
+        said = [tuple(beyond_decisions(each.policy)) for each in (compiled, other)]
+        named = [({let.name: describe(let.value) for let in each.policy.lets}, each.params) for each in (compiled, other)]
+        same = not any(said) or (said[0] == said[1] and named[0] == named[1])
+        return None if same else next(why for why in (_grouping(side.policy) for side in sides) if why is not None)
+
     text = f"{sides[0].policy.source.name} and {sides[1].policy.source.name} decide alike"
     return answer(
         Statement(
-            text=text, sides=sides, n_nodes=2, violations=violations, examples=examples, shown=shown, confirmed=confirmed, hopeless=alike
+            text=text,
+            sides=sides,
+            n_nodes=2,
+            violations=violations,
+            examples=examples,
+            shown=shown,
+            confirmed=confirmed,
+            hopeless=alike,
+            blocked=blocked,
         )
     )
 

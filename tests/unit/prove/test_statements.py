@@ -116,3 +116,26 @@ def test_names_and_conditions_that_are_wrong():
         statements.keeps(policy, "pod.nam == 1")
     with pytest.raises(PolicyError, match="unexpected end of the expression"):
         statements.keeps(policy, "pod.labels[")
+
+
+GROUPED = 'policy "p"\ngroup by pod.labels["job"] { min_count 2 }\nfilter f { require node.pod_count < 5 else "full" }\n'
+
+
+def test_where_the_members_of_a_group_go_is_beyond_what_is_modelled():
+    policy = compiled(GROUPED, "p.policy")
+    other = compiled(GROUPED.replace("min_count 2", "min_count 3"), "q.policy")
+    assert statements.same_as(policy, compiled(GROUPED, "q.policy")).verdict is Verdict.PROVED
+    for answer in (statements.same_as(policy, other), statements.keeps(policy, "false"), statements.never_above(policy, "false", "true")):
+        assert answer.verdict is Verdict.UNKNOWN
+        assert "`group`" in (answer.because or "")
+    assert statements.spares(policy, "f", "node.pod_count < 5").verdict is Verdict.PROVED
+
+
+def test_a_permit_is_beyond_what_is_modelled():
+    policy = compiled('policy "p"\npermit late { require node.pod_count > 1 else "wait" }\n', "p.policy")
+    assert "`permit`" in (statements.keeps(policy, "true").because or "")
+
+
+def test_what_counts_members_is_beyond_what_is_modelled():
+    policy = compiled('policy "p"\nfilter f { require count(group) < 3 else "enough" }\n', "p.policy")
+    assert statements.dead(policy, "f").verdict is Verdict.UNKNOWN
