@@ -86,6 +86,12 @@ def _own_row(attempt: Attempt) -> int:
     return -1 if row is None else row
 
 
+def _allocating(slot: FilterSlot) -> AllocatingFilter:
+    rule = slot.rule
+    assert isinstance(rule, AllocatingFilter)  # noqa: S101 — the plugin of the slot prepares no other
+    return rule
+
+
 class Filtering:
     """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
 
@@ -113,7 +119,7 @@ class Filtering:
         self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
         self._local: tuple[FilterSlot, ...] = ()  # both
         self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which are asked for changes
-        self.allocating: tuple[tuple[FilterSlot, AllocatingFilter], ...] = ()  # the filters that allocate, and may fail
+        self.allocating: tuple[FilterSlot, ...] = ()  # the filters that allocate, and may fail
         self._moment: Hashable = None  # at which the TIMED filters ran; None without any
         self.refusal: filter_slot.Refusal | None = None
         self.node_set: filter_slot.Chosen | None = None
@@ -146,7 +152,8 @@ class Filtering:
     def faults(self, attempt: Attempt) -> Mapping[str, str]:
         """The texts of errors that end the cycle, by node in order of names; empty if there is none."""
         found: dict[str, str] = {}
-        for slot, rule in self.allocating if self.refusal is None else ():
+        for slot in self.allocating if self.refusal is None else ():
+            rule = _allocating(slot)
             faulty = (slot.bits & slot.bits.dtype.type(rule.fault_bits)) != 0
             reached = self.reached(slot.plugin.name) if faulty.any() else None
             for row in np.flatnonzero(faulty & reached).tolist() if reached is not None else ():
@@ -156,7 +163,7 @@ class Filtering:
 
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
         """What is to be allocated to claims of the pod on the node of a row."""
-        return tuple(each for _, rule in self.allocating for each in rule.allocations(attempt, row))
+        return tuple(each for slot in self.allocating for each in _allocating(slot).allocations(attempt, row))
 
     @property
     def _worth(self) -> Mask | None:
@@ -191,7 +198,7 @@ class Filtering:
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
         self._local = (*self._static, *self._row)
-        self.allocating = tuple((slot, slot.answer) for slot in self.slots if isinstance(slot.answer, AllocatingFilter))
+        self.allocating = tuple(slot for slot in self.slots if isinstance(slot.answer, AllocatingFilter))
         self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
         self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
 

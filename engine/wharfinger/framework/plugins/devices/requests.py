@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import cast
 
 from wharfinger.framework.plugins.devices.capacity import Portion, portions
 from wharfinger.framework.plugins.devices.cel import library
 from wharfinger.framework.plugins.devices.cel.selector import Attribute, DeviceTraits, Selector, SelectorFailed, compiled
+from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import quantity
@@ -242,7 +245,7 @@ def _selected(selector: objects.DeviceSelector, content: DeviceContent) -> bool 
     if not isinstance(program, Selector):
         return f"CEL compile error: {program}"
     try:
-        return program.matches(content.once("traits", _traits))
+        return program.matches(_traits_for(content, reads(selector.cel.expression)))
     except (SelectorFailed, ValueError) as error:
         return f"CEL runtime error: {error}"
 
@@ -260,6 +263,53 @@ def _traits(content: DeviceContent) -> DeviceTraits:
     shareable = content.device.allow_multiple_allocations
     key = (content.driver, shareable, _frozen(attributes), _frozen(capacity))
     return DeviceTraits(driver=content.driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
+
+
+def _traits_for(content: DeviceContent, read: tuple[Read, ...] | None) -> DeviceTraits:
+    """What a selector sees that reads these entries only (None: all). All attributes must be readable, whatever is read."""
+    if read is None:
+        return content.once("traits", _traits)
+    if text := content.once("unreadable", _unreadable):
+        raise ValueError(text)
+    return _part(content.driver, content.device.allow_multiple_allocations, read, tuple(_entry(content, each) for each in read))
+
+
+def _entry(content: DeviceContent, read: Read) -> TypedValue | None:
+    if read.map == "attributes":
+        return _value(content.device, content.driver, f"{read.domain}/{read.name}")
+    found = content.device.capacity.get(f"{read.domain}/{read.name}")
+    if found is None and read.domain == content.driver:
+        found = content.device.capacity.get(read.name)
+    return None if found is None else ("capacity", found.value)
+
+
+@lru_cache(maxsize=65536)
+def _part(driver: str, shareable: bool, read: tuple[Read, ...], values: tuple[TypedValue | None, ...]) -> DeviceTraits:
+    attributes: dict[str, dict[str, Attribute]] = {}
+    capacity: dict[str, dict[str, library.Value]] = {}
+    for (of, domain, name), typed in zip(read, values, strict=True):
+        if typed is None:
+            continue
+        kind, value = typed
+        if of == "capacity":
+            capacity.setdefault(domain, {})[name] = library.quantity_value(str(value))
+        else:
+            attributes.setdefault(domain, {})[name] = (
+                library.semver_value(str(value)) if kind == "version_value" else cast("Attribute", value)
+            )
+    key = (driver, shareable, _frozen(attributes), _frozen(capacity))
+    return DeviceTraits(driver=driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
+
+
+def _unreadable(content: DeviceContent) -> str:
+    """The error of the first attribute that cannot be read; "" if there is none."""
+    for name, attribute in content.device.attributes.items():
+        if attribute.version_value is not None or attribute.value is None:
+            try:
+                _read(name, attribute)
+            except ValueError as error:
+                return str(error)
+    return ""
 
 
 def _frozen(by_domain: Mapping[str, Mapping[str, Attribute]]) -> Hashable:
