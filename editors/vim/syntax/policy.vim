@@ -17,7 +17,7 @@ syntax keyword policyKeywords as asc desc device devices disruption kubernetes m
 highlight default link policyKeywords Keyword
 syntax keyword policySubjects it node pod
 highlight default link policySubjects Identifier
-syntax keyword policyPlugins ImageLocality InterPodAffinity NodeAffinity NodeResourcesBalancedAllocation NodeResourcesFit PodTopologySpread TaintToleration
+syntax keyword policyPlugins DynamicResources ImageLocality InterPodAffinity NodeAffinity NodeResourcesBalancedAllocation NodeResourcesFit PodTopologySpread TaintToleration
 highlight default link policyPlugins Type
 syntax match policyMember ~\.\@1<!\.\s*\h\w*~
 highlight default link policyMember Identifier

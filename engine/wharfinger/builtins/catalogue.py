@@ -25,6 +25,7 @@ from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.model import attributes
 
 SCORE_PLUGINS: Mapping[str, frozenset[str]] = {
+    "DynamicResources": frozenset({"filterTimeout", "bindingTimeout"}),
     "ImageLocality": frozenset(),
     "InterPodAffinity": frozenset({"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"}),
     "NodeAffinity": frozenset({"addedAffinity"}),
