@@ -65,6 +65,14 @@ def a_hopeless_pod(api, seen):
     eventually(repeated, every=3.0)
 
 
+def a_group(api):
+    """A PodGroup says whether its members are placed."""
+    api.create(objects.podgroup("team", 2))
+    for name in ("team-a", "team-b"):
+        api.create(objects.pod(name, schedulingGroup={"podGroupName": "team"}, **OURS))
+    eventually(lambda: api.get("PodGroup", "team").get("status", {}).get("conditions"))
+
+
 def an_app(cluster):
     """An app with its own policy comes, drifts and is evicted, loses its port and its policy, and goes."""
     custom.create(cluster, "PolicyApp", "web", {**APP, "driftPolicy": "Evict"})
@@ -97,6 +105,7 @@ def happen(cluster, proxy, important):
     preemption(cluster.api, important)
     a_lost_answer(cluster.api, proxy)
     a_hopeless_pod(cluster.api, seen)
+    a_group(cluster.api)
     app = an_app(cluster)
     next(app)
     previews(cluster)

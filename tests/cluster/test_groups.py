@@ -4,20 +4,46 @@ Where kube-scheduler places all members of a group that has one placement, the p
 it searches where kube-scheduler tries once, and never a group that has no placement.
 """
 
+import json
 from collections import Counter
 
 import pytest
 
+from tests.cluster import objects
 from tests.cluster.group_cases import cases
 from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.process import WharfProcess
 from tests.cluster.snapshot import read_cluster
 from tests.cluster.waiting import eventually
+from wharfinger import cli
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.placing import place
 from wharfinger.groups.terms import Impossible, Placed
+
+COSCHEDULING = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""The PodGroups of the coscheduling plugin, without the schema of their fields."""
 
 ONE, PARTIAL, HOPELESS = 50, 10, 12
 
@@ -110,6 +136,65 @@ def test_a_live_group_gets_the_nodes_and_the_status_that_kube_scheduler_gives(co
         assert case.is_sound(placed_by(case, our_pods)), case
     for case in drawn.one:
         assert theirs[case.name][0] == "False" or placed_by(case, our_pods) == placed_by(case, their_pods), case
+
+
+def test_a_group_waits_for_a_podgroup_that_comes_late_and_for_its_last_member(control_plane, nodes):
+    (node,) = nodes(1)
+    api = control_plane.api
+    with WharfProcess(control_plane) as wharf:
+        wharf.wait_scheduling()
+        member = {"scheduler": "wharfinger", "schedulingGroup": {"podGroupName": "team"}}
+        api.create(objects.pod("first", **member))
+        api.create(objects.pod("alone", scheduler="wharfinger"))
+        eventually(lambda: api.get("Pod", "alone")["spec"].get("nodeName"))
+        api.create(objects.podgroup("team", 2))
+        api.create(objects.pod("other", scheduler="wharfinger"))
+        eventually(lambda: api.get("Pod", "other")["spec"].get("nodeName"))
+        assert not api.get("Pod", "first")["spec"].get("nodeName")
+        api.create(objects.pod("second", **member))
+        eventually(lambda: [api.get("Pod", name)["spec"].get("nodeName") for name in ("first", "second")] == [node, node])
+        eventually(lambda: conditions(api) == {"team": ("True", "Scheduled", "")})
+        events = eventually(lambda: [each for each in api.list("Event") if each["regarding"].get("kind") == "PodGroup"])
+        assert [(each["reason"], each["note"]) for each in events] == [("Scheduled", "Placed 2 pods on 1 node")]
+        assert wharf.terminate() == 0
+        assert "PodGroup" not in "".join(line for line in wharf.log.splitlines() if '"error"' in line)
+
+
+def test_pods_of_the_coscheduling_plugin_move_with_their_labels(control_plane, nodes, kubectl, tmp_path, capsys):
+    (node,) = nodes(1, cpu="4")
+    kubectl("apply", "-f", "-", content=json.dumps(COSCHEDULING))
+    try:
+        kubectl("wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io", "--timeout=60s")
+        with WharfProcess(control_plane) as wharf:
+            wharf.wait_scheduling()
+            for group, cpu in (("fits", "1"), ("large", "3")):
+                body = {
+                    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+                    "kind": "PodGroup",
+                    "metadata": {"name": group},
+                    "spec": {"minMember": 2},
+                }
+                for index in range(2):
+                    pod = objects.pod(f"{group}-{index}", cpu=cpu, labels={"scheduling.x-k8s.io/pod-group": group}, scheduler="wharfinger")
+                    control_plane.api.create(pod)
+                kubectl("apply", "-f", "-", content=json.dumps(body))
+            eventually(lambda: [placed_on(control_plane.api, f"fits-{index}") for index in range(2)] == [node, node])
+            eventually(lambda: any(each["regarding"]["kind"] == "PodGroup" for each in control_plane.api.list("Event")))
+            assert [placed_on(control_plane.api, f"large-{index}") for index in range(2)] == ["", ""]
+            assert wharf.terminate() == 0
+        snapshot = tmp_path / "snapshot.json"
+        assert cli.main(["snapshot", "--kubeconfig", str(control_plane.kubeconfig), "-o", str(snapshot)]) == 0
+        capsys.readouterr()
+        assert cli.main(["dry-run", "--snapshot", str(snapshot), "--format", "json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert {pod["pod"]: pod["node"] for pod in told["pods"]} == {"default/large-0": None, "default/large-1": None}
+        assert [group["group"] for group in told["groups"]] == ["default/large"]
+    finally:
+        kubectl("delete", "crd", "podgroups.scheduling.x-k8s.io")
+
+
+def placed_on(api, name):
+    return api.get("Pod", name)["spec"].get("nodeName", "")
 
 
 def chosen(cluster, case, answer):

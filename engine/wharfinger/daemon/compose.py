@@ -24,7 +24,7 @@ from wharfinger.kube.connection import Connection, Limits, keep_asking
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
-from wharfinger.kube.wire import SCHEDULING
+from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, SCHEDULING
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.compose import Operator, StorePolicies
 from wharfinger.policies.budget import BudgetSettings
@@ -127,6 +127,7 @@ class Daemon:
             state,
             rest=policies.build_thread.rest,
             suspension_changed=policies.suspension_changed,
+            coscheduling=lambda: self.server.informers.serves(COSCHEDULING_PODGROUPS),
         )
         if not settings.dry_run:
             subscribers.subscribe(PolicyEvents(self.server.recorder, lambda: self.leads).handlers)

@@ -84,16 +84,17 @@ class _Members:
 class GroupIndex:
     """The groups of the pods it was told of. `store` has the PodGroups, `rule` the groups of policies.
 
-    `podgroups_served`: the API server has PodGroups of the coscheduling plugin, so members of a group without one wait for it. It is taken
-    as true once such a PodGroup is there. `sized` is called with the key of a group and the number of its members whenever that changes.
+    `served` returns True if the API server has PodGroups of the coscheduling plugin, so that members of a group without one wait for it; it
+    is taken as true once such a PodGroup was there. `sized` is called with the key of a group and the number of its members whenever that
+    changes.
     """
 
-    def __init__(self, store: ObjectStore, rule: GroupRule = no_rule) -> None:
+    def __init__(self, store: ObjectStore, rule: GroupRule = no_rule, served: Callable[[], bool] = lambda: False) -> None:
         self._store = store
         self._rule = rule
         self._groups: dict[str, _Members] = {}
         self._key_of: dict[str, str] = {}
-        self.podgroups_served = False
+        self._served = served
         self.sized: Callable[[str, int], None] | None = None
 
     def __bool__(self) -> bool:
@@ -146,8 +147,7 @@ class GroupIndex:
 
     def only(self, key: str, store: ObjectStore) -> GroupIndex:
         """An index of one group alone, with the PodGroups of another store."""
-        found = GroupIndex(store, self._rule)
-        found.podgroups_served = self.podgroups_served
+        found = GroupIndex(store, self._rule, self._served)
         for pod in self.members(key):
             found.put(pod)
         return found
@@ -189,7 +189,7 @@ class GroupIndex:
             return None
         if members.policy is not None:
             return members.policy
-        if self.podgroups_served or self._store.revision_of(objects.CoschedulingPodGroup):
+        if self._served() or self._store.revision_of(objects.CoschedulingPodGroup):
             return None
         return GroupTerms(min_count=0, source=f"label {_label(next(iter(members.by_uid.values())))}")
 

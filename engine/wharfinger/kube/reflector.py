@@ -329,6 +329,11 @@ class Informers:
         reflector = self.reflectors.get(resource.name)
         return resource.path if reflector is None else reflector.path
 
+    def serves(self, resource: Resource) -> bool:
+        """True if the API server has this kind and lets it be read."""
+        reflector = self.reflectors.get(resource.name)
+        return reflector is not None and reflector.synced and not reflector.absent and reflector.refused is None
+
     @property
     def unsynced(self) -> frozenset[str]:
         """The kinds not listed yet."""

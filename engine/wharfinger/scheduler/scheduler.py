@@ -70,7 +70,8 @@ class Scheduler:
     """Places the pods of its profiles; `sink` takes watch events, `measurements` takes metric samples.
 
     `state` is an empty state, for callers that record its changes. `rest` returns for how many seconds to decide nothing after a slice.
-    `suspension_changed` is called with name and revision of each policy that is suspended, or is not any more.
+    `suspension_changed` is called with name and revision of each policy that is suspended, or is not any more. `coscheduling` returns True
+    if the API server has PodGroups of the coscheduling plugin.
     """
 
     def __init__(  # noqa: PLR0913 — settings, and what the scheduler shares with the policy store
@@ -82,6 +83,7 @@ class Scheduler:
         *,
         rest: Callable[[], float] = lambda: 0.0,
         suspension_changed: Callable[[str, str], None] = lambda _policy, _revision: None,
+        coscheduling: Callable[[], bool] = lambda: False,
     ) -> None:
         self.settings = settings or SchedulerSettings()
         self.state = ClusterState() if state is None else state
@@ -95,7 +97,7 @@ class Scheduler:
             emit=ports.emit,
             wake=self._wake.set,
             gate_failed=self._gate_failed,
-            index=GroupIndex(self.state.objects),
+            index=GroupIndex(self.state.objects, served=coscheduling),
         )
         self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size, suspension_changed)
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)

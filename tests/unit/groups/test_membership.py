@@ -143,6 +143,14 @@ def test_members_wait_for_their_podgroup_and_for_each_other(name):
     assert group_index(pods, store(*found), by_label).awaited("default/train") == message
 
 
+@pytest.mark.parametrize("served", [True, False])
+def test_a_label_waits_for_its_podgroup_where_the_api_server_has_such(served):
+    index = GroupIndex(ObjectStore(), served=lambda: served)
+    index.put(pod("a", **{LABEL: "train"}))
+    assert index.awaited("default/train") == (NO_PODGROUP if served else None)
+    assert (index.group("default/train") is None) == served
+
+
 def test_a_group_has_its_members_by_priority_then_age_then_arrival():
     old, young = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
     pods = [pod("c", "train", created=young), pod("b", "train", created=old), pod("d", "train", created=young)]

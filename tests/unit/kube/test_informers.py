@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import QUIET, Answer, Stream, refused
 from wharfinger.kube.reflector import Informers
-from wharfinger.kube.wire import NODES, PODS, SCHEDULING, Resource
+from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, NODES, PODS, SCHEDULING, Resource
 from wharfinger.model import objects
 
 SERVICES = Resource(kind=objects.Service, path="/api/v1/services")
@@ -84,6 +84,23 @@ def test_pods_that_have_ended_are_not_asked_for(run):
         async with running(Informers(connection, RealClock(), recorder.emit, resources=(PODS,)).run(recorder)):
             await until(lambda: len(server.seen) == 2)
         assert {seen.query["fieldSelector"] for seen in server.seen} == {"status.phase!=Succeeded,status.phase!=Failed"}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "served"),
+    [(Answer(body={"metadata": {}, "items": []}), True), (refused(404, "NotFound"), False), (refused(403, "Forbidden"), False)],
+)
+def test_a_kind_is_served_if_it_can_be_read(run, answer, served):
+    async def scenario(server, connection):
+        recorder = Recorder()
+        server.on("GET", COSCHEDULING_PODGROUPS.path, answer, QUIET)
+        informers = Informers(connection, RealClock(), recorder.emit, resources=(COSCHEDULING_PODGROUPS,))
+        assert not informers.serves(COSCHEDULING_PODGROUPS)
+        async with running(informers.run(recorder)):
+            await informers.wait_synced()
+            assert informers.serves(COSCHEDULING_PODGROUPS) == served
 
     run(scenario)
 
