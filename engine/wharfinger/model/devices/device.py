@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -108,6 +108,11 @@ class Asked:
 
 class Store(Protocol):
     """The objects that are neither nodes nor pods (`model.state.tables.ObjectStore`)."""
+
+    revision: int
+
+    def following(self, make: type[Any]) -> Any:
+        """What a class derives from the objects, kept up to date."""
 
     def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
         """The object of that name."""

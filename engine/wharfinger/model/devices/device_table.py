@@ -64,7 +64,20 @@ class _Column:
 class DeviceTable:
     """The devices of a cluster; every question first follows the changes of the cluster."""
 
-    __slots__ = ("_by_row", "_columns", "_layout", "_owners", "_seen", "_sources", "_starts", "_strings", "_tables", "_tokens", "version")
+    __slots__ = (
+        "_by_row",
+        "_columns",
+        "_layout",
+        "_objects_seen",
+        "_owners",
+        "_seen",
+        "_sources",
+        "_starts",
+        "_strings",
+        "_tables",
+        "_tokens",
+        "version",
+    )
 
     def __init__(self, tables: Cluster, sources: Sequence[DeviceSource]) -> None:
         self._tables = tables
@@ -75,7 +88,7 @@ class DeviceTable:
         self._columns: dict[Hashable, _Column] = {}
         self._tokens: list[Hashable] = []
         self._layout = -1
-        self._seen = -1
+        self._seen = self._objects_seen = -1
         self._strings: StringTable | None = None
         self.version = 0
 
@@ -115,7 +128,7 @@ class DeviceTable:
     def follow(self) -> Sequence[int] | None:
         """Read the devices of changed nodes again; returns the rows whose devices are others now, None if rows were added or moved."""
         tables = self._tables
-        if self._seen == tables.revision:
+        if self._seen == tables.revision and self._objects_seen == tables.objects.revision:
             return ()
         tokens = [source.token(tables.objects) for source in self._sources]
         same_rows = self._layout == tables.layout_revision and self._seen >= 0
@@ -125,7 +138,7 @@ class DeviceTable:
         else:
             self._rebuild()
         self._tokens = tokens
-        self._seen, self._layout = tables.revision, tables.layout_revision
+        self._seen, self._objects_seen, self._layout = tables.revision, tables.objects.revision, tables.layout_revision
         return changed
 
     def follow_objects(self) -> None:

@@ -27,6 +27,7 @@ from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.gpu_names import GpuNames
 from wharfinger.model.devices.gpu_table import GpuTable, GpuTables
 from wharfinger.model.devices.shared_gpus import SharedGpus
+from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView
 
@@ -281,7 +282,7 @@ class ClusterTables:
         self.revision = 0
         self.layout_revision = 0
         self.newest = 0.0
-        self.device_sources: tuple[DeviceSource, ...] = (SharedGpus(GpuNames()),)
+        self.device_sources: tuple[DeviceSource, ...] = (SlicedDevices(), SharedGpus(GpuNames()))
         self._devices: DeviceTable | None = None
 
     @property
