@@ -20,7 +20,7 @@ _NEW_NAME = "extracted"
 SYNTAX = ("P0", "P1")  # what is wrong with a text that does not parse has a replacement or none
 MOST_SHOWN = 40  # letters in a title
 MOST_TRIED = 4  # texts of one help
-NAMES_EXPRESSIONS = frozenset({"FILTER", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
+NAMES_EXPRESSIONS = frozenset({"FILTER", "PERMIT", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
 BEGINNINGS = frozenset({"filter", "score", "prefer", "avoid", "let", "param", "require", "reject"})
 
 
@@ -128,7 +128,7 @@ def _end_of_rule(document: Document, finding: Finding) -> int | None:
     file = document.around(finding.start).checked.file
     rules: list[ast.Node] = []
     for item in file.policy.items if file is not None and file.policy is not None else ():
-        rules += item.clauses if isinstance(item, ast.Filter) else item.rules if isinstance(item, ast.Preemption) else ()
+        rules += item.clauses if isinstance(item, ast.Filter | ast.Permit) else item.rules if isinstance(item, ast.Preemption) else ()
         rules += [item] if isinstance(item, ast.Score) else []
     found = [rule.span.end for rule in rules if rule.span.start <= finding.start and finding.end <= rule.span.end]
     return found[0] if found else None

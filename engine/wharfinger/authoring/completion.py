@@ -17,7 +17,7 @@ from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.offers import Offer
 from wharfinger.authoring.text_completion import item_of, text_offers
 from wharfinger.authoring.texts import attribute_text, function_text, short
-from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, Frame, Reading, Role, Word
+from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Reading, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS
 from wharfinger.language.parse import grammar
@@ -249,8 +249,14 @@ def _words(place: Place) -> Iterator[Offer]:
     item = place.reading.item
     if place.last == "NORMALIZE":
         table: Mapping[str, str] = vocabulary.NORMALIZE_WORDS
+    elif place.last == "DISRUPTION":
+        table = vocabulary.DISRUPTION_WORDS
+    elif place.last == "GROUP":  # the name of a group in a test
+        table = {}
     else:
-        table = {"FILTER": vocabulary.CLAUSE_WORDS, "PREEMPTION": vocabulary.VICTIM_WORDS}.get(item, vocabulary.SCORE_WORDS)
+        table = {"FILTER": vocabulary.CLAUSE_WORDS, "PERMIT": vocabulary.CLAUSE_WORDS, "PREEMPTION": vocabulary.VICTIM_WORDS}.get(
+            item, vocabulary.SCORE_WORDS
+        )
     for word, doc in table.items():
         yield Offer.word(place, word, "word", doc=doc)
 
@@ -399,13 +405,15 @@ def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[
     expected = expected if expected is not None else _expected(place)
     spelled = {terminal: word for word, terminal in grammar.terminals().keywords.items()}
     begins = place.first_on_line
-    in_block = place.frame is not None and place.frame.holds in {"filter", "test", "preemption"}
+    holds = place.frame.holds if place.frame is not None else ""
+    in_block = holds in {"filter", "test", "preemption", "terms"}
+    lines = {"test": STEPS, "terms": TERMS - {"REQUIRED", "PREFERRED"}}.get(holds, CLAUSES if in_block else ITEMS)
     for terminal in sorted(spelled):
         if expected is not None and terminal not in expected:
             continue
         if expected is None and terminal not in ITEMS:
             continue
-        starts = terminal in (STEPS if place.frame is not None and place.frame.holds == "test" else CLAUSES if in_block else ITEMS)
+        starts = terminal in lines
         opened = place.last == "LBRACE"
         if starts and not (begins or opened or not place.before):
             continue
@@ -419,11 +427,19 @@ def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[
 
 def _only_a_name(place: Place, terminal: str, expected: frozenset[str] | None) -> bool:
     """True for keywords of tests where an expression takes them as names: nobody means them."""
+    if terminal in TERMS:
+        head = terminal == "TIMEOUT" and place.reading.item == "PERMIT" and place.frame is None
+        return not (head or (place.frame is not None and place.frame.holds == "terms"))
     if place.frame is not None and place.frame.holds in {"test", "base"}:
         return place.frame.holds == "base" and terminal in _soft()
     if terminal in {"NODE", "POD"}:
         return _OPERAND in (expected or ())
-    behind = {"VERSION": place.reading.item == "POLICY", "KUBERNETES": place.last == "BASE", "AS": place.reading.item == "IMPORT"}
+    behind = {
+        "BY": place.last == "GROUP",
+        "VERSION": place.reading.item == "POLICY",
+        "KUBERNETES": place.last == "BASE",
+        "AS": place.reading.item == "IMPORT",
+    }
     in_samples = terminal == "AGE" and place.frame is not None and place.frame.holds == "samples"
     return terminal in _soft() and not behind.get(terminal, in_samples)
 
@@ -456,6 +472,7 @@ _BY_ROLE = {
     Role.METRIC: _nothing,
     Role.IMPORT: _nothing,
     Role.FILTER: _nothing,
+    Role.PERMIT: _nothing,
     Role.SCORE: _nothing,
     Role.TEST: _nothing,
     Role.TEST_NODE: _nothing,

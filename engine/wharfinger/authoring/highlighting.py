@@ -51,6 +51,7 @@ _KIND: dict[Role, str] = {
     Role.VALUE: "variable",
     Role.FILTER: "method",
     Role.SCORE: "method",
+    Role.PERMIT: "method",
     Role.RULE: "method",
     Role.TEST: "string",
     Role.TEST_NODE: "struct",

@@ -84,11 +84,13 @@ def _table(table: dict[str, str], _: Document, word: Word, __: typed.Expr | None
 
 def _field(document: Document, word: Word, expr: typed.Expr | None) -> str:
     if isinstance(expr, typed.AttributeRef):
-        key = f"[{expr.key.span.text}]" if expr.key is not None else ""
+        key = f"[{expr.key.span.text}]" if expr.key is not None and not expr.attribute.by_group else ""
         head = f"```policy\n{expr.attribute.subject.value}.{expr.attribute.path}{key}: {expr.type}\n```"
         return f"{head}\n{expr.attribute.doc}\n\n{type_with_unit(expr.type)}{_range(document, expr)}"
     if isinstance(expr, typed.Call):
         return function_text(expr.function)
+    if isinstance(expr, typed.LetRef) and (of_group := CATALOGUE.attribute(Subject.POD, expr.name.removeprefix("pod."))) is not None:
+        return attribute_text(of_group)
     if isinstance(expr, (typed.ParamRef, typed.LetRef, typed.MetricRef)):
         return _of_value(document, expr.name, expr)
     return _group(document, word)
@@ -247,6 +249,7 @@ _BY_ROLE: dict[Role, Callable[[Document, Word, typed.Expr | None], str]] = {
     Role.METRIC: _value,
     Role.IMPORT: _value,
     Role.FILTER: _declared,
+    Role.PERMIT: _declared,
     Role.SCORE: _declared,
     Role.RULE: _declared,
     Role.OBJECT: _declared,

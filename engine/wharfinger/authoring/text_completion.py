@@ -54,12 +54,19 @@ def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, clust
     elif frame is not None and frame.holds == "set" and frame.name == "in":
         opened = len(before) - 1 - next(at for at, token in enumerate(reversed(before)) if token.start == frame.at)
         yield from _values_of(before[: opened - 1], cluster)
+    elif last in {"REQUIRED", "PREFERRED", "SPREAD_OVER"} or (last == "COMMA" and reading.item == "GROUP") or _together(before):
+        yield from _keys(("node", "labels"), cluster)
     elif last == "MATCHES":
         yield from _keys(_path(before[:-1]), cluster)
     elif frame is not None and frame.holds == "call":
         yield from _arguments(before, frame, reading, cluster)
     elif frame is not None and frame.holds in {"object", "set"}:
         yield from _of_object(before, frame, cluster)
+
+
+def _together(before: Sequence[Token]) -> bool:
+    """True behind `together in` of a test."""
+    return len(before) > 1 and before[-1].type == "IN" and before[-2].type == "TOGETHER"
 
 
 def _path(before: Sequence[Token]) -> tuple[str, ...]:

@@ -91,6 +91,7 @@ SUBJECTS: Mapping[str, str] = {
     "pod": "The pod that is being placed.",
     "node": "The candidate node.",
     "it": "A placed pod, inside of `pods where …` and `preemption`, or a device, inside of `devices where …` and `prefer device`.",
+    "group": 'The members of the pod\'s group that have a node: `count(group, within: "example.com/rack")`.',
 }
 
 TYPES: Mapping[str, str] = {
@@ -131,6 +132,10 @@ NORMALIZE_WORDS: Mapping[str, str] = {
     "none": "The points are the value itself.",
     "max": "100 × value / highest value.",
     "minmax": "The lowest value gets 0, the highest 100.",
+}
+DISRUPTION_WORDS: Mapping[str, str] = {
+    "group": "Preemption takes all members of a group, or none.",
+    "pod": "Preemption may take single members.",
 }
 WORDS: Mapping[str, str] = {**CLAUSE_WORDS, **SCORE_WORDS, **VICTIM_WORDS, **NORMALIZE_WORDS}
 

@@ -24,7 +24,7 @@ class Role(Enum):
     SYMBOL = "symbol"
     NUMBER = "number"
     STRING = "string"
-    SUBJECT = "subject"  # pod, node, it
+    SUBJECT = "subject"  # pod, node, it, group
     FIELD = "field"  # behind a dot
     FUNCTION = "function"  # before a parenthesis
     KEY = "key"  # before a colon, in braces or in a call
@@ -39,6 +39,7 @@ class Role(Enum):
     VALUE = "value"  # a use of a param, let, metric or import
     FILTER = "filter"  # these two: where it is declared
     SCORE = "score"
+    PERMIT = "permit"  # where it is declared
     RULE = "rule"  # a use of a filter or score
     TEST = "test"  # the title
     TEST_NODE = "test node"  # these two: where it is declared
@@ -47,11 +48,11 @@ class Role(Enum):
 
 
 DECLARED_VALUES = frozenset({Role.PARAM, Role.LET, Role.METRIC, Role.IMPORT})
-DECLARED_RULES = frozenset({Role.FILTER, Role.SCORE})
+DECLARED_RULES = frozenset({Role.FILTER, Role.SCORE, Role.PERMIT})
 DECLARED_OBJECTS = frozenset({Role.TEST_NODE, Role.TEST_POD})
 DECLARATIONS = DECLARED_VALUES | DECLARED_RULES | DECLARED_OBJECTS
 
-SUBJECT_WORDS = frozenset({"pod", "node", "it"})
+SUBJECT_WORDS = frozenset({"pod", "node", "it", "group"})
 _DECLARES = {
     "LET": Role.LET,
     "PARAM": Role.PARAM,
@@ -60,6 +61,7 @@ _DECLARES = {
     "SCORE": Role.SCORE,
     "PREFER": Role.SCORE,
     "AVOID": Role.SCORE,
+    "PERMIT": Role.PERMIT,
     "AS": Role.IMPORT,
     "TEST": Role.TEST,
 }
@@ -76,7 +78,9 @@ _STEP_SLOTS = {
     "BY": Role.RULE,
     "SCORES": Role.RULE,
 }
-_BLOCKS = {"FILTER": "filter", "TEST": "test", "BASE": "base", "PREEMPTION": "preemption"}
+_BLOCKS = {"FILTER": "filter", "PERMIT": "filter", "TEST": "test", "BASE": "base", "PREEMPTION": "preemption", "GROUP": "terms"}
+TERMS = frozenset({"MIN_COUNT", "TIMEOUT", "WITHIN", "REQUIRED", "PREFERRED", "SPREAD_OVER", "DISRUPTION", "RESERVE"})
+"""The keywords that mean something in a `group` only (and `timeout` in the head of a `permit`)."""
 MOST_IN_MESSAGE = 200  # words of one message that are looked through for the end of a statement
 _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 
@@ -85,9 +89,9 @@ _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 class Frame:
     """A bracket that is open: what it holds, and the word that it belongs to.
 
-    `holds` is the block ("filter", "test", "base", "preemption"), "object" for fields of a node or pod of a test or of a plugin, "samples"
-    of a metric in a test, "call", "index", "set" or "group". `name` is the function of a call, the key before an object, or the keyword or
-    plugin that an outermost object belongs to.
+    `holds` is the block ("filter", "test", "base", "preemption", or "terms" of a group), "object" for fields of a node or pod of a test or
+    of a plugin, "samples" of a metric in a test, "call", "index", "set" or "group". `name` is the function of a call, the key before an
+    object, or the keyword or plugin that an outermost object belongs to.
     """
 
     holds: str
@@ -284,7 +288,7 @@ class Reading:
             yield self._word(token, Role.OBJECT if self.frame.holds == "samples" else Role.KEY)
         else:
             yield self._word(token, Role.STRING, before.type if before else "")
-            if before is not None and before.type == "ELSE" and self.item == "FILTER":
+            if before is not None and before.type == "ELSE" and self.item in {"FILTER", "PERMIT"}:
                 yield from self._placeholders(token)
 
     def _placeholders(self, message: Token) -> Iterator[Word]:
@@ -315,6 +319,9 @@ class Reading:
         return self._keyword(token, before)
 
     def _in_slot(self, token: Token, slot: Role, before: Token | None) -> Word:
+        if slot is Role.OBJECT and token.type == "GROUP":  # a terminal
+            self.slot = Role.WORD
+            return self._word(token, Role.KEYWORD)
         if slot is Role.OBJECT and token.type in {"NOT", "ON"}:  # `expect not …` is no sentence; a name is missing
             return self._keyword(token, before)
         owner = before.type if before is not None else ""
@@ -337,7 +344,7 @@ class Reading:
     def _keyword(self, token: Token, before: Token | None) -> Word:
         kind = token.type
         in_test = self.frame is not None and self.frame.holds == "test"
-        if kind in _WORDS_BEHIND:
+        if kind in _WORDS_BEHIND or (kind == "DISRUPTION" and self._in_terms()):
             self.slot = Role.WORD
             return self._word(token, Role.KEYWORD)
         if kind == "AS" and self.item == "IMPORT":
@@ -354,11 +361,19 @@ class Reading:
         """True for a keyword of tests, or one that means something behind another word only, that stands where it is a name."""
         if token.text in grammar.terminals().reserved:
             return False
+        if token.type in TERMS:
+            return not (self._in_terms() or (token.type == "TIMEOUT" and self.item == "PERMIT" and self.frame is None))
+        if token.type == "BY" and before is not None and before.type == "GROUP":
+            return False
         if token.type == "AGE":
             return self.frame is None or self.frame.holds != "samples"
         if token.type == "VERSION":
             return self.item != "POLICY"
         return not (token.type == "KUBERNETES" and before is not None and before.type == "BASE")
+
+    def _in_terms(self) -> bool:
+        """True directly inside of a `group`."""
+        return self.frame is not None and self.frame.holds == "terms"
 
     # ── statements ──
 
