@@ -271,6 +271,7 @@ class GroupResult(TypedDict):
     message: str
     domains: dict[str, str]
     nearest: list[DomainFit]
+    victims: list[str]
 
 
 class DryRun(Decided):

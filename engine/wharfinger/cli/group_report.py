@@ -16,7 +16,9 @@ def lines(found: Sequence[GroupResult]) -> Iterator[str]:
         return
     rows = [("GROUP", "STATE", "PLACED", "WHERE, OR WHY NOT")]
     for result in found:
-        rows.append((result.group, result.state.value, f"{result.placed} of {result.members}", result.message or where(result)))
+        rows.append(
+            (result.group, result.state.value, f"{result.placed} of {result.members}", (result.message or where(result)) + _evicts(result))
+        )
         rows += [("", "", "", f"  {nearest(fit)}") for fit in result.nearest]
     yield from wording.columns(rows).splitlines()
 
@@ -24,6 +26,10 @@ def lines(found: Sequence[GroupResult]) -> Iterator[str]:
 def where(result: GroupResult) -> str:
     """The domains of a group that is placed: `rack r1`; "-" where its terms name none."""
     return ", ".join(f"{key} {value}" for key, value in result.domains.items()) or "-"
+
+
+def _evicts(result: GroupResult) -> str:
+    return f", evicts {', '.join(result.victims)}" if result.victims else ""
 
 
 def nearest(fit: DomainFit) -> str:
@@ -45,6 +51,7 @@ def value(result: GroupResult) -> dict[str, Any]:
         "message": result.message,
         "domains": dict(result.domains),
         "nearest": [fit_value(fit) for fit in result.nearest],
+        "victims": list(result.victims),
     }
 
 

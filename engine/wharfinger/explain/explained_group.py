@@ -87,7 +87,7 @@ def explained_group(chain: Chain, state: ClusterState, index: GroupIndex, key: s
     state.set_time(now)
     decider = Decider(chain)
     waiting, gates = free_members(chain, index, key)
-    found = at_once(attempt(decider, state, index, key, waiting))
+    found = at_once(attempt(decider, state, index, key, waiting, preempt=True))
     group = index.group(key)
     fits: tuple[DomainFit, ...] = ()
     if group is not None and waiting and not found.placed:
@@ -117,11 +117,23 @@ def _state(found: Attempt, waiting: list[PodView]) -> str:
 
 def _message(found: Attempt, waiting: list[PodView]) -> str:
     if not found.placed:
-        return found.result.message
+        return found.result.message + _room_by_preemption(found)
     where = ", ".join(f"{key} {value}" for key, value in found.result.domains.items())
     nodes = wording.count(len({node for _, node in found.placed}), "node")
     within = f" in {where}" if where else ""
     return f"{len(found.placed)} of {wording.count(len(waiting), 'waiting member')} would be placed now{within}, on {nodes}"
+
+
+def _room_by_preemption(found: Attempt) -> str:
+    """What preemption would do for the group; pods of other namespaces are only counted, as explanations are passed on."""
+    if found.freed is None:
+        return ""
+    namespace = found.result.group.partition("/")[0]
+    own = [victim.key for victim in found.freed.victims if victim.namespace == namespace]
+    others = len(found.freed.victims) - len(own)
+    counted = [f"{wording.count(others, 'pod')} of other namespaces"] if others else []
+    where = ", ".join(f"{key} {value}" for key, value in found.freed.placement.domains.items())
+    return f". Preemption would make room{f' in {where}' if where else ''}: {', '.join([*own, *counted])} would have to leave"
 
 
 def _terms(terms: GroupTerms | None, index: GroupIndex, key: str) -> Iterator[str]:

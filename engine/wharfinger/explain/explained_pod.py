@@ -99,7 +99,7 @@ def _explained_member(  # noqa: PLR0913, PLR0917 — likewise
     state.set_time(now)
     decider = Decider(chain)
     members, _ = free_members(chain, index, group)
-    found = at_once(attempt(decider, state, index, group, members))
+    found = at_once(attempt(decider, state, index, group, members, preempt=True))
     for member, node in found.placed:
         if member.uid == pod.uid:
             decision = decided(decider, state.snapshot(), pod, node)

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wharfinger.framework.plugins.default_preemption import has_lower
 from wharfinger.groups.placing import placing
+from wharfinger.groups.preempting import NO_VICTIMS, PreemptionAnswer, preempting, priority_of
 from wharfinger.groups.results import GroupResult, answered, awaiting, missing_members
-from wharfinger.groups.terms import GroupAnswer, Placed
+from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
@@ -28,18 +30,31 @@ if TYPE_CHECKING:
 class Attempt:
     """What was found for a group: its result, and the node of each member that gets one, in the order in which they are assumed.
 
-    `without` are the members that were tried and get none; `answer` is None where members are missing.
+    `without` are the members that were tried and get none; `answer` is None where members are missing. `freed` is what preemption would do
+    for a group without a place, None if it does not help or was not asked about.
     """
 
     result: GroupResult
     placed: tuple[tuple[PodView, str], ...] = ()
     without: tuple[PodView, ...] = ()
     answer: GroupAnswer | None = None
+    freed: Preemption | None = None
+    group: Group | None = None
+
+    def once_free(self) -> Attempt:
+        """What is found for the group once the victims of preemption have left; itself where there are none."""
+        if self.freed is None or self.group is None:
+            return self
+        victims = tuple(pod.key for pod in self.freed.victims)
+        return _placed(self.group, self.freed.placement, dataclasses.replace(answered(self.group, self.freed.placement), victims=victims))
 
 
-def attempt(decider: Decider, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]) -> Generator[None, None, Attempt]:
+def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the group
+    decider: Decider, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView], *, preempt: bool = False
+) -> Generator[None, None, Attempt]:
     """A generator of steps that returns what is found for the members `pods` of a group, which wait and may be tried.
 
+    With `preempt`, which pods would have to leave is looked for where it was shown that the group has no place, as the scheduler does.
     `state` may be changed between two steps, and is as before in the end.
     """
     group = index.group(key)
@@ -52,11 +67,30 @@ def attempt(decider: Decider, state: ClusterState, index: GroupIndex, key: str, 
     with without_nominations(state, asked.waiting):
         answer = yield from placing(decider, state, asked)
     result = answered(asked, answer, held)
-    if not isinstance(answer, Placed):
-        return Attempt(result=result, without=tuple(pods), answer=answer)
-    by_uid = {pod.uid: pod for pod in pods}
+    if isinstance(answer, Placed):
+        return _placed(asked, answer, result)
+    freed: PreemptionAnswer | None = None
+    if preempt and isinstance(answer, Impossible):
+        freed = yield from _preemption(decider, state, index, asked)
+        if not isinstance(freed, Preemption):
+            result = dataclasses.replace(result, message=f"{result.message}. {freed.message}")
+    found = freed if isinstance(freed, Preemption) else None
+    return Attempt(result=result, without=tuple(pods), answer=answer, freed=found, group=asked)
+
+
+def _placed(group: Group, answer: Placed, result: GroupResult) -> Attempt:
+    by_uid = {pod.uid: pod for pod in group.waiting}
     placed = tuple((by_uid[uid], node) for uid, node in answer.nodes.items())
-    return Attempt(result=result, placed=placed, without=answer.left, answer=answer)
+    return Attempt(result=result, placed=placed, without=answer.left, answer=answer, group=group)
+
+
+def _preemption(decider: Decider, state: ClusterState, index: GroupIndex, group: Group) -> Generator[None, None, PreemptionAnswer]:
+    """Which pods must leave for the group; nothing is searched for if no pod has a lower priority."""
+    if not has_lower(priority_of(group), state.snapshot()).any():
+        return Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
+    others = [other for key in index if (other := index.group(key)) is not None and other.terms.disruption is Disruption.GROUP]
+    with without_nominations(state, group.waiting):
+        return (yield from preempting(decider, state, group, others))
 
 
 def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -> Decision:

@@ -34,7 +34,8 @@ class GroupResult:
     """What becomes of a group.
 
     `members` are all that are known, `placed` those with a node in the end. `message` says why others have none; "" if all have one.
-    `domains` are those in which it is placed, by topology key; `nearest` those that take most members, where it is not.
+    `domains` are those in which it is placed, by topology key; `nearest` those that take most members, where it is not. `victims` are the
+    pods that preemption evicts for it.
     """
 
     group: str
@@ -46,6 +47,7 @@ class GroupResult:
     message: str
     domains: Mapping[str, str] = field(default_factory=dict)
     nearest: tuple[DomainFit, ...] = ()
+    victims: tuple[str, ...] = ()
 
     @property
     def of_member(self) -> str:

@@ -184,15 +184,23 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
 ) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
     """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
 
-    In SEQUENTIAL mode they are assumed on their nodes, in `state` and in `index`.
+    In SEQUENTIAL mode they are assumed on their nodes, in `state` and in `index`; victims of preemption leave both, and count for the first
+    member.
     """
     assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
-    found = yield from attempt(decider, state, index, turn.group, turn.pods)
+    found = yield from attempt(decider, state, index, turn.group, turn.pods, preempt=True)
+    evicted: tuple[PodView, ...] = ()
+    if found.freed is not None and mode is Mode.SEQUENTIAL:
+        evicted, found = found.freed.victims, found.once_free()
+        for victim in evicted:
+            state.remove_pod(victim)
+            index.remove(victim.uid)
     outcomes: list[Outcome[Seen]] = []
     for pod, node in found.placed:
         decision = decided(decider, state.snapshot(), pod, node)
         tried(decision, state.snapshot())
-        outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
+        outcomes.append(Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted)))
+        evicted = ()
         if mode is Mode.SEQUENTIAL:
             bind_claims(state, pod, node)
             assigned = decider.chain.assigned_on(pod, state.snapshot(), node)

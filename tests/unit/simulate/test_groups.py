@@ -7,12 +7,15 @@ from tests.unit.groups.test_placing import RACK, racks
 from tests.unit.groups.test_turns import pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups import preempting
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.placing import place
 from wharfinger.groups.results import GroupState
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import Mode, dry_run, place_pods
+
+NO_VICTIMS = f"preemption: {preempting.NO_VICTIMS}"
 
 
 def pod_group(name, min_count, key=""):
@@ -62,7 +65,9 @@ def test_a_group_that_does_not_fit_takes_no_room_from_others():
     assert (group.state, group.placed) == (GroupState.NO_ROOM, 0)
     assert [(fit.fits, fit.wanted) for fit in group.nearest] == [(8, 9), (8, 9)]
     messages = {result.message for result in run.results if result.node is None}
-    assert messages == {"group default/big: 9 members must be placed at once; rack r0 takes 8"}
+    assert messages == {
+        "group default/big: 9 members must be placed at once; rack r0 takes 8. preemption: No preemption victims found for incoming preemptor"
+    }
     assert [(found.reason, found.pods, found.only) for found in run.reasons] == [(messages.pop(), 9, 9)]
 
 
@@ -121,6 +126,29 @@ def test_pods_placed_one_after_another_are_those_of_a_dry_run():
 def test_an_explanation_of_a_member_says_what_its_group_waits_for():
     state = cluster(pod_group("big", 9, RACK))
     run = dry_run(assemble(), state, members("big", 9), explained=lambda _pod: True)
-    assert {result.explanation.message for result in run.results} == {
-        "group default/big: 9 members must be placed at once; rack r0 takes 8"
-    }
+    said = {result.explanation.message for result in run.results}
+    assert said == {f"group default/big: 9 members must be placed at once; rack r0 takes 8. {NO_VICTIMS}"}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_victims_of_a_group_leave_and_others_stay_whole(whole):
+    state = cluster(pod_group("high", 4, RACK), pod_group("low", 2), sizes=(1, 1))
+    if whole:
+        low = pod_group("low", 2)
+        state.put(structs.replace(low, spec=structs.replace(low.spec, disruption_mode="PodGroup")))
+    for number, node in enumerate(["r0-0", "r1-0", "r1-0"]):
+        state.add_pod(pod(f"low-{number}", "low").placed_on(node))
+    run = dry_run(assemble(), state, members("high", 4, priority=10))
+    [group] = run.groups
+    assert (group.state, group.domains, run.placed) == (GroupState.PLACED, {RACK: "r0"}, 4)
+    assert sorted(group.victims) == (["default/low-0", "default/low-1", "default/low-2"] if whole else ["default/low-0"])
+    assert run.evicted == len(group.victims)
+    assert len(list(state.placements())) == (4 if whole else 6)
+
+
+def test_a_group_asked_about_alone_evicts_nobody():
+    state = cluster(pod_group("high", 4, RACK), sizes=(1,))
+    state.add_pod(pod("low").placed_on("r0-0"))
+    run = dry_run(assemble(), state, members("high", 4, priority=10), mode=Mode.INDEPENDENT)
+    assert [(group.state, group.victims) for group in run.groups] == [(GroupState.NO_ROOM, ())]
+    assert len(list(state.placements())) == 1
