@@ -14,6 +14,7 @@ from typing import Any
 Manifest = dict[str, Any]
 
 ZONE = "topology.kubernetes.io/zone"
+JOB = "batch.kubernetes.io/job-name"
 ZONES = ("zone-a", "zone-b", "zone-c")
 APPS = ("web", "checkout", "search", "mail", "reports")
 PER_NODE = 4
@@ -99,7 +100,7 @@ def _waiting() -> list[Manifest]:
         _pod("query", {"app": "search", "team": "search"}, cpu="4", memory="16Gi", tolerations=tolerant),
         _pod("report", {"app": "reports", "team": "billing"}, cpu="2", memory="8Gi"),
         _pod("database", {"app": "database"}, cpu="2", memory="8Gi", annotations={"wants": "ssd"}),
-        _pod("train", {"app": "train"}, cpu="8", memory="16Gi", gpus=gpu),
+        _pod("train", {"app": "train", JOB: "train"}, cpu="8", memory="16Gi", gpus=gpu, annotations={"example.com/gang-size": "1"}),
         _pod("archive", {"app": "archive"}, cpu="1", memory="4Gi", selector={ZONE: "zone-b"}),
         _pod("huge", {"app": "huge"}, cpu="64", memory="64Gi"),
     ]

@@ -65,9 +65,7 @@ def test_a_group_that_does_not_fit_takes_no_room_from_others():
     assert (group.state, group.placed) == (GroupState.NO_ROOM, 0)
     assert [(fit.fits, fit.wanted) for fit in group.nearest] == [(8, 9), (8, 9)]
     messages = {result.message for result in run.results if result.node is None}
-    assert messages == {
-        "group default/big: 9 members must be placed at once; rack r0 takes 8. preemption: No preemption victims found for incoming preemptor"
-    }
+    assert messages == {f"group default/big: 9 members must be placed at once; rack r0 takes 8. {NO_VICTIMS}"}
     assert [(found.reason, found.pods, found.only) for found in run.reasons] == [(messages.pop(), 9, 9)]
 
 
