@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.extension import Arguments, FilterPlugin, PostFilterOutcome, PostFilterPlugin, Rejection, ScorePlugin
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
@@ -48,6 +49,7 @@ from wharfinger.model.state.device_states import DeviceStates
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.changes import Changes
+    from wharfinger.model.devices.device import Device
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
@@ -316,6 +318,9 @@ class DeviceRule(AllocatingFilter):
             return ()
         claims = self._claims_to_allocate(attempt, variant)
         pools = self._states.at(attempt.snapshot, row).node
+        order = preferred(attempt, row)
+        if order is not None:
+            outcome = self._in_order(attempt.snapshot, row, variant, order)
         node = attempt.snapshot.names[row]
         found = api.allocations(claims, variant.asked, outcome, pools=pools, node=node, salt=attempt.pod.uid)
         special = variant.special
@@ -398,6 +403,18 @@ class DeviceRule(AllocatingFilter):
     def _at_row(self, snapshot: Snapshot, row: int) -> tuple[Outcome, _Variant]:
         variant = self._variant(self._left_at(snapshot, row))
         return self._outcome(variant, int(self._ids(snapshot)[row])), variant
+
+    def _in_order(self, snapshot: Snapshot, row: int, variant: _Variant, order: Sequence[Device]) -> Outcome:
+        """The outcome where devices are tried in the order of policies; there is one if there is one in any order."""
+        state = self._states.state(int(self._ids(snapshot)[row]))  # of all nodes like this one; its own pools have other names
+        places = {
+            (pool.driver, pool.name, device.name): (number, position)
+            for number, pool in enumerate(self._states.at(snapshot, row).node.pools)
+            for position, device in enumerate(pool.devices)
+        }
+        wanted = [place for each in order if (place := places.pop((each.driver, each.pool, each.name), None)) is not None]
+        codes = [variant.asked.pool(pool) for pool in state.node.pools]
+        return search(variant.asked, codes, state.node.groups, state.usage, [*wanted, *places.values()])
 
     def _outcome_bits(self, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
         size = self._states.n_states

@@ -98,9 +98,18 @@ class _End(Enum):
 MET, NOT_MET, TOO_MANY = _End.MET, _End.NOT_MET, _End.TOO_MANY
 
 
-def search(asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey]) -> Outcome:
-    """The outcome for a node with these pools, of which this is taken; `groups` numbers the pools by name."""
-    return _Search(asked, pools, groups, usage).run()
+Place = tuple[int, int]
+"""The number of a pool, and the position of a device in it."""
+
+
+def search(
+    asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey], order: Sequence[Place] | None = None
+) -> Outcome:
+    """The outcome for a node with these pools, of which this is taken; `groups` numbers the pools by name.
+
+    `order` are the places of all devices in the order in which a policy wants them tried; without it, they are tried as Kubernetes does.
+    """
+    return _Search(asked, pools, groups, usage, order).run()
 
 
 class _Taken:
@@ -167,7 +176,11 @@ class _Values:
 
 
 class _Search:
-    def __init__(self, asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey]) -> None:
+    def __init__(
+        self, asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey], order: Sequence[Place] | None
+    ) -> None:
+        self._order = order
+        self._ranks = {place: rank for rank, place in enumerate(order or ())}
         self._asked = asked
         self._pools = pools
         self._groups = groups
@@ -276,15 +289,23 @@ class _Search:
 
     def _candidates(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[tuple[int, int]]:
         """The places of devices that are free and match, from a place on."""
+        for number, position in self._places(from_pool, from_position):
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise _Failed(Fault(FaultKind.GAVE_UP))
+            if not self._occupied(ask, number, position) and self._selectable(ask, number, position):
+                yield number, position
+
+    def _places(self, from_pool: int, from_position: int) -> Iterator[Place]:
+        """The devices of pools that can be trusted, from a place on: by pool and position, or in the order that a policy wants."""
+        trusted = [not pool.incomplete and not pool.invalid for pool in self._pools]
+        if self._order is not None:
+            begin = self._ranks[from_pool, from_position - 1] + 1 if from_position else 0  # behind the device that was taken last
+            yield from (place for place in self._order[begin:] if trusted[place[0]])
+            return
         for number in range(from_pool, len(self._pools)):
-            pool = self._pools[number]
-            if pool.incomplete or pool.invalid:
-                continue
-            for position in range(from_position if number == from_pool else 0, len(pool.codes)):
-                self._steps += 1
-                if self._steps > MOST_STEPS:
-                    raise _Failed(Fault(FaultKind.GAVE_UP))
-                if not self._occupied(ask, number, position) and self._selectable(ask, number, position):
+            if trusted[number]:
+                for position in range(from_position if number == from_pool else 0, len(self._pools[number].codes)):
                     yield number, position
 
     def _occupied(self, ask: Ask, number: int, position: int) -> bool:

@@ -1,0 +1,105 @@
+"""Which devices of the chosen node a pod gets: by `prefer device` of policies, and otherwise as Kubernetes and GpuShares do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.language.policies import policy as policy_of
+from wharfinger.compiler.program import compile_policy
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
+
+GPU, SHARE, INDEX = "nvidia.com/gpu", "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-index"
+BIGGEST = 'prefer device biggest = it.capacity["memory"]'
+ODD = 'prefer device odd = it.name in ["gpu-1", "gpu-3"]'
+
+
+def decided(state: ClusterState, pod: objects.Pod, *policies: str) -> Decision:
+    texts = [f'policy "p{number}"\n{text}\n' for number, text in enumerate(policies)]
+    chain = assemble([compile_policy(policy_of(text)) for text in texts])
+    return decide(chain, state.snapshot(), PodView(pod))
+
+
+def with_slices(sizes: list[int], count: int, **request: Any) -> tuple[ClusterState, objects.Pod]:
+    """A cluster of two nodes with such devices each, and a pod whose claim asks for some."""
+    state = ClusterState()
+    for node in ("a", "b"):
+        status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}}
+        state.add_node(decode.convert({"metadata": {"name": node}, "status": status}, objects.Node))
+        devices = [{"name": f"gpu-{n}", "capacity": {"memory": {"value": f"{size}Gi"}}} for n, size in enumerate(sizes)]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": devices}
+        state.put(decode.convert({"metadata": {"name": f"slice-{node}"}, "spec": spec}, objects.ResourceSlice))
+    state.put(decode.convert({"metadata": {"name": "gpu"}, "spec": {}}, objects.DeviceClass))
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": count, **request}}]}}
+    claim = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}, "spec": spec}
+    state.put(decode.convert(claim, objects.ResourceClaim))
+    pod = {"metadata": {"name": "p", "uid": "p"}, "spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}}
+    return state, decode.convert(pod, objects.Pod)
+
+
+@pytest.mark.parametrize(
+    ("policies", "count", "chosen"),
+    [
+        ((), 1, ["gpu-0"]),
+        ((BIGGEST,), 1, ["gpu-2"]),
+        ((BIGGEST,), 2, ["gpu-2", "gpu-1"]),
+        ((BIGGEST,), 4, ["gpu-2", "gpu-1", "gpu-3", "gpu-0"]),
+        ((ODD,), 2, ["gpu-1", "gpu-3"]),
+        ((ODD, BIGGEST), 3, ["gpu-1", "gpu-3", "gpu-2"]),
+        ((f"{ODD}\n{BIGGEST}",), 3, ["gpu-1", "gpu-3", "gpu-2"]),
+        (("for pods where pod.priority > 3\n" + BIGGEST,), 1, ["gpu-0"]),
+        (("prefer device biggest when pod.priority > 3 = it.capacity['memory']",), 1, ["gpu-0"]),
+        (("prefer device known = it.attributes['numa']",), 2, ["gpu-0", "gpu-1"]),
+    ],
+)
+def test_a_claim_gets_the_devices_that_policies_prefer(policies: tuple[str, ...], count: int, chosen: list[str]) -> None:
+    state, pod = with_slices([16, 40, 80, 40], count)
+    (claim,) = decided(state, pod, *policies).claims
+    assert [result.device for result in claim.allocation.devices.results] == chosen
+
+
+def test_a_preference_makes_no_device_allowed() -> None:
+    small = [{"cel": {"expression": "device.capacity['gpu.example.com'].memory.compareTo(quantity('40Gi')) < 0"}}]
+    state, pod = with_slices([16, 40, 80, 8], 1, selectors=small)
+    (claim,) = decided(state, pod, BIGGEST).claims
+    assert [result.device for result in claim.allocation.devices.results] == ["gpu-0"]
+
+
+def shares(*used: tuple[int, int]) -> ClusterState:
+    """A node with four GPUs, of which pods use so many thousandths of one of them each."""
+    state = ClusterState()
+    allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", GPU: "4", SHARE: "4000"}
+    node = {"metadata": {"name": "a"}, "status": {"allocatable": allocatable}}
+    state.add_node(decode.convert(node, objects.Node))
+    for number, (gpu, milli) in enumerate(used):
+        state.add_pod(sharing(f"x{number}", milli, gpu))
+    return state
+
+
+def sharing(name: str, milli: int, gpu: int | None = None) -> objects.Pod:
+    annotations = {} if gpu is None else {INDEX: str(gpu)}
+    container = {"name": "c", "resources": {"requests": {SHARE: str(milli)}}}
+    spec = {"containers": [container], "nodeName": "" if gpu is None else "a"}
+    return decode.convert({"metadata": {"name": name, "uid": name, "annotations": annotations}, "spec": spec}, objects.Pod)
+
+
+@pytest.mark.parametrize(
+    ("policy", "gpu"),
+    [
+        ("tie_break node.pod_count asc", "0"),
+        ('prefer device tight = -it.free["milli"]', "2"),
+        ('prefer device roomy = it.free["milli"]', "3"),
+        ("workload t = [{ gpu: 1, milli: 600 }]\nprefer device fgd = -fragmentation_with(it, t)", "1"),
+    ],
+)
+def test_a_share_goes_to_the_gpu_that_a_policy_prefers(policy: str, gpu: str) -> None:
+    state = shares((0, 300), (1, 500), (2, 700))  # free are 700, 500, 300 and 1000
+    assert decided(state, sharing("p", 300), policy).assigned.annotations[INDEX] == gpu
