@@ -146,10 +146,8 @@ class Chain:
         reads the pod's identity. Without the objects of the cluster, each pod with claims has a key of its own.
         """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
-        if store is not None:
-            own += tuple(plugin.circumstances(pod, store) for plugin in self._circumstanced)
-        elif pod.object.spec.resource_claims:
-            own += (pod.uid,)
+        if pod.demand.may_claim:
+            own += (pod.uid,) if store is None else tuple(plugin.circumstances(pod, store) for plugin in self._circumstanced)
         if not self._telling_apart:
             return (pod.template, own)
         governing = tuple(policy for policy in self._telling_apart if policy.governs(pod, now))

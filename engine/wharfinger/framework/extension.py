@@ -73,8 +73,8 @@ class Plugin:
     def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
         """A value for what answers depend on of objects that belong to this pod alone, such as its claims; None for nothing.
 
-        As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. It is asked
-        for every decision, so it must cost next to nothing for most pods.
+        As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. Asked only
+        about pods with claims for devices, or with resources that a class of devices may back.
         """
         return None
 

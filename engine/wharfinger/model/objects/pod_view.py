@@ -107,7 +107,8 @@ class PodDemand:
     """The demand of pods of one template on a node; amounts in the scheduler's units (cpu in millicores, bytes, counts).
 
     `nonzero` is (cpu, memory) for the non-zero sums of a node, `score_nonzero` for the score of an incoming pod. As in Kubernetes, the two
-    may differ for pods with pod-level requests or a resize in progress.
+    may differ for pods with pod-level requests or a resize in progress. `may_claim`: the pod names claims for devices, or resources that a
+    class of devices may back.
     """
 
     requests: Mapping[str, int]
@@ -116,6 +117,7 @@ class PodDemand:
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
     qos: str
+    may_claim: bool
 
 
 class PodView:
@@ -284,6 +286,7 @@ def derive_demand(pod: objects.Pod) -> PodDemand:
         host_ports=_host_ports(pod.spec),
         images=_images(pod.spec),
         qos=pod.status.qos_class or requests.compute_qos(pod.spec),
+        may_claim=bool(pod.spec.resource_claims) or any("/" in name and amount for name, amount in exact.items()),
     )
 
 

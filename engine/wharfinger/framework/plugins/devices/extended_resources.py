@@ -67,11 +67,11 @@ def is_candidate(resource: str) -> bool:
 
 def backed(pod: PodView, store: ObjectStore) -> tuple[str, ...]:
     """The resources that a pod requests and a class backs, sorted; nearly always empty."""
-    named = [name for name, amount in pod.requests.items() if "/" in name and amount]
-    if not named:
+    if not pod.demand.may_claim:
         return ()
     classes = store.following(BackingClasses)
-    return tuple(sorted(name for name in named if is_candidate(name) and classes.of(name) is not None))
+    named = (name for name, amount in pod.requests.items() if amount and is_candidate(name))
+    return tuple(sorted(name for name in named if classes.of(name) is not None))
 
 
 def owner_uid(claim: objects.ResourceClaim) -> str:
@@ -96,6 +96,7 @@ def in_memory_claim(pod: PodView, requests: tuple[objects.DeviceRequest, ...] = 
             name=IN_MEMORY,
             generate_name=f"{pod.name}-extended-resources-",
             namespace=pod.namespace,
+            uid=f"{pod.uid}{IN_MEMORY}",  # while it is in flight; the API server gives another
             annotations={EXTENDED_RESOURCE_CLAIM: "true"},
             owner_references=(owner,),
         ),
