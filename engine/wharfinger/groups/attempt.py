@@ -98,13 +98,14 @@ def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -> De
     decision = decider.decide(snapshot, pod)
     if decision.node == node:
         return decision
-    return dataclasses.replace(decision, node=node, row=snapshot.known_row(node), ties=1, message="", nominated=None, victims=())
+    row, claims = snapshot.known_row(node), decision.claims_at(node)
+    return dataclasses.replace(decision, node=node, row=row, ties=1, message="", nominated=None, victims=(), claims=claims)
 
 
 def undecided(decider: Decider, snapshot: Snapshot, pod: PodView, why: str) -> Decision:
     """The decision about a member whose group gives it no node: `why` is the message, whether or not the pod alone would have a node."""
     decision = decider.decide(snapshot, pod)
-    return dataclasses.replace(decision, node=None, row=None, ties=0, message=why, nominated=None, victims=())
+    return dataclasses.replace(decision, node=None, row=None, ties=0, message=why, nominated=None, victims=(), claims=())
 
 
 @contextmanager

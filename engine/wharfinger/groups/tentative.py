@@ -75,7 +75,7 @@ class Tentative:
         snapshot = self.snapshot
         assigned = self.decider.chain.assigned_on(pod, snapshot, node)
         claims = []
-        if pod.object.spec.resource_claims:
+        if pod.demand.may_claim:
             evaluation = self.decider.evaluation(snapshot, pod)
             claims = list(evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node)))
         self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims

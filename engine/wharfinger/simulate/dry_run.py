@@ -35,6 +35,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate import device_claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,7 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
 
     In SEQUENTIAL mode victims of preemption leave `state`, and the pod is assumed on its node.
     """
+    pod = device_claims.with_made_claims(state, pod)
     decision = decider.decide(state.snapshot(now), pod)
     tried(decision, state.snapshot(now))
     evicted: tuple[PodView, ...] = ()
@@ -168,7 +170,9 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(now), evicted))
     if decision.node is not None and mode is Mode.SEQUENTIAL:
         bind_claims(state, pod, decision.node)
-        state.assume(decision.assigned, decision.node)
+        assigned = decision.assigned
+        device_claims.write_claims(state, pod, decision.claims)
+        state.assume(assigned, decision.node)
     return outcome
 
 
@@ -204,6 +208,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
         if mode is Mode.SEQUENTIAL:
             bind_claims(state, pod, node)
             assigned = decider.chain.assigned_on(pod, state.snapshot(), node)
+            device_claims.write_claims(state, pod, decision.claims)
             state.assume(assigned, node)
             index.put(assigned.placed_on(node))
         yield
