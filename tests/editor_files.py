@@ -140,7 +140,7 @@ def _textmate() -> dict[str, Any]:
 
 def _fields() -> list[dict[str, Any]]:
     """The fields of each subject: `node.free.cpu`."""
-    subjects = {name: words()[f"{name} fields"] for name in vocabulary.SUBJECTS}
+    subjects = {name: words()[f"{name} fields"] for name in vocabulary.SUBJECTS if f"{name} fields" in words()}
     return [
         _captured(rf"\b({subject})(\.)({_any(fields)})\b", "variable.language", "punctuation.accessor", "support.variable.property")
         for subject, fields in subjects.items()
