@@ -48,7 +48,7 @@ class DeviceStates:
         self._states: list[State] = []
         self._layout = self._seen = -1
         self._read = (0, 0)  # the positions in the logs of pools and allocations
-        self._pools_epoch = 0
+        self.pools_epoch = -1  # of the numbers of pools and devices
         self.epoch = 0
         self.log = ChangeLog()
 
@@ -80,7 +80,7 @@ class DeviceStates:
         node_rows = None if self._seen < 0 else snapshot.node_changes(self._seen)
         places = self._read
         self._seen, self._read = snapshot.revision, (self._pools.log.end, self._allocations.log.end)
-        if outgrown or self._pools.epoch != self._pools_epoch or node_rows is None:
+        if outgrown or self._pools.epoch != self.pools_epoch or node_rows is None:
             self._rebuild(snapshot)
             return
         rows = set(node_rows.tolist())
@@ -114,7 +114,7 @@ class DeviceStates:
 
     def _rebuild(self, snapshot: Snapshot) -> None:
         self.epoch += 1
-        self._pools_epoch = self._pools.epoch
+        self.pools_epoch = self._pools.epoch
         self._known.clear()
         self._states.clear()
         self._ids = np.fromiter((self._number(snapshot, row) for row in range(snapshot.n_nodes)), np.int32, snapshot.n_nodes)

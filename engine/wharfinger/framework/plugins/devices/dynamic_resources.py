@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from wharfinger.framework.extension import Arguments, FilterPlugin, PostFilterOu
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
-from wharfinger.framework.plugins.devices.requests import Asked, asked
+from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
 from wharfinger.framework.plugins.devices.search import Outcome, search
 from wharfinger.framework.prepared import (
     OUTDATED,
@@ -175,20 +175,19 @@ class _Kept:
 class _Variant:
     """What is asked for on the nodes where the same extended resources are left to claims, and the outcomes so far.
 
-    `by_state` are outcomes by state number, `known` by what a search reads; `bits` and `scores` are indexed by state number (-1: unknown).
+    `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown).
     """
 
     asked: Asked
     special: objects.ResourceClaim | None
     mappings: tuple[objects.ContainerExtendedResourceRequest, ...]
     by_state: dict[int, Outcome] = field(default_factory=dict)
-    known: dict[Hashable, Outcome] = field(default_factory=dict)
     bits: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 MOST_OUTCOMES = 50_000
-"""Outcomes that a template keeps, at most."""
+"""Outcomes that are kept for a list of claims, at most."""
 
 
 class DeviceRule(AllocatingFilter):
@@ -216,7 +215,7 @@ class DeviceRule(AllocatingFilter):
         self._no_users = not claims.users
         self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
         self._deadline, self._broken = _binding(self._allocated, snapshot.now, binding_timeout)
-        self._classes = {each.metadata.name: each for each in store.all(objects.DeviceClass)}
+        self._known_asks = store.following(KnownAsks)
         self._variants: dict[frozenset[str], _Variant] = {}
 
     # ── verdicts ──
@@ -389,7 +388,7 @@ class DeviceRule(AllocatingFilter):
                 metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
             )
             specs.append(special.spec)
-        return _Variant(asked(specs, self._classes), special, mappings)
+        return _Variant(self._known_asks.of(specs), special, mappings)
 
     def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
         """The pod's own claims that are to be allocated, in the order of what is asked for."""
@@ -426,22 +425,24 @@ class DeviceRule(AllocatingFilter):
             outcome = self._outcome(variant, number)
             variant.bits[number] = _bits_of(outcome)
             variant.scores[number] = outcome.score
+        variant.asked.tidy()
         return variant.bits[ids]
 
     def _outcome(self, variant: _Variant, number: int) -> Outcome:
         outcome = variant.by_state.get(number)
         if outcome is None:
             state = self._states.state(number)
-            codes = [variant.asked.pool(pool) for pool in state.node.pools]
+            asked = variant.asked
+            asked.follow(self._states.pools_epoch)
+            codes = [asked.pool(pool) for pool in state.node.pools]
             key = (tuple(code.number for code in codes), state.node.groups, state.usage)
-            outcome = variant.known.get(key)
+            outcome = asked.outcomes.get(key)
             if outcome is None:
-                if len(variant.known) > MOST_OUTCOMES:
-                    variant.known.clear()
-                    variant.by_state.clear()
-                outcome = variant.known[key] = search(variant.asked, codes, state.node.groups, state.usage)
+                if len(asked.outcomes) > MOST_OUTCOMES:
+                    asked.outcomes.clear()
+                outcome = asked.outcomes[key] = search(asked, codes, state.node.groups, state.usage)
             variant.by_state[number] = outcome
-        return outcome
+        return cast("Outcome", outcome)
 
     def _elsewhere(self, snapshot: Snapshot, rows: Rows) -> Mask:
         found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)

@@ -7,10 +7,13 @@ names, or that differ in attributes which nothing reads, have the same code, so 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import msgspec
 
 from wharfinger.framework.plugins.devices.capacity import Portion, portions
 from wharfinger.framework.plugins.devices.cel import library
@@ -19,6 +22,14 @@ from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import quantity
+
+if TYPE_CHECKING:
+    from wharfinger.model.state.tables import ObjectStore
+
+MOST_CONTENTS = 5_000
+"""Devices whose codes are remembered one by one."""
+MOST_ASKED = 32
+"""Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
 
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -129,31 +140,43 @@ class PoolCode:
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """All that the claims of a pod ask for, in order, and the codes of the devices that were met so far."""
+    """All that some claims ask for, in order, and the codes of the devices that were met so far.
+
+    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays true.
+    """
 
     claims: tuple[Claim, ...]
     asks: tuple[Ask, ...]
     constraints: tuple[Constraint, ...]
+    outcomes: dict[Hashable, Any] = field(default_factory=dict)
+    _epoch: int = -1
     _by_content: dict[int, tuple[int, DeviceCode]] = field(default_factory=dict)
-    _numbers: dict[Hashable, tuple[int, DeviceCode]] = field(default_factory=dict)
-    _pools: dict[int, PoolCode] = field(default_factory=dict)
-    _pool_numbers: dict[Hashable, int] = field(default_factory=dict)
+    _codes: dict[Hashable, tuple[int, DeviceCode]] = field(default_factory=dict)
+    _by_kind: dict[int, PoolCode] = field(default_factory=dict)
+    _pool_codes: dict[Hashable, PoolCode] = field(default_factory=dict)
 
     @property
     def has_choices(self) -> bool:
         """True if some request has alternatives, so that nodes may score."""
         return any(request.choice for claim in self.claims for request in claim.requests)
 
-    def forget(self) -> None:
-        """Forget all codes: the numbers of devices and pools have another meaning now."""
-        for known in (self._by_content, self._numbers, self._pools, self._pool_numbers):
-            known.clear()
+    def follow(self, epoch: int) -> None:
+        """Forget which devices and pools have which codes, if they are numbered anew."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._by_content.clear()
+            self._by_kind.clear()
+
+    def tidy(self) -> None:
+        """Forget the codes of single devices where there are many: those of their pools are kept."""
+        if len(self._by_content) > MOST_CONTENTS:
+            self._by_content.clear()
 
     def pool(self, pool: Pool) -> PoolCode:
         """The code of a pool; pools with equal numbers are equal to the search."""
-        code = self._pools.get(pool.kind)
+        code = self._by_kind.get(pool.kind)
         if code is None:
-            code = self._pools[pool.kind] = self._pool_code(pool)
+            code = self._by_kind[pool.kind] = self._pool_code(pool)
         return code
 
     def _pool_code(self, pool: Pool) -> PoolCode:
@@ -161,22 +184,25 @@ class Asked:
         others = tuple(content.once("consumption", _consumption) for content in pool.others)
         counters = tuple(sorted((name, tuple(sorted(each.items()))) for name, each in pool.counters.items()))
         key = (tuple(number for number, _ in found), pool.reachable, others, counters, pool.incomplete, bool(pool.invalid))
-        return PoolCode(
-            number=self._pool_numbers.setdefault(key, len(self._pool_numbers)),
-            codes=tuple(code for _, code in found),
-            reachable=pool.reachable,
-            consumptions=(*(code.consumption for _, code in found), *others),
-            counters=pool.counters,
-            incomplete=pool.incomplete,
-            invalid=bool(pool.invalid),
-        )
+        known = self._pool_codes.get(key)
+        if known is None:
+            known = self._pool_codes[key] = PoolCode(
+                number=len(self._pool_codes),
+                codes=tuple(code for _, code in found),
+                reachable=pool.reachable,
+                consumptions=(*(code.consumption for _, code in found), *others),
+                counters=pool.counters,
+                incomplete=pool.incomplete,
+                invalid=bool(pool.invalid),
+            )
+        return known
 
     def _device(self, content: DeviceContent) -> tuple[int, DeviceCode]:
         known = self._by_content.get(content.number)
         if known is None:
             code = self._code(content)
             key = (code.matches, code.tolerated, code.values, code.portions, code.consumption, code.shareable)
-            known = self._by_content[content.number] = self._numbers.setdefault(key, (len(self._numbers), code))
+            known = self._by_content[content.number] = self._codes.setdefault(key, (len(self._codes), code))
         return known
 
     def _code(self, content: DeviceContent) -> DeviceCode:
@@ -191,6 +217,34 @@ class Asked:
             consumption=content.once("consumption", _consumption),
             shareable=device.allow_multiple_allocations,
         )
+
+
+class KnownAsks:
+    """What lists of claims ask for. Pods of other templates with the same claims, and new nodes, cost no second look at every device."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.DeviceClass,)
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: OrderedDict[Hashable, Asked] = OrderedDict()
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:  # noqa: ARG002 — the port
+        """Forget everything: the classes are others."""
+        self._known.clear()
+
+    def of(self, specs: Sequence[objects.ResourceClaimSpec]) -> Asked:
+        """What these claims ask for; every class that they name must exist."""
+        key = tuple(map(_ENCODER.encode, specs))
+        known = self._known.pop(key, None)
+        if known is None:
+            known = asked(specs, {each.metadata.name: each for each in self._store.all(objects.DeviceClass)})
+        self._known[key] = known
+        if len(self._known) > MOST_ASKED:
+            self._known.popitem(last=False)
+        return known
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, objects.DeviceClass]) -> Asked:
