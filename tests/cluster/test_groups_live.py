@@ -1,0 +1,137 @@
+"""Groups on a real API server when the scheduler dies between two bindings, the API server restarts, and members come late or leave.
+
+What must hold in the end: every group has as many members on nodes as it needs, in one rack, and nothing is bound twice.
+"""
+
+import signal
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.cluster import objects
+from tests.cluster.misbehaviour import Hold
+from tests.cluster.process import WharfProcess
+from tests.cluster.proxy import Proxy
+from tests.cluster.replicas import BINDING, CREATED, NAME
+from tests.cluster.soundness import assert_sound
+from tests.cluster.waiting import eventually
+
+RACK = "rack"
+
+
+@pytest.fixture
+def racks(control_plane):
+    """Four racks of two nodes, each for four members."""
+    return control_plane.api.create_many(
+        objects.node(f"r{rack}n{number}", cpu="4", labels={RACK: f"r{rack}"}) for rack in range(4) for number in range(2)
+    )
+
+
+def member(group, number):
+    return objects.pod(f"{group}-{number}", cpu="1", scheduler=NAME, schedulingGroup={"podGroupName": group})
+
+
+def create(api, group, count, least=None):
+    api.create_many(member(group, number) for number in range(count))
+    api.create(objects.podgroup(group, count if least is None else least, within=RACK))
+
+
+def nodes_of(api):
+    """Nodes of the bound members by group."""
+    found = defaultdict(list)
+    for pod in api.list("Pod"):
+        if pod["spec"].get("nodeName"):
+            found[pod["spec"]["schedulingGroup"]["podGroupName"]].append(pod["spec"]["nodeName"])
+    return found
+
+
+def racks_of(api):
+    return {group: {node[:2] for node in nodes} for group, nodes in nodes_of(api).items()}
+
+
+def bindings(*proxies):
+    """How often the API server said that it has bound a pod, by pod."""
+    seen = [exchange for proxy in proxies for exchange in tuple(proxy.seen)]
+    return Counter(exchange.path.split("/")[-2] for exchange in seen if BINDING.search(exchange.path) and exchange.status == CREATED)
+
+
+def complete(api, groups):
+    found = nodes_of(api)
+    return all(len(found[name]) >= count for name, count in groups.items())
+
+
+def test_a_scheduler_killed_between_two_bindings_of_a_group_completes_it_after_a_restart(control_plane, racks):
+    api = control_plane.api
+    with Proxy(control_plane) as before, Proxy(control_plane) as after:
+        before.add(Hold(), method="POST", path="/binding$", every=2)
+        with WharfProcess(control_plane, kubeconfig=before.kubeconfig) as wharf:
+            wharf.wait_scheduling()
+            create(api, "g", 6)
+            create(api, "h", 6)
+            eventually(lambda: len(nodes_of(api)["g"]) >= 2 and len(nodes_of(api)["h"]) >= 2)
+            wharf.signal(signal.SIGKILL)
+            wharf.wait()
+        parts = {group: len(nodes) for group, nodes in nodes_of(api).items()}
+        assert all(0 < count < 6 for count in parts.values()), "it was killed too late"
+        there = racks_of(api)
+        with WharfProcess(control_plane, kubeconfig=after.kubeconfig) as wharf:
+            eventually(lambda: complete(api, {"g": 6, "h": 6}))
+            assert racks_of(api) == there, "the members that were bound pin the rack"
+            assert wharf.terminate() == 0
+        assert set(bindings(before, after).values()) == {1}
+        assert_sound(control_plane)
+
+
+def test_an_api_server_that_restarts_in_the_middle_leaves_no_group_in_part(control_plane, racks):
+    api = control_plane.api
+    with Proxy(control_plane) as proxy, WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
+        wharf.wait_scheduling()
+        hold = Hold()
+        proxy.add(hold, method="POST", path="/binding$", every=3)
+        groups = {f"g{number}": 4 for number in range(8)}
+        for name, count in groups.items():
+            create(api, name, count)
+        eventually(lambda: sum(bindings(proxy).values()) >= 4)
+        control_plane.api_server.kill()
+        hold.let_go()
+        proxy.clear()
+        control_plane.start_api_server()
+        eventually(lambda: complete(api, groups))
+        assert {len(found) for found in racks_of(api).values()} == {1}
+        assert max(bindings(proxy).values()) == 1
+        assert wharf.terminate() == 0
+    assert_sound(control_plane)
+
+
+def test_members_that_come_late_or_leave(control_plane, racks):
+    api = control_plane.api
+    with Proxy(control_plane) as proxy, WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
+        wharf.wait_scheduling()
+        create(api, "g", 2, least=3)
+        create(api, "other", 2)
+        eventually(lambda: complete(api, {"other": 2}))
+        assert "g" not in nodes_of(api)
+        api.create(member("g", 2))
+        eventually(lambda: complete(api, {"g": 3}))
+        (rack,) = racks_of(api)["g"]
+        api.create(member("g", 3))
+        eventually(lambda: complete(api, {"g": 4}))
+        api.delete("Pod", "g-0")
+        eventually(lambda: len(nodes_of(api)["g"]) == 3)
+        api.create(member("g", 4))
+        eventually(lambda: complete(api, {"g": 4}))
+        assert racks_of(api)["g"] == {rack}
+
+        hold = Hold()
+        proxy.add(hold, method="POST", path="/late-[0-9]/binding$")
+        create(api, "late", 3)
+        hold.catch()
+        for number in range(3):
+            api.delete("Pod", f"late-{number}")
+        proxy.clear()
+        hold.let_go()
+        api.create_many(member("late", number) for number in range(3))
+        eventually(lambda: complete(api, {"late": 3}))
+        assert len(racks_of(api)["late"]) == 1
+        assert wharf.terminate() == 0
+    assert_sound(control_plane)
