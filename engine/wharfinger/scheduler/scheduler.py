@@ -210,6 +210,7 @@ class Scheduler:
             await until(self._wake, self._ports.clock, LONGEST_NAP)
             return
         self.queue.flush()
+        self._group_cycle.reservations.review()
         if self.budget.review():
             self.queue.resumed()
         if not self._binding.room.is_set():

@@ -341,6 +341,7 @@ class PodSpec(KubeStruct, frozen=True):
     runtime_class_name: str | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
 
 
 class PodCondition(KubeStruct, frozen=True):

@@ -23,6 +23,7 @@ from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import hints, pod_status
 from wharfinger.scheduler.bind_together import BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
+from wharfinger.scheduler.groups.reservation import Reservations
 from wharfinger.scheduler.groups.searching import SOME, GroupSearch
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class GroupCycle:
         self._status = status
         self._preemptor = preemptor
         self._search = GroupSearch(cluster)
+        self.reservations = Reservations(cluster, queue, self._search)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
 
@@ -206,6 +208,8 @@ class GroupCycle:
             yield from self._rejected(attempt, reason.text, frozenset({plugin}))
             return
         key, terms = attempt.group.key, attempt.group.terms
+        if self.reservations.holds(key):
+            self.reservations.release()
         needed = min(attempt.group.needed, len(placements))
         together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.refuse)
         for uid, placement in placements.items():
@@ -276,7 +280,13 @@ class GroupCycle:
                 yield from self._preempt(attempt, found, rejectors)
                 return
             message = f"{message}. {found.message}"
-            self._take_nominations_back(group)
+            if not self.reservations.holds(group.key):
+                self._take_nominations_back(group)
+        if group.terms.reserve and (said := (yield from self.reservations.consider(attempt.profile, group))):
+            message = f"{message}. {said}"
+        if entry.stale:
+            self._groups.put_back(entry)
+            return
         yield from self._rejected(attempt, message, rejectors)
 
     def _victims_are_leaving(self, group: Group) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import without_nominations
+from wharfinger.groups.expecting import Expected, expecting
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, preempting
 from wharfinger.language.semantics.catalogue import Volatility
@@ -78,6 +79,13 @@ class GroupSearch:
         decider = self._decider(profile, copy)
         with without_nominations(copy, group.waiting):
             return (yield from preempting(decider, copy, group, others))
+
+    def expecting(self, profile: Profile, group: Group) -> Generator[None, None, Expected | None]:
+        """A generator of steps that returns where and when the group is expected to fit."""
+        copy = yield from self._copy.follow(self._cluster.snapshot())
+        decider = self._decider(profile, copy)
+        with without_nominations(copy, group.waiting):
+            return (yield from expecting(decider, copy, group))
 
     def _decider(self, profile: Profile, copy: ClusterState) -> Decider:
         """The decider of a profile for the copy."""

@@ -1,0 +1,119 @@
+"""When a group that does not fit now may be placed, and where: on the nodes that pods are expected to leave first.
+
+A pod with `activeDeadlineSeconds` ends that many seconds after its start at the latest. Pods are taken away in the order in which they end
+until the group fits. If the pods with deadlines are not enough, those that have run longest are taken away too, except those of DaemonSets;
+then nobody knows when the group fits.
+
+Pods are really taken from the state: pass a copy that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wharfinger.groups.placing import STEPS, placing
+from wharfinger.groups.terms import Group, Placed
+from wharfinger.model.state.cluster_state import put_back
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.cycle import Decider
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.cluster_state import ClusterState
+
+SOME = 20
+"""Pods that are taken away or put back in one step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A placement that is free once others have ended; `at` is the time at which they have at the latest, None if that is not known."""
+
+    placement: Placed
+    at: float | None
+
+
+def ends_at(pod: PodView, now: float) -> float | None:
+    """The time at which a pod ends at the latest, by its deadline; None without one. A pod that has not started yet starts `now`."""
+    seconds = pod.object.spec.active_deadline_seconds
+    return None if seconds is None else (pod.started or now) + seconds
+
+
+def expecting(decider: Decider, state: ClusterState, group: Group, *, steps: int = STEPS) -> Generator[None, None, Expected | None]:
+    """A generator of steps that returns where the group is expected to be placed; None if it would not fit even then.
+
+    The state has the same pods on the same nodes when the generator ends or is closed. `steps` is the budget of each question if the group
+    can be placed.
+    """
+    leaving = _order(state, group)
+    gone = _Gone(state, leaving)
+    try:
+        fits, known = len(leaving), sum(1 for end, *_ in leaving if end < math.inf)
+        if known < fits:
+            yield from gone.first(known)
+            answer = yield from placing(decider, state, group, steps=steps)
+            fits = known if isinstance(answer, Placed) else fits
+        found: Placed | None = None
+        low, high = -1, fits
+        while high - low > 1 or found is None:
+            number = high if found is None else (low + high) // 2
+            yield from gone.first(number)
+            answer = yield from placing(decider, state, group, steps=steps)
+            if isinstance(answer, Placed) and answer.nodes:
+                found, high = answer, number
+            elif found is None:
+                return None
+            else:
+                low = number
+        at = max((end for end, *_ in leaving[:high]), default=state.snapshot().now)
+        return Expected(placement=found, at=None if at == math.inf else at)
+    finally:
+        gone.put_all_back()
+
+
+def _order(state: ClusterState, group: Group) -> list[tuple[float, float, PodView, bool]]:
+    """The pods that may leave, the first to end first: (end, start, pod, True for assumed)."""
+    own = {pod.uid for pod in (*group.waiting, *group.placed)}
+    snapshot = state.snapshot()
+    found = []
+    for pod, assumed in state.placements():
+        if pod.uid not in own and snapshot.row(pod.node_name) is not None and not _of_daemon_set(pod):
+            end = snapshot.now if pod.terminating else ends_at(pod, snapshot.now)
+            found.append((math.inf if end is None else end, pod.started or math.inf, pod, assumed))
+    return sorted(found, key=lambda each: (each[0], each[1], each[2].key))
+
+
+def _of_daemon_set(pod: PodView) -> bool:
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in pod.object.metadata.owner_references)
+
+
+class _Gone:
+    """How many of the pods in order are taken from the state."""
+
+    def __init__(self, state: ClusterState, leaving: list[tuple[float, float, PodView, bool]]) -> None:
+        self._state = state
+        self._leaving = leaving
+        self._count = 0
+
+    def first(self, count: int) -> Generator[None, None, None]:
+        """Let exactly the first pods be gone."""
+        while self._count != count:
+            self._step(count)
+            if self._count % SOME == 0:
+                yield
+
+    def put_all_back(self) -> None:
+        """Put back all pods."""
+        while self._count:
+            self._step(0)
+
+    def _step(self, count: int) -> None:
+        if self._count < count:
+            self._state.remove_pod(self._leaving[self._count][2])
+            self._count += 1
+        else:
+            self._count -= 1
+            _, _, pod, assumed = self._leaving[self._count]
+            put_back(self._state, pod, pod.node_name, assumed=assumed)
