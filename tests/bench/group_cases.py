@@ -94,7 +94,7 @@ def random_case(seed: int) -> Case:
     )
     room = sum(node.free["cpu"] for node in nodes) / (n_racks if levels and levels[0].key == RACK else 2 if levels else 1)
     sizes = _split(random, total, len(apps))
-    load = random.uniform(0.1, 0.95)
+    load = random.uniform(0.05, 0.8)
     per_member = max(1.0, room * load / total)
     whole = (random.choice([RACK, BLOCK]), "") if random.random() < 0.12 else None
     gpus = any(GPU in shape for shape in shapes)

@@ -9,16 +9,17 @@ not know, everything is tried within a budget.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.evaluation.best_rows import stable_hash
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import member_classes
 from wharfinger.groups.count_sets import Space
-from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Solution
+from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Merging, Solution
 from wharfinger.groups.packing import TooMuchWork
 from wharfinger.groups.tentative import Tentative, Tried
 
@@ -31,6 +32,7 @@ WORK_OF_STEP = 100
 """Units of work of the model (`packing`) that take as long as a decision about one member."""
 MOST_FIRSTS = 32  # members that are tried as the first of a solution
 MOST_OF_PART = 1 << 12  # vectors of a part of a group that is placed part by part
+MOST_ORDERS = 60  # orders in which the parts of a group are tried, after the most promising ones
 LARGE = 10  # members of a group for which not everything is tried for long
 STEPS_FOR_LARGE = 100
 
@@ -43,36 +45,50 @@ class ExactSearch:
         self._classes = classes
         self._wanted = wanted
         self._n_members = sum(len(each.members) for each in classes)
-        self._models: dict[bool, GroupModel] = {}
+        self._models: dict[Merging, GroupModel] = {}
 
     def place(self, domain: Domain) -> Generator[None, None, Tried | int | None]:
         """The placement, forgotten again; the most members that the domain takes, if too few; None if neither is found."""
         tentative = self._tentative
-        model = yield from self._model(merge=False)
+        model = yield from self._model(Merging.EQUALS)
         if model.fits_in_space:
             solution = yield from self._solved(model, domain)
             if solution is not None:
                 if solution.most < self._wanted:
                     return solution.most
-                tried = yield from self._in_any_order(domain, solution)
+                tried = yield from self._in_any_order(domain, model.shares(solution))
                 if tried is not None:
                     return tried
         else:
-            merged = yield from self._model(merge=True)
+            merged = yield from self._model(Merging.LEAST)
             solution = (yield from self._solved(merged, domain)) if merged.fits_in_space else None
             if solution is not None and solution.most < self._wanted:
                 return solution.most
-            tried = yield from self._part_by_part(domain)
+            tried = (yield from self._merged(domain)) or (yield from self._part_by_part(domain))
             if tried is not None:
                 return tried
         steps = tentative.steps_left if self._n_members <= LARGE else min(STEPS_FOR_LARGE, tentative.steps_left)
         found = yield from self._by_trying_everything(domain, steps)
         return self._wanted - 1 if found is True else found or None
 
-    def _model(self, *, merge: bool) -> Generator[None, None, GroupModel]:
-        model = self._models.get(merge)
+    @property
+    def exact(self) -> bool:
+        """True if the model says all that the filters say, for all members."""
+        model = self._models.get(Merging.EQUALS)
+        return model is not None and model.exact and model.fits_in_space
+
+    def at_most(self, domain: Domain) -> Generator[None, None, int]:
+        """A number of members that the domain surely takes no more of, by the model alone."""
+        model = yield from self._model(Merging.EQUALS)
+        if not model.fits_in_space:
+            model = yield from self._model(Merging.LEAST)
+        solution = (yield from self._solved(model, domain)) if model.fits_in_space else None
+        return self._n_members if solution is None else solution.most
+
+    def _model(self, merging: Merging) -> Generator[None, None, GroupModel]:
+        model = self._models.get(merging)
         if model is None:
-            model = self._models[merge] = GroupModel(self._tentative.decider, self._tentative.snapshot, self._classes, merge=merge)
+            model = self._models[merging] = GroupModel(self._tentative.decider, self._tentative.snapshot, self._classes, merging)
             yield
         return model
 
@@ -87,11 +103,18 @@ class ExactSearch:
         self._tentative.spend(1 + int(solution.work / WORK_OF_STEP))
         return solution
 
+    def _merged(self, domain: Domain) -> Generator[None, None, Tried | None]:
+        """A placement in which members that are much alike get equal room; None if none is found."""
+        model = yield from self._model(Merging.MOST)
+        solution = (yield from self._solved(model, domain)) if model.fits_in_space else None
+        if solution is None or solution.most < self._wanted:
+            return None
+        return (yield from self._in_any_order(domain, model.shares(solution)))
+
     # ── from counts to members ──
 
-    def _in_any_order(self, domain: Domain, solution: Solution) -> Generator[None, None, Tried | None]:
+    def _in_any_order(self, domain: Domain, shares: Mapping[tuple[int, int], int]) -> Generator[None, None, Tried | None]:
         """A solution of the model in an order in which the chain agrees to every member; None if none is found."""
-        shares = _shares(solution)
         for first in (None, *itertools.islice(shares, MOST_FIRSTS)):
             waiting = [list(each.members) for each in self._classes]
             rest = dict(shares)
@@ -144,7 +167,7 @@ class ExactSearch:
                 solution = yield from self._solved(model, domain)
                 if solution is None:
                     break
-                yield from self._assume_shares(_shares(solution), [waiting[id(each)] for each in part])
+                yield from self._assume_shares(model.shares(solution), [waiting[id(each)] for each in part])
             names = self._names()
             self._tentative.forget_all()
             if len(names) >= self._wanted:
@@ -170,6 +193,8 @@ class ExactSearch:
         yield _wanted_first(sorted(classes, key=lambda each: -size[id(each)] * len(each.members)))
         plain = {id(each): affinity_terms.terms_of_placed(each.pod) == affinity_terms.NO_TERMS for each in classes}
         yield _wanted_first(sorted(classes, key=lambda each: (plain[id(each)], -size[id(each)])))
+        for number in range(MOST_ORDERS):  # as if shuffled, and the same in every run
+            yield _wanted_first(sorted(classes, key=lambda each: stable_hash(f"{number} {each.pod.uid}")))
 
     # ── everything ──
 
@@ -229,11 +254,6 @@ class ExactSearch:
             return iter(())
         found.sort(key=lambda each: len(each[1]))
         return iter([(number, row) for number, rows in found for row in rows.tolist()])
-
-
-def _shares(solution: Solution) -> dict[tuple[int, int], int]:
-    """The number of members of each class on each row, where there are any."""
-    return {(number, row): amount for row, vector in solution.rows().items() for number, amount in enumerate(vector) if amount}
 
 
 def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:

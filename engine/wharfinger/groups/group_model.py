@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
-MOST_VECTORS = 1 << 18
-MOST_MERGED = 1 << 14
+MOST_VECTORS = 1 << 17
+MOST_MERGED = 1 << 15
 MOST_LEAST_COUNTS = 64  # combinations of the lowest final counts of spread constraints that are tried
 KNOWN = frozenset({"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"})
 
@@ -98,6 +99,7 @@ class _Entry:
 
     classes: list[MemberClass]
     reading: _Reading
+    free: bool = False  # no rules of members are about its members, and they have none
 
     @property
     def alone(self) -> bool:
@@ -119,23 +121,40 @@ class _Entry:
         return any(matches(each.pod) for each in self.classes)
 
 
+class Merging(Enum):
+    """Which classes are one axis of a model.
+
+    With LEAST, a merged class needs the least that any of them needs and has no wishes: if there is no solution, the group has no place.
+    With MOST it needs the most, and only classes without rules between members are merged: a solution is a place for the group.
+    """
+
+    EQUALS = "equals"
+    LEAST = "least"
+    MOST = "most"
+
+
 class GroupModel:
     """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
-    With `merge`, classes that are much alike are merged until the space of their counts is small enough. A merged class needs the least
-    that any of them needs, and has no wishes. So it forbids less: if it has no solution, neither has the group.
+    Classes without rules between members that need the same and may go to the same nodes are one axis of the model. With `merging`, others
+    that are much alike are merged too, until the space of their counts is small enough.
     """
 
-    def __init__(self, decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass], *, merge: bool = False) -> None:
-        self.exact = True
+    def __init__(self, decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass], merging: Merging = Merging.EQUALS) -> None:
+        self.exact = merging is Merging.EQUALS
         self._snapshot = snapshot
+        self._classes = list(classes)
         self._entries = [_Entry([each], self._read(decider, each)) for each in classes]
-        if merge:
-            self._merge()
+        for entry in self._entries:
+            entry.free = not entry.reading.has_rules and not entry.pod.host_ports and not self._is_meant(entry.pod)
+        self._merge_equals()
+        if merging is not Merging.EQUALS:
+            self._merge(merging)
         self._readings = [entry.reading for entry in self._entries]
         self._apart: dict[str, set[tuple[int, int]]] = {}
         self._wishes: list[_Wish] = []
         self._evenness: list[_Evenness] = []
+        self._packings: dict[tuple[int, ...], Packing] = {}  # by lowest counts; shared by all domains
         self._kept_sets: dict[Hashable, CountSet] = {}
         self._read_terms()
         self._read_spread()
@@ -156,15 +175,40 @@ class GroupModel:
     def _most(self) -> list[int]:
         return [entry.number for entry in self._entries] + [1] * len(self._wishes)
 
-    def _merge(self) -> None:
-        """Merge neighbours in the order of needs, those with the smallest difference first; classes with rules of their own come last."""
-        self.exact = False
-        self._entries.sort(key=lambda entry: (entry.reading.has_rules, _weight(entry.reading)))
-        while len(self._entries) > 1 and Space.size([entry.number for entry in self._entries]) > MOST_MERGED:
-            pairs = range(len(self._entries) - 1)
+    def _is_meant(self, pod: PodView) -> bool:
+        """True if terms or constraints of some class are about a member."""
+        for entry in self._entries:
+            reading = entry.reading
+            terms = (*reading.terms.required, *reading.terms.required_anti)
+            constraints = () if reading.spread is None else reading.spread.constraints
+            if any(term.matches(pod, {}) for term in terms) or any(each.counts(pod, entry.pod.namespace) for each in constraints):
+                return True
+        return False
+
+    def _merge_equals(self) -> None:
+        """Merge classes of which any member may stand for any other."""
+        merged: dict[Hashable, _Entry] = {}
+        for entry in self._entries:
+            needs = None if entry.reading.needs is None else tuple(sorted(entry.reading.needs.items()))
+            key: Hashable = (needs, entry.reading.open_rows.tobytes()) if entry.free else id(entry)
+            if key in merged:
+                merged[key].classes += entry.classes
+            else:
+                merged[key] = entry
+        self._entries = list(merged.values())
+
+    def _merge(self, merging: Merging) -> None:
+        """Merge neighbours in the order of needs, those with the smallest difference first."""
+        least = merging is Merging.LEAST
+        self._entries.sort(key=lambda entry: (not entry.free, entry.reading.has_rules, _weight(entry.reading)))
+        while Space.size([entry.number for entry in self._entries]) > MOST_MERGED:
+            pairs = [number for number in range(len(self._entries) - 1) if least or self._entries[number + 1].free]
+            if not pairs:
+                return
             first = min(pairs, key=lambda number: _loss(self._entries[number], self._entries[number + 1]))
             left, right = self._entries[first], self._entries.pop(first + 1)
-            self._entries[first] = _Entry(left.classes + right.classes, _least_of(left.reading, right.reading))
+            reading = (_least_of if least else _most_of)(left.reading, right.reading)
+            self._entries[first] = _Entry(left.classes + right.classes, reading, left.free and right.free)
 
     # ── what the filters say ──
 
@@ -351,13 +395,34 @@ class GroupModel:
             self.exact = False
             kept, combinations = [], [()]
         for least in combinations:
-            packing = Packing(self.space, self._open_axes, left)
+            packing = self._packings.get(least)
+            if packing is None:
+                packing = self._packings[least] = Packing(self.space, self._open_axes)
+            packing.begin(left)
             root = yield from self._part(packing, keys, 0, rows, dict(zip((id(each) for each in kept), least, strict=True)))
             left -= packing.work
             found.add(packing, root)
             if found.whole:
                 break
         return found
+
+    def shares(self, solution: Solution) -> dict[tuple[int, int], int]:
+        """How many members of each class (by number) go to each row, for the most members that can be placed."""
+        left = [{number: len(self._classes[number].members) for number in self._numbers(entry)} for entry in self._entries]
+        found: dict[tuple[int, int], int] = {}
+        for row, vector in solution.rows().items():
+            for of_class, amount in zip(left, vector, strict=True):
+                due = amount
+                for number, there in of_class.items():
+                    taken = min(due, there)
+                    if taken:
+                        found[number, row] = taken
+                        of_class[number] -= taken
+                        due -= taken
+        return found
+
+    def _numbers(self, entry: _Entry) -> list[int]:
+        return [number for number, each in enumerate(self._classes) if any(each is other for other in entry.classes)]
 
     def _levels(self, rows: NDArray[np.intp]) -> list[str]:
         """The topology keys of the rules, from the widest to the narrowest; those that do not lie within each other are left out."""
@@ -483,6 +548,14 @@ def _least_of(left: _Reading, right: _Reading) -> _Reading:
     if left.needs is not None and right.needs is not None:
         needs = {name: min(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() & right.needs.keys()}
     return _Reading(needs=needs, open_rows=left.open_rows | right.open_rows)
+
+
+def _most_of(left: _Reading, right: _Reading) -> _Reading:
+    """What is enough for a member of either class."""
+    needs = None
+    if left.needs is not None and right.needs is not None:
+        needs = {name: max(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() | right.needs.keys()}
+    return _Reading(needs=needs, open_rows=left.open_rows & right.open_rows)
 
 
 def _apply(space: Space, allowed: CountSet, steps: Sequence[tuple[CountSet, CountSet, int]], found: CountSet) -> CountSet:

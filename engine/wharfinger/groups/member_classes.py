@@ -6,7 +6,7 @@ known that a pod more on a node never helps; so no bound is ever too low.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WORSENING = frozenset({"NodeResourcesFit", "NodePorts", "NodeVolumeLimits", "VolumeRestrictions"})
 """The filters, besides the STATIC ones, that never let a pod onto a node because another pod was added somewhere."""
 UNLIMITED = 1 << 40
+ROUNDED = 1 - 1e-9  # so that a sum of floats is never above the true one
 
 
 @dataclass(slots=True)
@@ -79,3 +80,31 @@ def room(decider: Decider, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64
     if pod.host_ports:
         found = np.minimum(found, 1)
     return found
+
+
+def by_sums(decider: Decider, snapshot: Snapshot, members: Sequence[MemberClass]) -> Callable[[NDArray[np.intp]], int]:
+    """A function of rows: the most members of all classes together by the sums of what is free, the smallest first for each resource.
+
+    Never too few. A class without the filter for resources needs nothing.
+    """
+    open_to_any = np.zeros(snapshot.n_nodes, np.bool_)
+    needs: list[tuple[int, Mapping[str, int]]] = []
+    for each in members:
+        filtering = decider.evaluation(snapshot, each.pod).filtering
+        open_to_any |= open_rows(filtering, snapshot.n_nodes)
+        checked = filtering.slots if filtering.refusal is None else ()
+        found = [slot.answer.needs for slot in checked if not slot.skipped and isinstance(slot.answer, Fit)]
+        needs.append((len(each.members), found[0] if found else {}))
+    steps: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []  # free amounts by node, and the running sums of ascending needs
+    for name in sorted({name for _, need in needs for name in need}):
+        place = snapshot.resource_index(name)
+        amounts = np.sort(np.concatenate([np.full(number, need.get(name, 0), np.float64) for number, need in needs]))
+        free = np.zeros(snapshot.n_nodes, np.int64) if place is None else snapshot.allocatable[place] - snapshot.requested[place]
+        steps.append((np.where(open_to_any, np.maximum(free, 0), 0), np.cumsum(amounts) * ROUNDED))
+    everyone = sum(number for number, _ in needs)
+
+    def most(rows: NDArray[np.intp]) -> int:
+        found = (int(np.searchsorted(sums, float(free[rows].sum()), side="right")) for free, sums in steps)
+        return min(found, default=everyone)
+
+    return most

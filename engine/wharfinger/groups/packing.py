@@ -10,6 +10,7 @@ least number of members, break that; on closed axes only the highest vectors mus
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -58,14 +59,18 @@ class _Kind:
 class Packing:
     """The kinds of parts of one space, and the work that was spent; `open_axes` are those on which sets are not closed."""
 
-    def __init__(self, space: Space, open_axes: frozenset[int] = frozenset(), most_work: float = 1e6) -> None:
+    def __init__(self, space: Space, open_axes: frozenset[int] = frozenset()) -> None:
         self.space = space
         self.work = 0.0
-        self.most_work = most_work
+        self._most_work = math.inf
         self._closed = tuple(axis for axis in range(len(space.most)) if axis not in open_axes)
         self._kinds: list[_Kind] = []
         self._known: dict[Hashable, int] = {}
         self._full = space.index(space.most)
+
+    def begin(self, most_work: float) -> None:
+        """Count the work from here on, and raise `TooMuchWork` above `most_work`."""
+        self.work, self._most_work = 0.0, most_work
 
     def node(self, row: int, key: Hashable, takes: Callable[[], CountSet]) -> Part:
         """A node; `takes` makes its set, closed on all axes, once for all nodes of one key."""
@@ -121,7 +126,7 @@ class Packing:
 
     def _spend(self, work: float) -> None:
         self.work += work
-        if self.work > self.most_work:
+        if self.work > self._most_work:
             raise TooMuchWork
 
     def trace(self, part: Part, vector: Vector) -> dict[int, Vector]:

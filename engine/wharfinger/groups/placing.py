@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import domains, member_classes
 from wharfinger.groups.domains import Domain
 from wharfinger.groups.exact import ExactSearch
@@ -67,15 +68,19 @@ def placing(  # noqa: PLR0913 — the same
     The state is as before when it ends or is closed, except with `keep`: then the members of a placement stay assumed. The search gives up
     after `steps` decisions about members. `within` are values of required levels: only their domain is looked at.
     """
-    search = _Search(Tentative(decider, state, steps), group, within or {})
-    answer: GroupAnswer | None = None
-    try:
-        answer = yield from search.run()
-    finally:
-        search.tentative.forget_all()
+    tentative = Tentative(decider, state, steps)
+    answer = yield from placing_with(tentative, group, within=within or {})
     if keep and isinstance(answer, Placed):
-        search.tentative.assume_all(answer.nodes, {pod.uid: pod for pod in group.waiting})
+        tentative.assume_all(answer.nodes, {pod.uid: pod for pod in group.waiting})
     return answer
+
+
+def placing_with(tentative: Tentative, group: Group, *, within: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
+    """The same with the steps that `tentative` has left, which several questions may share."""
+    try:
+        return (yield from _Search(tentative, group, within).run())
+    finally:
+        tentative.forget_all()
 
 
 class _Search:
@@ -140,7 +145,13 @@ class _Search:
         quality = self._quality(candidates)
         order = sorted(range(len(candidates)), key=lambda number: (-bounds[number], -quality[number], str(candidates[number])))
         best: Tried | None = None
-        fits = [DomainFit(key=each.key, value=each.value, fits=bounds[i], wanted=self._wanted) for i, each in enumerate(candidates)]
+        failed = False
+        excluded: set[int] = set()
+        unsure = len(self._classes) > 1 or _has_rules(self._members[0])
+        fits = [
+            DomainFit(key=each.key, value=each.value, fits=bound, wanted=self._wanted, at_most=unsure)
+            for each, bound in zip(candidates, bounds, strict=True)
+        ]
         for number in order:
             least = self._wanted if best is None else len(best.nodes) + 1
             if bounds[number] < least:
@@ -148,7 +159,14 @@ class _Search:
             if self.tentative.steps_left <= 0:
                 self._proven = False
                 break
+            if failed:  # where one domain did not take the group, do not try all others member by member without need
+                most = yield from self._exact.at_most(candidates[number])
+                if most < least:
+                    fits[number] = replace(fits[number], fits=most, at_most=not self._exact.exact)
+                    excluded.add(number)
+                    continue
             tried = yield from self._fill(candidates[number])
+            failed = failed or len(tried.nodes) < self._wanted
             fits[number] = self._fit(tried)
             self.tentative.forget_all()
             if len(tried.nodes) >= least:
@@ -156,7 +174,7 @@ class _Search:
                 if not tried.left:
                     break
         if best is None:
-            promising = [number for number in order if bounds[number] >= self._wanted]
+            promising = [number for number in order if bounds[number] >= self._wanted and number not in excluded]
             best = yield from self._exactly(candidates, promising, fits)
         return best, fits
 
@@ -171,7 +189,7 @@ class _Search:
             if found is None:
                 self._proven = False
             else:
-                fits[number] = replace(fits[number], fits=max(found, fits[number].fits))
+                fits[number] = replace(fits[number], fits=max(found, fits[number].fits), at_most=not self._exact.exact)
         return None
 
     def _bounds(self, candidates: Sequence[Domain]) -> Generator[None, None, list[int]]:
@@ -181,6 +199,10 @@ class _Search:
             room = member_classes.room(self.tentative.decider, self.tentative.snapshot, each.pod)
             for number, domain in enumerate(candidates):
                 totals[number] += min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum()))
+            yield
+        if len(self._classes) > 1:
+            enough = member_classes.by_sums(self.tentative.decider, self.tentative.snapshot, self._classes)
+            totals = [min(total, enough(domain.rows)) for total, domain in zip(totals, candidates, strict=True)]
             yield
         return totals
 
@@ -234,6 +256,12 @@ class _Search:
         return NotFound(nearest=tuple(nearest), steps=self.tentative.steps, message=message)
 
 
+def _has_rules(pod: PodView) -> bool:
+    """True if a member wishes to be near or apart from others, or evenly spread."""
+    spec = pod.object.spec
+    return bool(spec.topology_spread_constraints) or affinity_terms.terms_of_placed(pod) != affinity_terms.NO_TERMS
+
+
 def _mean_of_best(keys: NDArray[np.float64], most: int) -> float:
     """The mean of the highest finite keys, at most `most` of them; −inf without any."""
     finite = keys[np.isfinite(keys)]
@@ -249,6 +277,7 @@ def _message(nearest: Sequence[DomainFit], wanted: int) -> str:
     if not nearest:
         return f"no node has the labels of the group's levels, and {members} must be placed"
     best = nearest[0]
-    where = f"{best.key} {best.value} takes {best.fits}" if best.key else f"the cluster takes {best.fits}"
+    takes = f"takes at most {best.fits}" if best.at_most else f"takes {best.fits}"
+    where = f"{best.key} {best.value} {takes}" if best.key else f"the cluster {takes}"
     reasons = ", ".join(f"{number} {text}" for text, number in sorted(best.reasons.items(), key=lambda item: (-item[1], item[0])))
     return f"{members} must be placed at once; {where}" + (f": {reasons}" if reasons else "")

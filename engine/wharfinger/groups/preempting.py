@@ -17,15 +17,17 @@ Pods are really taken from the state: pass a copy that nobody else uses.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.eviction import Budgets
+from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET
 from wharfinger.groups import domains, member_classes
-from wharfinger.groups.placing import STEPS, placing
+from wharfinger.groups.placing import STEPS, placing_with
+from wharfinger.groups.tentative import Tentative
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption
 from wharfinger.model.state.cluster_state import put_back
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 PreemptionAnswer = Preemption | Impossible | NotFound
 SOME = 20
 """Pods that are taken away or put back in one step."""
+MANY = 500
+"""Pods that are looked at in one step."""
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -70,10 +74,15 @@ class _Freed:
     def cost(self) -> tuple[int, int, int, int, float, str]:
         """A key that puts the cheapest first (`pickOneNodeForPreemption`)."""
         highest = max((unit.priority for unit in self.units), default=-OFFSET)
-        pods = [(pod, unit.priority) for unit in self.units for pod, _, _ in unit.pods]
-        started = min((pod.started or math.inf for pod, priority in pods if priority == highest), default=math.inf)
-        where = str(sorted(self.placement.domains.items()))
-        return self.violations, highest, sum(priority + OFFSET for _, priority in pods), len(pods), -started, where
+        pods = [pod for unit in self.units if unit.priority == highest for pod, _, _ in unit.pods]
+        started = min((math.inf if pod.started is None else pod.started for pod in pods), default=math.inf)
+        return *_cost(self.units, self.violations), -started, str(sorted(self.placement.domains.items()))
+
+
+def _cost(units: Sequence[Unit], violations: int) -> tuple[int, int, int, int]:
+    """Broken budgets, the highest priority, the sum of priorities, and the number of pods."""
+    priorities = [unit.priority for unit in units for _ in unit.pods]
+    return violations, max(priorities, default=-OFFSET), sum(each + OFFSET for each in priorities), len(priorities)
 
 
 def preempt(decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = STEPS) -> PreemptionAnswer:
@@ -93,14 +102,14 @@ def preempting(
     """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help.
 
     `others` are the other groups; their `placed` members leave together where their terms say so. The state has the same pods on the same
-    nodes when the generator ends or is closed. `steps` is the budget of each question if the group can be placed.
+    nodes when the generator ends or is closed. After `steps` decisions about members the best answer so far is the answer.
     """
     if any(pod.object.spec.preemption_policy == "Never" for pod in group.waiting):
         return Impossible(nearest=(), message=f"preemption: {NEVER}")
-    units = possible_victims(decider, state, group, others)
+    units = yield from possible_victims(decider, state, group, others)
     if not units:
         return Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
-    search = _Freeing(decider, state, group, steps)
+    search = _Freeing(Tentative(decider, state, steps), state, group)
     try:
         return (yield from search.run(units))
     finally:
@@ -113,12 +122,22 @@ def priority_of(group: Group) -> int:
     return max((pod.priority for pod in (*group.waiting, *group.placed)), default=0) if own is None else own
 
 
-def possible_victims(decider: Decider, state: ClusterState, group: Group, others: Iterable[Group]) -> list[Unit]:
-    """The units of lower priority that policies allow to evict for every member, the most important first, those that break budgets before.
+def possible_victims(decider: Decider, state: ClusterState, group: Group, others: Iterable[Group]) -> Generator[None, None, list[Unit]]:
+    """A generator of steps that returns the units of lower priority that policies allow to evict for every member.
 
-    Terminating pods are leaving already and are no victims; the group's own members never are.
+    Those that break budgets come first, and among these and the others the most important. Terminating pods are leaving already and are no
+    victims; the group's own members never are.
     """
     snapshot = state.snapshot()
+    places = dict(enumerate(state.placements()))
+    budgets = Budgets(snapshot.objects)
+    allowed = [
+        rules
+        for each in member_classes.classes(decider, group.waiting, snapshot)
+        if (rules := decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)).rules
+    ]
+    names = frozenset(snapshot.names)
+    yield
     priority = priority_of(group)
     whole = {
         pod.uid: other for other in others if other.terms.disruption is Disruption.GROUP and other.key != group.key for pod in other.placed
@@ -126,8 +145,10 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     own = {pod.uid for pod in (*group.waiting, *group.placed)}
     together: dict[str, list[tuple[PodView, str, bool]]] = {}
     units: list[Unit] = []
-    for pod, assumed in state.placements():
-        if pod.uid in own or pod.terminating or snapshot.row(pod.node_name) is None:
+    for number, (pod, assumed) in places.items():
+        if number % MANY == MANY - 1:
+            yield
+        if pod.uid in own or pod.terminating or pod.node_name not in names:
             continue
         other = whole.get(pod.uid)
         if other is not None:
@@ -136,13 +157,26 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
             units.append(Unit(((pod, pod.node_name, assumed),), pod.priority, pod.object.spec.scheduling_group is not None))
     by_key = {other.key: other for other in whole.values()}
     units += [Unit(tuple(pods), priority_of(by_key[key]), True) for key, pods in together.items() if priority_of(by_key[key]) < priority]
-    for each in member_classes.classes(decider, group.waiting, snapshot):
-        allowed = decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)
-        if allowed.rules:
-            units = [unit for unit in units if len(allowed.among([pod for pod, _, _ in unit.pods])) == len(unit.pods)]
-    units.sort(key=lambda unit: unit.importance)
-    broken = _breaking(units, Budgets(snapshot.objects))
-    return [unit for unit in units if id(unit) in broken] + [unit for unit in units if id(unit) not in broken]
+    ordered = yield from _by_importance(units, allowed)
+    broken = _breaking(ordered, budgets)
+    return [unit for unit in ordered if id(unit) in broken] + [unit for unit in ordered if id(unit) not in broken]
+
+
+def _by_importance(units: Sequence[Unit], allowed: Sequence[Evictable]) -> Generator[None, None, list[Unit]]:
+    """The units that all of `allowed` allow to evict, the most important first; sorted in steps."""
+    runs: list[list[tuple[tuple[int, bool, int, float, str], int, Unit]]] = []
+    for start in range(0, len(units), MANY):
+        some = units[start : start + MANY]
+        for rules in allowed:
+            some = [unit for unit in some if len(rules.among([pod for pod, _, _ in unit.pods])) == len(unit.pods)]
+        runs.append(sorted((unit.importance, start + number, unit) for number, unit in enumerate(some)))
+        yield
+    ordered = []
+    for number, (_, _, unit) in enumerate(heapq.merge(*runs)):
+        ordered.append(unit)
+        if number % MANY == MANY - 1:
+            yield
+    return ordered
 
 
 def _breaking(units: Sequence[Unit], budgets: Budgets) -> set[int]:
@@ -155,11 +189,10 @@ def _breaking(units: Sequence[Unit], budgets: Budgets) -> set[int]:
 class _Freeing:
     """The search: what has been taken from the state."""
 
-    def __init__(self, decider: Decider, state: ClusterState, group: Group, steps: int) -> None:
-        self._decider = decider
+    def __init__(self, tentative: Tentative, state: ClusterState, group: Group) -> None:
+        self._tentative = tentative
         self._state = state
         self._group = group
-        self._steps = steps
         self._gone: dict[int, Unit] = {}
 
     def run(self, units: Sequence[Unit]) -> Generator[None, None, PreemptionAnswer]:
@@ -172,11 +205,15 @@ class _Freeing:
         unknown: NotFound | None = None
         for labels, names in places:
             near = [unit for unit in units if not required or any(node in names for _, node, _ in unit.pods)]
-            found = yield from self._free(near, labels, budgets)
+            yield
+            found = yield from self._free(near, labels, budgets, best)
             if isinstance(found, _Freed) and (best is None or found.cost < best.cost):
                 best = found
             elif isinstance(found, NotFound):
                 unknown = found
+            if self._tentative.steps_left <= 0:
+                break
+        yield from self._take([])
         if best is not None:
             victims = [pod for unit in sorted(best.units, key=lambda unit: unit.importance) for pod, _, _ in unit.pods]
             return Preemption(placement=best.placement, victims=tuple(victims), violations=best.violations)
@@ -187,8 +224,13 @@ class _Freeing:
         for unit in list(self._gone.values()):
             self._put_back(unit)
 
-    def _free(self, units: Sequence[Unit], labels: Mapping[str, str], budgets: Budgets) -> Generator[None, None, _Freed | NotFound | None]:
-        """What has to leave so that the group can be placed in one domain; None if it cannot be, even without all `units`."""
+    def _free(
+        self, units: Sequence[Unit], labels: Mapping[str, str], budgets: Budgets, best: _Freed | None
+    ) -> Generator[None, None, _Freed | NotFound | None]:
+        """What has to leave so that the group can be placed in one domain.
+
+        None if it cannot be, even without all `units`, or if that costs more than the `best` of other domains.
+        """
         victims: list[Unit] = []
         start = 0
         unknown: NotFound | None = None
@@ -215,9 +257,16 @@ class _Freeing:
                 fits, fails = (middle, fails) if isinstance(answer, Placed) else (fits, middle)
             victims.append(units[fits])
             start = fits + 1
+            if best is not None and _cost(victims, 0)[1:] > best.cost[1:4] and not best.violations:
+                return None
 
     def _without(self, units: Sequence[Unit], labels: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
         """The answer for the group with exactly these units gone."""
+        yield from self._take(units)
+        return (yield from placing_with(self._tentative, self._group, within=labels))
+
+    def _take(self, units: Sequence[Unit]) -> Generator[None, None, None]:
+        """Take exactly these units from the state, and put back all others."""
         wanted = {id(unit): unit for unit in units}
         changes = 0
         for unit in list(self._gone.values()):
@@ -236,7 +285,6 @@ class _Freeing:
             if changes >= SOME:
                 changes = 0
                 yield
-        return (yield from placing(self._decider, self._state, self._group, steps=self._steps, within=labels))
 
     def _put_back(self, unit: Unit) -> None:
         del self._gone[id(unit)]

@@ -69,13 +69,17 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainFit:
-    """How many members a domain takes at once (`fits` of `wanted`), and what stops the next one: message → number of nodes."""
+    """How many members a domain takes at once (`fits` of `wanted`), and what stops the next one: message → number of nodes.
+
+    `at_most`: it takes no more than `fits`, and perhaps fewer.
+    """
 
     key: str
     value: str
     fits: int
     wanted: int
     reasons: Mapping[str, int] = field(default_factory=dict)
+    at_most: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
