@@ -10,7 +10,7 @@ from wharfinger.language.parse import grammar
 from wharfinger.language.semantics.catalogue import Attribute, Function, Parameter, Subject
 from wharfinger.language.semantics.metric_sources import SOURCES, Option
 from wharfinger.language.semantics.types import NUMERIC, Kind
-from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Field, Many
+from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 
 SECTION = re.compile(r"(<!-- begin (?P<name>[\w ]+) -->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
 
@@ -101,7 +101,7 @@ def test_fields() -> str:
     """The fields of nodes and pods of tests."""
     rows = [
         (f"`{kind}`", f"`{name}`", _field(field), field.doc)
-        for kind, known in (("node", NODE_FIELDS), ("pod", POD_FIELDS))
+        for kind, known in (("node", NODE_FIELDS), ("device", DEVICE_FIELDS), ("pod", POD_FIELDS))
         for name, field in known.items()
     ]
     return table(("of a", "field", "value", ""), rows)
@@ -112,6 +112,8 @@ test_fields.__test__ = False  # type: ignore[attr-defined]  # pytest would take 
 
 def _field(field: Field) -> str:
     form = field.form.value + (f": {', '.join(f'`{choice}`' for choice in sorted(field.choices))}" if field.choices else "")
+    if field.many is Many.DEVICES:
+        return "list of devices"
     if field.many is Many.LIST:
         return f"list of {form.removeprefix('an ').removeprefix('a ')}"
     if field.many is Many.BY_KEY:

@@ -11,9 +11,9 @@ syntax keyword policyChoices else if then
 highlight default link policyChoices Conditional
 syntax keyword policyDeclarations avoid base filter for import let metric param permit policy preemption prefer quantum score test tie_break workload
 highlight default link policyDeclarations Statement
-syntax keyword policySteps accepted age at by evicted expect held like message on pending place rejected running scores
+syntax keyword policySteps accepted age at by device evicted expect held like message on pending place rejected running scores
 highlight default link policySteps Keyword
-syntax keyword policyKeywords as asc desc device devices disruption kubernetes min_count missing never_evict normalize only_evict placed pods preferred range reject require required reserve spread_over tier timeout together version weight when where with within
+syntax keyword policyKeywords as asc desc devices disruption kubernetes min_count missing never_evict normalize only_evict placed pods preferred range reject require required reserve spread_over tier timeout together version weight when where with within
 highlight default link policyKeywords Keyword
 syntax keyword policySubjects group it node pod
 highlight default link policySubjects Identifier

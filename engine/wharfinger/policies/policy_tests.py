@@ -36,7 +36,16 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
 }
 _TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
 
-_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING, Expectation.HELD, Expectation.NOT_HELD})
+_ABOUT_PODS = frozenset(
+    {
+        Expectation.ON,
+        Expectation.ON_DEVICE,
+        Expectation.NOT_ON,
+        Expectation.PENDING,
+        Expectation.HELD,
+        Expectation.NOT_HELD,
+    }
+)
 
 
 class Truth(Enum):
@@ -223,6 +232,15 @@ def _on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failur
     return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
 
 
+def _on_device(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    del scenario
+    wanted = sorted(step.devices)
+    if sorted(attempt.devices) == wanted:
+        return None
+    has = f"has {wording.listed(attempt.devices)}" if attempt.devices else "has no device"
+    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)} and {has}, not {wording.listed(wanted)}")
+
+
 def _not_on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     del scenario
     if attempt.decision.node not in [name for name, _ in step.nodes]:
@@ -407,6 +425,7 @@ def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
 
 _CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], Failure | None]] = {
     Expectation.ON: _on,
+    Expectation.ON_DEVICE: _on_device,
     Expectation.NOT_ON: _not_on,
     Expectation.PENDING: _pending,
     Expectation.REJECTED: _rejected,

@@ -8,7 +8,8 @@ objects reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +30,8 @@ from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast, test_steps
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import with_allocation
+from wharfinger.model.devices.device import Device
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -46,8 +49,10 @@ _NODE_AMOUNTS = ("cpu", "memory", "ephemeral_storage", "pods")
 
 def plain(value: ast.Expr | tuple[ast.ObjectField, ...]) -> Any:
     """A literal or an object as plain values: numbers as the text of a quantity, sets as lists, objects as dicts."""
+    if isinstance(value, ast.ObjectLiteral):
+        return plain(value.fields)
     if isinstance(value, tuple):
-        return {field.name: plain(field.value) for field in value}
+        return {field.name: _attributes(field.value) if field.name == "attributes" else plain(field.value) for field in value}
     if isinstance(value, ast.Number):
         return _number(value)
     if isinstance(value, ast.String | ast.Boolean):
@@ -57,6 +62,18 @@ def plain(value: ast.Expr | tuple[ast.ObjectField, ...]) -> Any:
     if isinstance(value, ast.Unary) and value.op is ast.UnaryOp.MINUS:
         return f"-{plain(value.operand)}"
     raise TypeError(f"{type(value).__name__} in a test object")
+
+
+def _attributes(values: ast.Expr | tuple[ast.ObjectField, ...]) -> Any:
+    """The attributes of a device as those of a ResourceSlice, each under its type."""
+    return {field.name: _attribute(field.value) for field in values} if isinstance(values, tuple) else {}
+
+
+def _attribute(value: ast.Expr | tuple[ast.ObjectField, ...]) -> Manifest:
+    found = plain(value)
+    if isinstance(value, ast.String):
+        return {"string": found}
+    return {"bool": found} if isinstance(value, ast.Boolean) else {"int": int(found)}
 
 
 def _number(literal: ast.Number) -> str | float:
@@ -103,6 +120,8 @@ def pod_manifest(name: str, fields: Fields, *, node: str | None = None, now: dat
     for field, key in _POD_SPEC.items():
         if field in fields:
             spec[key] = fields[field]
+    if "devices" in fields:
+        spec["resourceClaims"] = [{"name": f"claim-{n}", "resourceClaimName": f"{name}-{n}"} for n in range(len(fields["devices"]))]
     status: Manifest = {"phase": "Running" if node else "Pending"}
     if "qos" in fields:
         status["qosClass"] = fields["qos"]
@@ -153,6 +172,63 @@ def _toleration(text: str) -> Manifest:
     return {"key": key, "operator": "Equal" if equals else "Exists", "value": value, "effect": effect if colon else ""}
 
 
+DRIVER = "gpu.example.com"
+
+
+def slice_manifests(node: str, devices: Sequence[Fields]) -> list[Manifest]:
+    """The devices of a node as ResourceSlices, one for each driver; the pool is called as the node."""
+    by_driver: dict[str, list[Manifest]] = {}
+    numbers: Counter[tuple[str, str]] = Counter()
+    for fields in devices:
+        driver, name = fields.get("driver", DRIVER), fields.get("name", "gpu")
+        of_driver = by_driver.setdefault(driver, [])
+        numbered = "count" in fields or "name" not in fields
+        for _ in range(int(fields.get("count", 1))):
+            of_driver.append({"name": f"{name}-{numbers[driver, name]}" if numbered else name, **_device(fields)})
+            numbers[driver, name] += 1
+    return [
+        {
+            "metadata": {"name": f"{node}-{driver}"},
+            "spec": {
+                "driver": driver,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "nodeName": node,
+                "devices": found,
+            },
+        }
+        for driver, found in by_driver.items()
+    ]
+
+
+def _device(fields: Fields) -> Manifest:
+    versions = {name: {"version": version} for name, version in fields.get("versions", {}).items()}
+    return {
+        "attributes": fields.get("attributes", {}) | versions,
+        "capacity": {name: {"value": value} for name, value in fields.get("capacity", {}).items()},
+        "taints": [_taint(text) for text in fields.get("taints", ())],
+    }
+
+
+def claim_manifests(pod: str, fields: Fields, held: Sequence[Device] | None = None) -> list[Manifest]:
+    """The claims of a pod, one for each driver, and the class of each; allocated with these devices for a pod that runs."""
+    found: list[Manifest] = []
+    for number, (driver, count) in enumerate(fields.get("devices", {}).items()):
+        request = {"name": "devices", "exactly": {"deviceClassName": driver, "count": int(count)}}
+        results = [{"request": "devices", "driver": each.driver, "pool": each.pool, "device": each.name} for each in held or ()]
+        own = [result for result in results if result["driver"] == driver]
+        found.append(
+            {
+                "kind": "ResourceClaim",
+                "metadata": {"name": f"{pod}-{number}", "namespace": fields.get("namespace", "default"), "uid": f"{pod}-{number}"},
+                "spec": {"devices": {"requests": [request]}},
+                "status": {"allocation": {"devices": {"results": own}}} if held is not None else {},
+            }
+        )
+        selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+        found.append({"kind": "DeviceClass", "metadata": {"name": driver}, "spec": {"selectors": [selector]}})
+    return found
+
+
 Compiling = Callable[[typed.Policy, Mapping[str, Any]], CompiledPolicy]
 
 
@@ -160,8 +236,9 @@ Compiling = Callable[[typed.Policy, Mapping[str, Any]], CompiledPolicy]
 class Attempt:
     """One `place`: the decision, and the cluster just before it.
 
-    Where preemption made room for the pod, both are those after its victims have left, and `evicted` are their names. `preempting` is the
-    interpreter for the cluster before that; None where the pod fitted at once.
+    `devices` are the names of the devices that the pod got. Where preemption made room for the pod, decision and cluster are those after
+    its victims have left, and `evicted` are their names. `preempting` is the interpreter for the cluster before that; None where the pod
+    fitted at once.
     """
 
     decision: Decision
@@ -170,6 +247,7 @@ class Attempt:
     interpreter: Interpreter
     preempting: Interpreter | None
     governed: bool
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,15 +318,46 @@ class Scenario:
         self._fields[step.kind, step.name] = fields
         if step.kind is test_steps.ObjectKind.NODE:
             self._state.add_node(decode.convert(node_manifest(step.name, fields, now=self._now), objects.Node))
+            for manifest in slice_manifests(step.name, fields.get("devices", ())):
+                self._state.put(decode.convert(manifest, objects.ResourceSlice))
         else:
             self._label_namespace(fields)
+            self._claim(claim_manifests(step.name, fields))
             self._pods[step.name] = PodView(decode.convert(pod_manifest(step.name, fields, now=self._now), objects.Pod))
 
     def _run(self, step: test_steps.Running) -> None:
         fields = self._inherited(test_steps.ObjectKind.POD, step.like, step.fields)
         self._fields[test_steps.ObjectKind.POD, step.name] = fields
         self._label_namespace(fields)
+        if "devices" in fields:
+            self._claim(claim_manifests(step.name, fields, self._held(step.node, fields)))
         self._state.add_pod(decode.convert(pod_manifest(step.name, fields, node=step.node, now=self._now), objects.Pod))
+
+    def _claim(self, manifests: Sequence[Manifest]) -> None:
+        """Add claims and the classes that they name."""
+        for manifest in manifests:
+            plain_manifest = {key: value for key, value in manifest.items() if key != "kind"}
+            if manifest["kind"] == "ResourceClaim":
+                self._state.put(decode.convert(plain_manifest, objects.ResourceClaim))
+            else:
+                self._state.put(decode.convert(plain_manifest, objects.DeviceClass))
+
+    def _held(self, node: str, fields: Fields) -> list[Device]:
+        """The devices that a running pod has: those it names, or the first free ones of each driver."""
+        snapshot = self._state.snapshot()
+        row = snapshot.row(node)
+        devices = () if row is None else snapshot.devices.on(row)
+        found: list[Device] = []
+        for driver, count in fields["devices"].items():
+            of_driver = [each for each in devices if each.driver == driver]
+            named = [each for each in of_driver if each.name in fields.get("holds", ())]
+            found += (named or [each for each in of_driver if not each.taken])[: int(count)]
+        return found
+
+    def _got(self, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """The names of the devices of a node of which there is less now than in an earlier snapshot."""
+        before, now = snapshot.devices.on(row), self._state.snapshot().devices.on(row)
+        return tuple(old.name for old, new in zip(before, now, strict=True) if old != new)
 
     def _label_namespace(self, fields: Fields) -> None:
         """Give the namespace of a pod the labels that the pod names."""
@@ -285,9 +394,15 @@ class Scenario:
             preempting=preempting,
             governed=self.policy.governs(pod, snapshot.now),
         )
-        self.attempts[name] = self.last = attempt
+        asks = snapshot.devices.asked(pod) is not None
         if decision.node is not None:
             self._state.assume(decision.assigned, decision.node)
+            for each in decision.claims:
+                if self._state.objects.get(objects.ResourceClaim, each.claim.metadata.name, each.claim.metadata.namespace):
+                    self._state.put(with_allocation(each.claim, each.allocation))
+            if asks and decision.row is not None:
+                attempt = replace(attempt, devices=self._got(snapshot, decision.row))
+        self.attempts[name] = self.last = attempt
 
     def _place_group(self, name: str) -> None:
         index = self._index()

@@ -18,7 +18,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import PLAIN, Kind, Type
 from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import FIELDS, Expectation, Field, Form, Many, ObjectKind
+from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, FIELDS, Expectation, Field, Form, Many, ObjectKind
 
 _TAINT = re.compile(r"[^=:\s]+(=[^:\s]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 _KINDS = {Form.TEXT: Kind.STRING, Form.TAINT: Kind.STRING, Form.TRUTH: Kind.BOOL, Form.WHOLE: Kind.COUNT, Form.DURATION: Kind.DURATION}
@@ -59,6 +59,8 @@ def name_span(given: ast.ObjectField) -> Span:
 def _check_value(context: Context, given: ast.ObjectField, field: Field) -> None:
     if field.many is Many.BY_KEY:
         _check_keys(context, given, field)
+    elif field.many is Many.DEVICES:
+        _check_devices(context, given)
     elif isinstance(given.value, tuple):
         _misfit(context, given, f"`{given.name}` is {_wanted(field)}")
     elif field.many is Many.ONE:
@@ -68,6 +70,24 @@ def _check_value(context: Context, given: ast.ObjectField, field: Field) -> None
             _check_one(context, given.name, item, field)
     else:
         _misfit(context, given, f"`{given.name}` is a list", f"write `{given.name}: [{given.value.span.text}]`")
+
+
+def _check_devices(context: Context, given: ast.ObjectField) -> None:
+    items = given.value.items if isinstance(given.value, ast.SetLiteral) else None
+    if items is None or not all(isinstance(item, ast.ObjectLiteral) for item in items):
+        example = '`devices: [{ count: 8, attributes: { model: "A100" } }]`'
+        _misfit(context, given, f"`{given.name}` is a list of devices in braces", f"for example {example}")
+        return
+    for item in items:
+        for inner in item.fields if isinstance(item, ast.ObjectLiteral) else ():
+            known = DEVICE_FIELDS.get(inner.name)
+            if known is None:
+                near = context.closest(inner.name, DEVICE_FIELDS)
+                help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(DEVICE_FIELDS, most=20)}"
+                message = f"a device of a test has no field `{inner.name}`"
+                context.error(Code.P703, message, name_span(inner), label="unknown field", help=help_, suggestion=near)
+            else:
+                _check_value(context, inner, known)
 
 
 def _check_keys(context: Context, given: ast.ObjectField, field: Field) -> None:
@@ -121,6 +141,9 @@ def _fault(name: str, found: typed.Const, field: Field) -> tuple[str, str | None
     kind, text = found.type.kind, found.span.text
     if field.form is Form.AMOUNT:
         return _amount_fault(name, found)
+    if field.form is Form.ATTRIBUTE:
+        fits = kind in {Kind.STRING, Kind.BOOL, Kind.COUNT}
+        return None if fits else (f"`{name}` is {field.form.value}, not {type_text(found.type)}", None)
     wanted = _KINDS[field.form]
     if kind is not wanted:
         help_ = f'write it in quotes: `"{text}"`' if wanted is Kind.STRING else None
@@ -414,7 +437,16 @@ class _Script:
             self.context.error(Code.P706, f"points are a plain number, not {text}", expr.span, label=text)
 
 
-_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING, Expectation.HELD, Expectation.NOT_HELD})
+_ABOUT_PODS = frozenset(
+    {
+        Expectation.ON,
+        Expectation.ON_DEVICE,
+        Expectation.NOT_ON,
+        Expectation.PENDING,
+        Expectation.HELD,
+        Expectation.NOT_HELD,
+    }
+)
 _ABOUT_VICTIMS = frozenset({Expectation.EVICTED, Expectation.NOT_EVICTED})
 # Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
 _FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})

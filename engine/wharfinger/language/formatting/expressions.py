@@ -191,6 +191,11 @@ def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa
             return f"{{{''.join(f'{chr(10)}{deeper}{entry(one)},' for one in expr.entries)}\n{indent}}}"
         case ast.Index(base=ast.Table() as table):
             return f"{pretty(table, before, indent, WIDTH)}[{one_line(expr.key)}]"
+        case ast.SetLiteral() if any(isinstance(item, ast.ObjectLiteral) for item in expr.items):
+            lines = (f"{deeper}{pretty(item, len(deeper), deeper, 1)}," for item in expr.items)
+            return "[\n" + "\n".join(lines) + f"\n{indent}]"
+        case ast.ObjectLiteral():
+            return pretty_object(expr.fields, before, indent)
         case ast.SetLiteral() if expr.items:
             return f"[{_filled([one_line(item) for item in expr.items], deeper)}\n{indent}]"
         case ast.If():

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wharfinger.language.formatting.expressions import STEP, WIDTH, key, name, one_line, pretty, pretty_object, string
+from wharfinger.language.formatting.expressions import STEP, WIDTH, key, name, one_line, pretty, pretty_object, quoted, string
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
@@ -415,6 +415,8 @@ def _outcome(step: test_steps.Expect) -> str:
     match step.expectation:
         case Expectation.ON | Expectation.NOT_ON:
             return f"{step.expectation.value} {nodes}"
+        case Expectation.ON_DEVICE:
+            return f"on device {', '.join(quoted(device, chr(34)) for device in step.devices)}"
         case Expectation.REJECTED:
             return f"rejected by {rule}" if rule else "rejected"
     if step.op and step.points:

@@ -31,6 +31,7 @@ class Outcome:
     span: Span
     expectation: Expectation
     nodes: tuple[Named, ...] = ()
+    devices: tuple[str, ...] = ()
     rule: Token | None = None
     message: ast.String | None = None
     op: ast.BinaryOp | None = None
@@ -209,6 +210,7 @@ class SyntaxTree(Rules):
             subject=text,
             subject_span=span,
             nodes=outcome.nodes,
+            devices=outcome.devices,
             pod=self.word(pod) if pod else None,
             pod_span=self.at(pod, pod) if pod else None,
             rule=self.word(outcome.rule) if outcome.rule else None,
@@ -222,6 +224,17 @@ class SyntaxTree(Rules):
     def on_nodes(self, on: Token, nodes: tuple[Named, ...]) -> Outcome:
         """`on a, b`."""
         return Outcome(span=Span(self.source, on.start, nodes[-1][1].end), expectation=Expectation.ON, nodes=nodes)
+
+    @production
+    def device_name(self, text: Token) -> Token:
+        """`"gpu-0"`."""
+        return text
+
+    @production
+    def on_devices(self, on: Token, _device: Token, names: list[Token]) -> Outcome:
+        """`on device "gpu-0", "gpu-1"`."""
+        devices = tuple(self.string_at(name).value for name in names)
+        return Outcome(span=self.at(on, names[-1]), expectation=Expectation.ON_DEVICE, devices=devices)
 
     @production
     def not_on_nodes(self, not_: Token, _on: Token, nodes: tuple[Named, ...]) -> Outcome:

@@ -123,6 +123,7 @@ class Expectation(Enum):
     """What an `expect` line asserts."""
 
     ON = "on"  # pod on node (several nodes: one of them)
+    ON_DEVICE = "on device"  # pod has these devices of its node, and no others
     NOT_ON = "not on"
     PENDING = "pending"  # pod is not placed
     REJECTED = "rejected"  # node rejected by rule
@@ -149,6 +150,7 @@ class Expect(ast.TestStep):
     subject: str
     subject_span: Span
     nodes: tuple[tuple[str, Span], ...] = ()
+    devices: tuple[str, ...] = ()
     pod: str | None = None
     pod_span: Span | None = None
     rule: str | None = None
@@ -167,6 +169,7 @@ class Form(Enum):
     WHOLE = "a whole number"
     DURATION = "a duration"
     TAINT = "a taint, `key=value:Effect` or `key:Effect`"
+    ATTRIBUTE = "a text, a whole number, or true or false"
 
 
 class Many(Enum):
@@ -175,6 +178,7 @@ class Many(Enum):
     ONE = "one"
     LIST = "list"
     BY_KEY = "by key"
+    DEVICES = "list of devices"  # objects with `DEVICE_FIELDS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,15 @@ _LABELS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels.")
 _ANNOTATIONS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Annotations.")
 _AGE = Field(form=Form.DURATION, doc="How long ago it was created.")
 
+DEVICE_FIELDS: Mapping[str, Field] = {
+    "driver": Field(form=Form.TEXT, doc="The driver; `gpu.example.com` when left out."),
+    "name": Field(form=Form.TEXT, doc="The name in its pool, which is the node; `gpu-0`, `gpu-1`, … when left out."),
+    "count": Field(form=Form.WHOLE, doc="How many devices like this there are; then numbers follow the name."),
+    "attributes": Field(form=Form.ATTRIBUTE, many=Many.BY_KEY, doc="Attributes."),
+    "versions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Attributes that are versions."),
+    "capacity": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Capacities."),
+    "taints": Field(form=Form.TAINT, many=Many.LIST, doc="Taints, as kubectl writes those of nodes."),
+}
 NODE_FIELDS: Mapping[str, Field] = {
     "cpu": Field(form=Form.AMOUNT, doc="Allocatable CPU; 8 when left out."),
     "memory": Field(form=Form.AMOUNT, doc="Allocatable memory; 32Gi when left out."),
@@ -205,6 +218,7 @@ NODE_FIELDS: Mapping[str, Field] = {
     "unschedulable": Field(form=Form.TRUTH, doc="Whether the node is cordoned."),
     "conditions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Statuses of conditions.", choices=frozenset({"True", "False", "Unknown"})),
     "images": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Images that the node has, with their sizes."),
+    "devices": Field(form=Form.TEXT, many=Many.DEVICES, doc="Devices, as a driver publishes them in a ResourceSlice."),
     "age": _AGE,
 }
 POD_FIELDS: Mapping[str, Field] = {
@@ -226,6 +240,8 @@ POD_FIELDS: Mapping[str, Field] = {
     "tolerations": Field(form=Form.TEXT, many=Many.LIST, doc="Taints that the pod tolerates: `key=value:Effect`, `key:Effect` or `key`."),
     "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),
     "images": Field(form=Form.TEXT, many=Many.LIST, doc="Images, one container each."),
+    "devices": Field(form=Form.WHOLE, many=Many.BY_KEY, doc="How many devices of each driver a claim of the pod asks for."),
+    "holds": Field(form=Form.TEXT, many=Many.LIST, doc="Names of the devices that a running pod has; the first free ones when left out."),
     "scheduler_name": Field(form=Form.TEXT, doc="Which scheduler the pod asks for."),
     "service_account": Field(form=Form.TEXT, doc="The pod's service account."),
     "age": _AGE,
