@@ -205,7 +205,8 @@ class CompiledPolicy:
     (subject, path, key).
 
     The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`); its
-    rules may give pods of one template different answers (`rules_read_identity`).
+    rules may give pods of one template different answers (`rules_read_identity`). It may give pods different answers that differ in nothing
+    but their PodGroup (`reads_group`).
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
@@ -234,6 +235,7 @@ class CompiledPolicy:
         read = list(_expressions(policy))
         scope = [] if policy.scope is None else [policy.scope]
         self.reads = frozenset(attribute for expr in (*scope, *read) for attribute in reads.attributes_read(expr, lets))
+        self.reads_group = any(reads.reads_group(expr, lets) for expr in (*scope, *read))
         self.rules_read_identity = any(reads.reads_identity(expr, lets) for expr in read)
         self.scope_reads_identity = any(reads.reads_identity(expr, lets) for expr in scope)
         self._scope = _scope(policy, params)

@@ -54,6 +54,11 @@ def reads_identity(expr: typed.Expr, lets: Lets) -> bool:
     return any(attribute.identity and attribute.subject.value == "pod" for attribute in pods)
 
 
+def reads_group(expr: typed.Expr, lets: Lets) -> bool:
+    """True if the value may differ between pods that differ in the PodGroup that they name."""
+    return any(inner.attribute.by_group for inner in walk(expr, lets) if isinstance(inner, typed.AttributeRef))
+
+
 def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:
     """The sub-expressions that can make an expression missing, each once, in the order in which they are written."""
     found: dict[str, typed.Expr] = {}

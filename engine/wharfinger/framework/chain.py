@@ -141,18 +141,26 @@ class Chain:
     def key(self, pod: PodView, now: float, store: ObjectStore | None = None) -> Hashable:
         """A key of everything but the cluster that a decision about the pod at time `now` depends on.
 
-        Pods with equal keys get equal answers, apart from ties. The key has the pod's template; the values of `Plugin.identity` and
-        `Plugin.circumstances`; the governing policies, where these differ between pods of one template; and the uid, if a governing policy
-        reads the pod's identity. Without the objects of the cluster, each pod with claims has a key of its own.
+        Pods with equal keys get equal answers, apart from ties. The key has the pod's template, without its PodGroup if nothing reads
+        that; the values of `Plugin.identity` and `Plugin.circumstances`; the governing policies, where these differ between pods of one
+        template; and the uid, if a governing policy reads the pod's identity. Without the objects of the cluster, each pod with claims has
+        a key of its own.
         """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
         if pod.demand.may_claim:
             own += (pod.uid,) if store is None else tuple(plugin.circumstances(pod, store) for plugin in self._circumstanced)
+        template = pod.template if self._reads_groups else pod.apart_from_group
         if not self._telling_apart:
-            return (pod.template, own)
+            return (template, own)
         governing = tuple(policy for policy in self._telling_apart if policy.governs(pod, now))
         alone = pod.uid if any(policy.rules_read_identity for policy in governing) else None
-        return (pod.template, own, governing, alone)
+        return (template, own, governing, alone)
+
+    @cached_property
+    def _reads_groups(self) -> bool:
+        """True if a decision may depend on the PodGroup that a pod names: by a policy that reads it, or a plugin that is not built in."""
+        own = any(policy.reads_group for policy in self.policies)
+        return own or any(plugin_faults.is_foreign(link.plugin) for link in self.links)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.property.test_cached_decision import compiled
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import chain
 from wharfinger.framework.chain import ChainConfig, assemble
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import QueueSortPlugin
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.tables import ObjectStore
 
 A, B = fleet.stub("A"), fleet.stub("B")
 
@@ -111,3 +116,33 @@ def test_scores_are_summed_by_what_can_change_them():
     rowwise = fleet.stub("BRow", score_volatility=chain.extension.Volatility.ROW)
     lineup = fleet.chain_of(volatile, rowwise, fleet.stub("Z")).lineup(fleet.pod(), 0.0)
     assert [term.plugin.name for term in lineup.scores] == ["Z", "BRow", "AVolatile"]
+
+
+def member(group, **labels):
+    spec = {"containers": [{"name": "main", "image": "x"}], "schedulingGroup": {"podGroupName": group}}
+    return PodView(decode.convert({"metadata": {"name": "a", "uid": group, "labels": labels}, "spec": spec}, objects.Pod))
+
+
+GROUP_READERS = {
+    "nothing of groups": ("pod.priority >= 0", True),
+    "the name": ('(pod.group.name ?? "") == "llm"', False),
+    "the size": ("(pod.group.size ?? 1) > 4", False),
+    "the placed members": ("(pod.group.placed ?? 0) >= 0", False),
+    "where the others are": ("count(group, on: node) == 0", False),
+}
+
+
+@pytest.mark.parametrize("name", GROUP_READERS)
+def test_members_of_different_groups_share_their_answers_unless_something_reads_the_group(name):
+    condition, share = GROUP_READERS[name]
+    found = assemble(policies=[compiled(f'policy "p"\nlet it_holds = {condition}\nfilter f {{ require it_holds else "no" }}')])
+    one, other = (found.key(member(group), 0.0, ObjectStore()) for group in ("one", "other"))
+    assert (one == other) == share
+    assert member("one").template != member("other").template
+
+
+def test_members_of_different_groups_do_not_share_their_answers_with_a_plugin_of_somebody_else():
+    found = fleet.chain_of(A)
+    assert found.key(member("one"), 0.0, ObjectStore()) != found.key(member("other"), 0.0, ObjectStore())
+    assert assemble().key(member("one"), 0.0, ObjectStore()) == assemble().key(member("other"), 0.0, ObjectStore())
+    assert assemble().key(member("one"), 0.0, ObjectStore()) != assemble().key(member("one", app="x"), 0.0, ObjectStore())

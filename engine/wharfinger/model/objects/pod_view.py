@@ -25,13 +25,24 @@ HostPort: TypeAlias = tuple[str, str, int]
 WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")  # maps that differ only in order are equal
-_SPEC_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes"}))
+_SPEC_FIELDS = operator.attrgetter(
+    *(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes", "scheduling_group"})
+)
 _VOLUME_SOURCES = operator.attrgetter(*(name for name in objects.Volume.__struct_fields__ if name not in {"name", "empty_dir"}))
 _NO_SOURCES = _VOLUME_SOURCES(objects.Volume())
 
 
 def digest(pod: objects.Pod) -> bytes:
     """16 bytes that are equal for two pods iff every decision about them is equal apart from their identity."""
+    return _with_group(digest_without_group(pod), pod.spec.scheduling_group)
+
+
+def _with_group(apart: bytes, group: objects.PodSchedulingGroup | None) -> bytes:
+    return apart if group is None else hashlib.blake2b(_ENCODER.encode((apart, group)), digest_size=16).digest()
+
+
+def digest_without_group(pod: objects.Pod) -> bytes:
+    """The same for decisions that do not depend on the PodGroup that a pod names."""
     metadata = pod.metadata
     owner = controller(pod)
     parts = (
@@ -132,6 +143,7 @@ class PodView:
     """
 
     __slots__ = (
+        "_apart_from_group",
         "_demand",
         "_template",
         "annotations",
@@ -160,6 +172,7 @@ class PodView:
         self.priority = pod.spec.priority or 0
         self.node_name = pod.spec.node_name
         self._template = template
+        self._apart_from_group: bytes | None = None
         self._demand: PodDemand | None = None
 
     def __repr__(self) -> str:
@@ -187,8 +200,16 @@ class PodView:
     def template(self) -> bytes:
         """The digest of everything that decisions depend on, 16 bytes; see the class."""
         if self._template is None:
-            self._template = digest(self.object)
+            self._template = _with_group(self.apart_from_group, self.object.spec.scheduling_group)
         return self._template
+
+    @property
+    def apart_from_group(self) -> bytes:
+        """The `template` without the PodGroup that the pod names: equal for pods of many groups."""
+        if self._apart_from_group is None:
+            known = self._template if self.object.spec.scheduling_group is None else None
+            self._apart_from_group = known or digest_without_group(self.object)
+        return self._apart_from_group
 
     @property
     def demand(self) -> PodDemand:
@@ -264,9 +285,10 @@ _demands: WeakValueDictionary[bytes, PodDemand] = WeakValueDictionary()  # by te
 
 
 def _shared_demand(view: PodView) -> PodDemand:
-    demand = _demands.get(view.template)
+    template = view.apart_from_group
+    demand = _demands.get(template)
     if demand is None:
-        demand = _demands[view.template] = derive_demand(view.object)
+        demand = _demands[template] = derive_demand(view.object)
     return demand
 
 
