@@ -109,9 +109,10 @@ class GroupIndex:
 
     def put(self, pod: PodView) -> str | None:
         """Take over a pod in its present state, placed if it has a node; returns the key of its group, or None."""
-        spec = pod.object.spec
-        if spec.scheduling_group is None and self._rule is no_rule and not pod.labels and pod.uid not in self._key_of:
-            return None
+        if pod.object.spec.scheduling_group is None and self._rule is no_rule and pod.uid not in self._key_of:
+            labels = pod.labels
+            if not labels or (GROUP_LABELS[0] not in labels and GROUP_LABELS[1] not in labels):
+                return None
         name, policy = named_group(pod), self._rule(pod)
         if not name and policy is not None:
             name = policy[0]

@@ -169,7 +169,11 @@ class Permits:
 
     def cluster_changed(self) -> None:
         """Ask the permits of policies again in the next turn of the event loop, if a placement waits for one."""
-        if self._again or not any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values()):
+        if (
+            not self._questions
+            or self._again
+            or not any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
+        ):
             return
         self._again = True
         asyncio.get_running_loop().call_soon(self._ask_rules)
