@@ -494,6 +494,7 @@ class Drain(TypedDict):
     revisions: Revisions
     steps: int
     pods: list[DrainedPod]
+    groups: list[GroupResult]
     budgets: list[BudgetUse]
     has_budgets: bool
     summary: DrainSummary

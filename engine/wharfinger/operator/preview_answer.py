@@ -156,17 +156,15 @@ _Nodes = list[tuple[str, str | None]]
 
 def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, tuple[_Nodes, Miss | None]]:
     """(the node of each pod, the first miss)."""
-    nodes: _Nodes = []
-    miss: Miss | None = None
+    misses: list[Miss] = []
 
-    def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> Miss | None:
-        return _miss(decision, seen) if decision.node is None and miss is None else None
+    def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> None:
+        if decision.node is None and not misses:
+            misses.append(_miss(decision, seen))
 
-    for outcome in dry_run.place_pods(chain, state, pods, watch=watch):
-        nodes.append((outcome.decision.pod.key, outcome.decision.node))
-        miss = miss or outcome.seen
-        yield
-    return nodes, miss
+    outcomes = yield from dry_run.place_pods(chain, state, pods, watch=watch)
+    nodes: _Nodes = [(outcome.decision.pod.key, outcome.decision.node) for outcome in outcomes]
+    return nodes, misses[0] if misses else None
 
 
 def _drained(

@@ -11,10 +11,10 @@ or none.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ from wharfinger.framework.verdict import Reason
 from wharfinger.groups.attempt import attempt, decided, undecided
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
-from wharfinger.groups.turns import Key, Turn, groups_among, queue_key, turns
+from wharfinger.groups.turns import Key, Turn, groups_among, groups_in_steps, queue_key, turns
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -129,19 +129,22 @@ def place_pods(
     *,
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
-) -> Iterator[Outcome[Seen]]:
-    """Outcomes in queue order, one at a time; those of a group together. In SEQUENTIAL mode `state` is changed: it assumes every placement.
+) -> Generator[None, None, list[Outcome[Seen]]]:
+    """A generator of steps that returns the outcomes in queue order; those of a group together.
 
-    A decision reads its snapshot lazily, and a snapshot ends with the next change of the state, so everything that is needed of it has to
-    be read in `watch` (decision, snapshot, evicted pods).
+    In SEQUENTIAL mode `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot ends with the
+    next change of the state, so everything that is needed of it has to be read in `watch` (decision, snapshot, evicted pods).
     """
-    decider, index = Decider(chain), groups_among(chain, state, pods)
+    decider, index = Decider(chain), (yield from groups_in_steps(chain, state, pods))
+    found: list[Outcome[Seen]] = []
     for turn in turns(chain, index, pods):
         if turn.group is None:
-            yield place_pod(decider, state, turn.pods[0], watch=watch, mode=mode)
+            found.append(place_pod(decider, state, turn.pods[0], watch=watch, mode=mode))
+            yield
         else:
-            outcomes, _ = at_once(place_group(decider, state, index, turn, watch=watch, mode=mode))
-            yield from outcomes
+            outcomes, _ = yield from place_group(decider, Direct(state), index, turn, watch=watch, mode=mode)
+            found += outcomes
+    return found
 
 
 def place_pod(  # noqa: PLR0913 — the keywords are independent choices
@@ -176,9 +179,37 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     return outcome
 
 
+class World(Protocol):
+    """A state on which pods are placed, and which they leave."""
+
+    state: ClusterState
+
+    def place(self, pod: PodView, node: str) -> None:
+        """Count a pod on a node, with its claims bound there."""
+
+    def leave(self, pod: PodView) -> None:
+        """Let a placed pod leave its node."""
+
+
+@dataclass(slots=True)
+class Direct:
+    """A state that keeps what happens."""
+
+    state: ClusterState
+
+    def place(self, pod: PodView, node: str) -> None:
+        """Count a pod on a node, with its claims bound there."""
+        bind_claims(self.state, pod, node)
+        self.state.assume(pod, node)
+
+    def leave(self, pod: PodView) -> None:
+        """Let a placed pod leave its node."""
+        self.state.remove_pod(pod)
+
+
 def place_group(  # noqa: PLR0913 — the keywords are independent choices
     decider: Decider,
-    state: ClusterState,
+    world: World,
     index: GroupIndex,
     turn: Turn,
     *,
@@ -188,16 +219,17 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
 ) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
     """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
 
-    In SEQUENTIAL mode they are assumed on their nodes, in `state` and in `index`; victims of preemption leave both, and count for the first
+    In SEQUENTIAL mode they are placed in `world` and in `index`; victims of preemption leave both, and count for the first
     member.
     """
     assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
+    state = world.state
     found = yield from attempt(decider, state, index, turn.group, turn.pods, preempt=True)
     evicted: tuple[PodView, ...] = ()
     if found.freed is not None and mode is Mode.SEQUENTIAL:
         evicted, found = found.freed.victims, found.once_free()
         for victim in evicted:
-            state.remove_pod(victim)
+            world.leave(victim)
             index.remove(victim.uid)
     outcomes: list[Outcome[Seen]] = []
     for pod, node in found.placed:
@@ -206,10 +238,10 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
         outcomes.append(Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted)))
         evicted = ()
         if mode is Mode.SEQUENTIAL:
-            bind_claims(state, pod, node)
             assigned = decider.chain.assigned_on(pod, state.snapshot(), node)
-            device_claims.write_claims(state, pod, decision.claims)
-            state.assume(assigned, node)
+            if isinstance(world, Direct):
+                device_claims.write_claims(state, pod, decision.claims)
+            world.place(assigned, node)
             index.put(assigned.placed_on(node))
         yield
     for pod in found.without:
@@ -422,7 +454,7 @@ class _Attempts:
         if turn.group is None:
             outcomes = [place_pod(self._decider, self._state, pod, watch=watch, mode=self._mode, tried=self._tried) for pod in turn.pods]
         else:
-            steps = place_group(self._decider, self._state, self._index, turn, watch=watch, mode=self._mode, tried=self._tried)
+            steps = place_group(self._decider, Direct(self._state), self._index, turn, watch=watch, mode=self._mode, tried=self._tried)
             outcomes, result = at_once(steps)
             if turn.group not in self.groups or result.is_placed:
                 self.groups[turn.group] = result

@@ -4,9 +4,9 @@ As `kubectl drain` does, all nodes are cordoned first and then emptied one after
 stays here, and all others are asked about. Evictions go through the Eviction API, so budgets can forbid them.
 
 The pods that may leave a node at the same time are one step: they leave, pods that wait are tried again, the controllers create the
-replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget may
-allow more evictions in the next step. Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the
-order of the queue.
+replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget
+may allow more evictions in the next step. Members of a group that left are placed together again, within the domains of those that
+stayed. Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
 """
 
 from __future__ import annotations
@@ -20,11 +20,17 @@ from enum import Enum
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.results import GroupResult, GroupState
+from wharfinger.groups.turns import Turn, groups_in_steps
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, queue_order, utilisation
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, place_group, pod_result, queue_order, utilisation
 from wharfinger.what_if.evaluation import placed
 from wharfinger.what_if.evictions import Evictions, Refusal
 from wharfinger.what_if.kubectl_drain import cordoned, refusals, replaceable, staying
@@ -101,7 +107,8 @@ class Drain:
 
     `pods` are in the order in which they leave, then those that do not leave, then pods that were in the queue already. `after` is the use
     of the cluster once the pods have left: without the nodes if they were removed, otherwise with the nodes cordoned.
-    `has_budgets` is False if the cluster has no PodDisruptionBudget at all.
+    `has_budgets` is False if the cluster has no PodDisruptionBudget at all. `groups` are those of which members leave or waited, as
+    they are in the end.
     """
 
     chain: Chain
@@ -113,6 +120,7 @@ class Drain:
     steps: int
     before: Utilisation
     after: Utilisation
+    groups: tuple[GroupResult, ...] = ()
 
     def of(self, fate: Fate) -> tuple[DrainedPod, ...]:
         """The pods with one outcome, in order."""
@@ -233,6 +241,8 @@ class _Drain:
         self._failed_at = -1
         self._entered = 0
         self._uses: dict[str, tuple[int, int]] = {}
+        self._index = GroupIndex(self._state.objects)
+        self._groups: dict[str, GroupResult] = {}
         self.steps = 0
 
     def known(self, nodes: Sequence[str]) -> tuple[str, ...]:
@@ -244,6 +254,10 @@ class _Drain:
 
     def run(self, nodes: Sequence[str], waiting: Iterable[PodView]) -> Generator[None]:
         """Cordon the nodes, and empty them in order."""
+        waiting = list(waiting)
+        snapshot = self._state.snapshot()
+        on_nodes = [pod for node in nodes for pod in snapshot.pods_on(snapshot.known_row(node))]
+        self._index = yield from groups_in_steps(self._chain, self._state, [*waiting, *on_nodes])
         leaving = []
         for node in nodes:
             leaving.append(self._pods_of(node))
@@ -274,6 +288,7 @@ class _Drain:
             steps=self.steps,
             before=before,
             after=utilisation(self._state.snapshot()),
+            groups=tuple(in_the_end(self._index, key, tried) for key, tried in self._groups.items()),
         )
 
     def outcomes(self) -> tuple[DrainedPod, ...]:
@@ -324,6 +339,7 @@ class _Drain:
             self.steps += 1
             for moving in allowed:
                 self._supposed.leave(moving.pod)
+                self._index.remove(moving.pod.uid)
                 self._advance()
                 yield
             yield from self._place()
@@ -356,6 +372,7 @@ class _Drain:
 
     def _enqueue(self, moving: _Moving, pod: PodView) -> None:
         moving.replacement, moving.placement, moving.order = pod, None, self._next_order()
+        self._index.put(pod)
         gate = self._chain.gate(pod)
         if gate is None:
             self._waiting.append(moving)
@@ -375,18 +392,40 @@ class _Drain:
         while again:
             again = failed = False
             waiting, self._waiting = sorted(self._waiting, key=lambda moving: (self._chain.sort_key(moving.replacement), moving.order)), []
-            for moving in waiting:
-                victims = self._try(moving)
-                if moving.placement is None or moving.placement.node is None:
-                    self._waiting.append(moving)
-                    failed = True
-                else:
-                    self._evictions.replaced(moving.pod)
-                    again |= failed
+            for together in self._turns(waiting):
+                key = self._index.key_of(together[0].replacement.uid)
+                victims, for_pod = (self._try(together[0]), together[0]) if key is None else (yield from self._try_group(key, together))
+                for moving in together:
+                    if moving.placement is None or moving.placement.node is None:
+                        self._waiting.append(moving)
+                        failed = True
+                    else:
+                        self._evictions.replaced(moving.pod)
+                        again |= failed
                 again |= bool(victims)
                 for victim in victims:
-                    self._displace(victim, moving.pod.key)
+                    self._displace(victim, for_pod.pod.key)
                 yield
+
+    def _turns(self, waiting: Sequence[_Moving]) -> list[list[_Moving]]:
+        """The pods that wait, in order; the members of a group together, in the place of the first of them."""
+        found: dict[str, list[_Moving]] = {}
+        for moving in waiting:
+            uid = moving.replacement.uid
+            found.setdefault(self._index.key_of(uid) or f"pod {uid}", []).append(moving)
+        return list(found.values())
+
+    def _try_group(self, key: str, members: Sequence[_Moving]) -> Generator[None, None, tuple[tuple[PodView, ...], _Moving]]:
+        """A generator of steps that places members of a group, and returns the pods evicted for it with the member named for them."""
+        turn = Turn(pods=tuple(moving.replacement for moving in members), group=key)
+        outcomes, result = yield from place_group(self._decider, self._supposed, self._index, turn, watch=_seen)
+        by_uid = {moving.replacement.uid: moving for moving in members}
+        victims: list[PodView] = []
+        for outcome in outcomes:
+            by_uid[outcome.decision.pod.uid].placement = outcome.seen
+            victims += outcome.evicted
+        self._groups[key] = result
+        return tuple(victims), by_uid[outcomes[0].decision.pod.uid] if outcomes else members[0]
 
     def _try(self, moving: _Moving) -> tuple[PodView, ...]:
         """Decide about a replacement, and return the pods that were evicted for it.
@@ -409,6 +448,7 @@ class _Drain:
     def _displace(self, victim: PodView, displaced_by: str) -> None:
         """Count a pod that preemption has evicted, and put its replacement into the queue."""
         self._evictions.lose(victim)
+        self._index.remove(victim.uid)
         moving = self._moving.setdefault(victim.uid, _Moving(victim, victim.node_name))
         moving.displaced_by = displaced_by
         self._leave(moving)
@@ -418,7 +458,25 @@ class _Drain:
         for moving in self._moving.values():
             if moving.placement is not None and moving.placement.node in nodes:
                 self._supposed.leave(moving.replacement)
+                self._index.remove(moving.replacement.uid)
                 self._enqueue(moving, moving.replacement)
         for node in nodes:
             self._state.remove_node(node)
         yield from self._place()
+
+
+def _seen(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+    return pod_result(decision, evicted)
+
+
+def in_the_end(index: GroupIndex, key: str, tried: GroupResult) -> GroupResult:
+    """What has become of a group in the end, when later steps may have placed members of it, or evicted them."""
+    members, placed = index.members(key), index.n_placed(key)
+    if placed == len(members):
+        return dataclasses.replace(tried, members=len(members), placed=placed, state=GroupState.PLACED, message="", nearest=())
+    missing = placed < tried.min_count
+    said = f"{placed} of {count(len(members), 'member')} {'have' if placed != 1 else 'has'} a node"
+    said += f", and it needs {tried.min_count}" if missing else ""
+    message = f"{said}: {tried.message}" if tried.message else said
+    state = tried.state if not tried.is_placed else GroupState.IN_PART
+    return dataclasses.replace(tried, members=len(members), placed=placed, state=state, message=message)

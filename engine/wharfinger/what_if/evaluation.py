@@ -6,10 +6,15 @@ Pods that preemption would evict leave at once.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from typing import NamedTuple
 
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.results import GroupResult
+from wharfinger.groups.turns import Turn, groups_in_steps, turns
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result, queue_order
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate.dry_run import PodResult, gated_result, place_group, pod_result
 from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.new_nodes import nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
@@ -29,21 +34,40 @@ def added(supposed: SupposedChanges, nodes: Iterable[NodesLike]) -> Generator[No
     return tuple(new)
 
 
-def evaluated(decider: Decider, supposed: SupposedChanges, pods: Sequence[PodView]) -> Generator[None, None, tuple[PodResult, ...]]:
-    """A generator of steps, one decision each, that returns the answers in the order of the queue.
+class Evaluated(NamedTuple):
+    """The answers about pods, in the order of the queue, and about the groups that they belong to."""
 
-    Pods with scheduling gates are not placed.
+    pods: tuple[PodResult, ...]
+    groups: tuple[GroupResult, ...]
+
+
+def evaluated(decider: Decider, supposed: SupposedChanges, pods: Sequence[PodView]) -> Generator[None, None, Evaluated]:
+    """A generator of steps, one decision each, that returns the answers.
+
+    Pods with scheduling gates are not placed. Members of a group are placed together.
     """
     chain = decider.chain
     found: list[PodResult] = []
-    for pod in queue_order(chain, pods):
-        gate = chain.gate(pod)
-        if gate is None:
-            found.append(placed(decider, supposed, pod)[0])
-        else:
-            found.append(gated_result(pod, gate, supposed.state.snapshot().n_nodes))
+    groups: list[GroupResult] = []
+    index = yield from groups_in_steps(chain, supposed.state, pods)
+    for turn in turns(chain, index, pods):
+        gates = {pod.uid: gate for pod in turn.pods if (gate := chain.gate(pod)) is not None}
+        n_nodes = supposed.state.snapshot().n_nodes
+        found += [gated_result(pod, gates[pod.uid], n_nodes) for pod in turn.pods if pod.uid in gates]
+        free = tuple(pod for pod in turn.pods if pod.uid not in gates)
+        if turn.group is not None:
+            steps = place_group(decider, supposed, index, Turn(pods=free, group=turn.group), watch=_result)
+            outcomes, result = yield from steps
+            found += [outcome.seen for outcome in outcomes]
+            groups.append(result)
+        elif free:
+            found.append(placed(decider, supposed, free[0])[0])
         yield
-    return tuple(found)
+    return Evaluated(tuple(found), tuple(groups))
+
+
+def _result(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+    return pod_result(decision, evicted)
 
 
 def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[PodResult, tuple[PodView, ...]]:

@@ -22,6 +22,7 @@ from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.results import GroupResult
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -107,6 +108,33 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     victims: Annotated[list[str], Meta(description="The pods that preemption would evict for it.")] = field(default_factory=list)
 
 
+class EvaluatedDomain(Struct, frozen=True, kw_only=True):
+    """How many members of a group a domain takes."""
+
+    key: Annotated[str, Meta(description="The topology key; empty for the whole cluster.")]
+    value: Annotated[str, Meta(description="The value of the label.")]
+    fits: Annotated[int, Meta(description="How many members it takes at once.")]
+    wanted: Annotated[int, Meta(description="How many must be placed at once.")]
+    reasons: Annotated[dict[str, int], Meta(description="How many of its nodes are rejected for each reason for the next member.")]
+
+
+class EvaluatedGroup(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The answer about a group of pods."""
+
+    group: Annotated[str, Meta(description="Its `namespace/name`.")]
+    source: Annotated[str, Meta(description="What says so: its PodGroup, a label, or a policy.")]
+    state: Annotated[
+        str,
+        Meta(description="`placed`, `placed in part`, `waits for members`, `waits for room`, or `not found`: the search found no answer."),
+    ]
+    members: Annotated[int, Meta(description="How many members are known.")]
+    placed: Annotated[int, Meta(description="How many of them have a node in the end.")]
+    message: Annotated[str, Meta(description="Why others have none.")]
+    domains: Annotated[dict[str, str], Meta(description="Where it is placed, by topology key.")]
+    nearest: Annotated[list[EvaluatedDomain], Meta(description="The domains that take most members, where it has no place.")]
+    victims: Annotated[list[str], Meta(description="The pods that preemption would evict for it.")]
+
+
 class BudgetAsked(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a drain asks of one PodDisruptionBudget."""
 
@@ -134,6 +162,9 @@ class EvaluationAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
             description="Each pod, in the order of the queue; with a drain, first those that leave, in the order in which they leave, then "
             "those that may not, then those that were asked about. Pods of DaemonSets and static pods are left out."
         ),
+    ]
+    groups: Annotated[
+        list[EvaluatedGroup], Meta(description="The groups that the pods asked about belong to, in the order of their turns.")
     ]
     steps: Annotated[int, Meta(description="The steps of the drain: pods of one step leave together.")]
     budgets: Annotated[list[BudgetAsked], Meta(description="What the drain asks of PodDisruptionBudgets.")]
@@ -207,6 +238,7 @@ class LiveEvaluations:
             placed=fates[Fate.PLACED.value],
             unschedulable=fates[Fate.WAITS.value],
             pods=found.pods,
+            groups=found.groups,
             steps=found.steps,
             budgets=found.budgets,
             new_nodes=[NewNode(name=node, like=model) for node, model in new],
@@ -258,7 +290,9 @@ class LiveEvaluations:
             new = yield from added(supposed, _wanted(request, state, len(pods)))
             if not request.drain:
                 results = yield from evaluated(decider, supposed, pods)
-                return new, _Found(pods=[_placed_or_not(result) for result in results])
+                return new, _Found(
+                    pods=[_placed_or_not(result) for result in results.pods], groups=[_group(each) for each in results.groups]
+                )
             drained = yield from drain_steps(
                 decider,
                 supposed,
@@ -298,13 +332,30 @@ def _profile(scheduler: Scheduler, request: EvaluationRequest, pods: tuple[objec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     pods: list[EvaluatedPod]
+    groups: list[EvaluatedGroup] = dataclass_field(default_factory=list)
     steps: int = 0
     budgets: list[BudgetAsked] = dataclass_field(default_factory=list)
+
+
+def _group(result: GroupResult) -> EvaluatedGroup:
+    near = result.nearest
+    return EvaluatedGroup(
+        group=result.group,
+        source=result.source,
+        state=result.state.value,
+        members=result.members,
+        placed=result.placed,
+        message=result.message,
+        domains=dict(result.domains),
+        nearest=[EvaluatedDomain(key=fit.key, value=fit.value, fits=fit.fits, wanted=fit.wanted, reasons={**fit.reasons}) for fit in near],
+        victims=list(result.victims),
+    )
 
 
 def _of_drain(drained: Drain) -> _Found:
     return _Found(
         pods=[_drained(pod) for pod in drained.pods if pod.fate is not Fate.STAYS],
+        groups=[*map(_group, drained.groups)],
         steps=drained.steps,
         budgets=[
             BudgetAsked(budget=use.budget, pods=use.pods, allowed_now=use.allowed, forbidden=use.forbidden) for use in drained.budgets

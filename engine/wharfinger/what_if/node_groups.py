@@ -92,7 +92,7 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup, most: int) -> Ra
     pods = queue_order(chain, group.pods)[:most]
     with SupposedChanges(state) as supposed:
         new = {added.name for added in _added(supposed, group, group.count)}
-        results = at_once(evaluated(Decider(chain), supposed, pods))
+        results = at_once(evaluated(Decider(chain), supposed, pods)).pods
         found = [each for each in results if each.node is not None and not each.victims]
         free = _free(state, new)
     return RankedGroup(

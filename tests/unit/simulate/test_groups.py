@@ -5,6 +5,7 @@ from msgspec import structs
 
 from tests.unit.groups.test_placing import RACK, racks
 from tests.unit.groups.test_turns import pod
+from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups import preempting
@@ -117,7 +118,7 @@ def test_pods_placed_one_after_another_are_those_of_a_dry_run():
     pods = [*members("gang", 6), *members("big", 9), pod("web")]
     groups = pod_group("gang", 6, RACK), pod_group("big", 9, RACK)
     run = dry_run(assemble(), cluster(*groups), pods)
-    outcomes = list(place_pods(assemble(), cluster(*groups), pods, watch=lambda *_: None))
+    outcomes = at_once(place_pods(assemble(), cluster(*groups), pods, watch=lambda *_: None))
     assert {outcome.decision.pod.key: outcome.decision.node for outcome in outcomes} == nodes(run)
 
 

@@ -1,8 +1,12 @@
 """Where the pods of drained nodes go, and which of them cannot leave."""
 
 import pytest
+from msgspec import structs
 
 from tests.unit.framework.kube import node, pod, state
+from tests.unit.groups.test_placing import RACK, member
+from tests.unit.simulate.test_groups import cluster as gang_cluster
+from tests.unit.simulate.test_groups import pod_group
 from tests.unit.what_if.test_evictions import WEB, budget
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.chain import assemble
@@ -163,3 +167,35 @@ def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():
     with pytest.raises(UnknownObject, match=r"there is no node nod-a; did you mean node-a\?"):
         drained(cluster, "node-b", "nod-a")
     assert cluster.revision == revision
+
+
+@pytest.mark.parametrize(
+    ("min_count", "becomes", "words"), [(2, "placed in part", "2 of 3 members have a node"), (3, "waits for room", "and it needs 3")]
+)
+def test_a_drain_says_what_becomes_of_the_groups_whose_members_leave(min_count, becomes, words):
+    found, left = drained_gang(min_count)
+    [group] = found.groups
+    assert (group.group, group.state.value, group.placed, group.members) == ("default/gang", becomes, 2, 3)
+    assert words in group.message
+    assert left == {"gang-1": "r0-1", "gang-2": "r0-1"}
+
+
+def test_members_that_leave_find_a_place_where_the_others_are():
+    found, left = drained_gang(3, sizes=(3, 2))
+    [group] = found.groups
+    assert (group.state.value, group.placed, group.message) == ("placed", 3, "")
+    assert left["gang-0"] == "r0-2"
+    assert found.clean
+
+
+def drained_gang(min_count, sizes=(2, 2)):
+    """The drain of a node with one of three members of a group whose others fill the other node of the rack, and where the members are."""
+    state = gang_cluster(pod_group("gang", min_count, RACK), sizes=sizes)
+    for number, (on, cpu) in enumerate([("r0-0", 2), ("r0-1", 2), ("r0-1", 2)]):
+        view = member(f"gang-{number}", cpu)
+        spec = structs.replace(view.object.spec, scheduling_group=objects.PodSchedulingGroup(pod_group_name="gang"))
+        owner = objects.OwnerReference(api_version="batch/v1", kind="Job", name="gang", uid="job", controller=True)
+        metadata = structs.replace(view.object.metadata, owner_references=(owner,))
+        state.add_pod(PodView(structs.replace(view.object, metadata=metadata, spec=spec)).placed_on(on))
+    found = drain(assemble(), state, ["r0-0"])
+    return found, {pod.name: pod.node_name for pod, _ in state.placements()}

@@ -16,6 +16,8 @@ from wharfinger.what_if import live_evaluation
 from wharfinger.what_if.drain import drain
 from wharfinger.what_if.live_evaluation import EvaluationRequest, LiveEvaluations, NewNodes, read_request
 
+HOST = "kubernetes.io/hostname"
+
 
 def manifest(name, cpu="1", kind="Pod", replicas=1, **spec):
     spec = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}], **spec}
@@ -213,3 +215,29 @@ def test_answers_are_as_the_schema_says():
     assert definitions["EvaluationRequest"]["additionalProperties"] is False
     described = [field for each in definitions.values() if each["title"] != "NewNode" for field in each["properties"].values()]
     assert all(field.get("description") for field in described)
+
+
+def gang_manifests(name, replicas, cpu="1"):
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": replicas}},
+            "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]},
+        },
+    }
+    return [group, manifest(name, cpu, "Deployment", replicas, schedulingGroup={"podGroupName": name})]
+
+
+def test_groups_are_placed_whole():
+    running = running_on(node("a", "4", labels={HOST: "a"}.items()), node("b", "6", labels={HOST: "b"}.items()))
+    fits, large = answers(
+        running, EvaluationRequest(objects=gang_manifests("gang", 5)), EvaluationRequest(objects=gang_manifests("big", 7))
+    )
+    assert ([pod.node for pod in fits.pods], fits.placed) == (["b"] * 5, 5)
+    assert [(group.group, group.state, group.domains) for group in fits.groups] == [("default/gang", "placed", {HOST: "b"})]
+    assert (large.placed, large.unschedulable) == (0, 7)
+    [group] = large.groups
+    assert (group.state, [(fit.value, fit.fits, fit.wanted) for fit in group.nearest]) == ("waits for room", [("b", 6, 7), ("a", 4, 7)])
+    assert {pod.message for pod in large.pods} == {f"group default/big: {group.message}"}

@@ -90,7 +90,8 @@ class GroupCount:
 
     def _put(self, found: Attempt) -> list[str]:
         for pod, node in found.placed:
-            self._supposed.place(pod, node)
-            self.index.put(pod.placed_on(node))
+            assigned = self._chain.assigned_on(pod, self._supposed.state.snapshot(), node)
+            self._supposed.place(assigned, node)
+            self.index.put(assigned.placed_on(node))
             self._advance()
         return [node for _, node in found.placed]

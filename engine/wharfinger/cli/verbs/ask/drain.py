@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams, usage
+from wharfinger.cli import group_report, options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.dry_run import pod_value
 from wharfinger.errors import UsageError
@@ -31,7 +31,8 @@ def table(found: Drain) -> str:
     """The report for people: a line per pod that moves or cannot, then the summary."""
     listed = [_row(pod) for pod in found.pods if pod.fate is not Fate.STAYS]
     parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
-    return "\n".join([*parts, "\n".join(_summary(found)) + "\n"])
+    groups = "".join(f"{line}\n" for line in group_report.lines(found.groups))
+    return "\n".join([*parts, *([groups] if groups else []), "\n".join(_summary(found)) + "\n"])
 
 
 def _row(pod: DrainedPod) -> Sequence[str]:
@@ -83,6 +84,7 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
         "revisions": question.revisions(found.chain),
         "steps": found.steps,
         "pods": [_pod(pod) for pod in found.pods],
+        "groups": [group_report.value(result) for result in found.groups],
         "budgets": [
             {
                 "budget": use.budget,
