@@ -22,12 +22,24 @@ let sizes = { "a": 1, "ssd": 5 }
 let names = { 0: "a", 2: "ssd" }
 let gpus = node.free["nvidia.com/gpu"]
 let zone = node.labels["topology.kubernetes.io/zone"]
+group by pod.labels["app"] { min_count limit }
 """
 LEAVES = {
-    "count": ("0", "2", "limit", "here", "gpus", "node.pod_count", 'pod.requests["nvidia.com/gpu"]', 'count(pods, within: "disk")'),
+    "count": (
+        "0",
+        "2",
+        "limit",
+        "here",
+        "gpus",
+        "node.pod_count",
+        'pod.requests["nvidia.com/gpu"]',
+        'count(pods, within: "disk")',
+        "count(group)",
+        "pod.group.size",
+    ),
     "cpu": ("500m", "node.free.cpu", "pod.requests.cpu", "pod.limits.cpu", "avg(pods, it.requests.cpu, on: node)"),
     "percent": ("50%", "keep", "load", "share_after('memory')"),
-    "string": ('"a"', '""', "zone", "node.name", 'node.labels["disk"]', 'pod.labels["app"]', "pod.namespace"),
+    "string": ('"a"', '""', "zone", "node.name", 'node.labels["disk"]', 'pod.labels["app"]', "pod.namespace", "pod.group.name"),
     "bool": ("true", "false", "node.unschedulable", "has(zone)", '(node.labels matches "disk in (ssd),x!=y")', "(zone in ['a', 'b'])"),
 }
 NUMBERS = ("count", "cpu", "percent")

@@ -16,12 +16,14 @@ from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model import attributes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.model.state.snapshot import KnownGroup, Snapshot
 
 KEYS = (clusters.ZONE, "disk", "team", "app", "Ready", clusters.GPU, "example.com/fpga", "nowhere")
 NODE_ATTRIBUTES = [attribute for attribute in attributes.ATTRIBUTES if attribute.subject is Subject.NODE]
 POD_ATTRIBUTES = [
-    attribute for attribute in attributes.ATTRIBUTES if attribute.subject in {Subject.POD, Subject.ITEM} and not attribute.of_namespace
+    attribute
+    for attribute in attributes.ATTRIBUTES
+    if attribute.subject in {Subject.POD, Subject.ITEM} and not (attribute.of_namespace or attribute.of_group)
 ]
 SHAPES = {Subject.NODE: Shape.NODE, Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM, Subject.DEVICE: Shape.DEVICE}
 
@@ -98,7 +100,8 @@ def test_values_have_their_type_and_are_absent_only_if_optional(snapshot: Snapsh
     for attribute in attributes.ATTRIBUTES:
         for key in keys_of(attribute):
             for owner in owners[attribute.subject]:
-                value = attribute.read({clusters.ZONE: "a"} if attribute.of_namespace else owner, *key)
+                known: Any = {clusters.ZONE: "a"} if attribute.of_namespace else KnownGroup(2, None) if attribute.of_group else owner
+                value = attribute.read(known, *key)
                 optional = attribute.type.optional or attribute.type.kind is Kind.LABELS
                 assert optional if value is None else is_of(value, attribute), (identify(attribute), key, value)
 
