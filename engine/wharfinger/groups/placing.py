@@ -21,8 +21,9 @@ from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import domains, member_classes
 from wharfinger.groups.domains import Domain
 from wharfinger.groups.exact import ExactSearch
+from wharfinger.groups.spreading import crowding
 from wharfinger.groups.tentative import Tentative, Tried
-from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, NotFound, Placed
+from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, Level, NotFound, Placed
 from wharfinger.language.report.wording import count
 
 if TYPE_CHECKING:
@@ -113,7 +114,10 @@ class _Search:
             return Impossible(nearest=(), message="its placed members are in another domain")
         pinned = {**pinned, **self._within}
         found: list[DomainFit] = []
-        for keys in domains.stages(group.terms.levels):
+        known = {level.key for level in group.terms.levels}
+        levels = (*group.terms.levels, *(Level(key, required=False) for key in group.terms.spread if key not in known))
+        self._crowd = crowding(self.tentative.decider.chain, self.tentative.snapshot, group)
+        for keys in domains.stages(levels):
             exact = set(keys) == set(required)
             best, fits = yield from self._best_of(keys, pinned)
             if best is not None and (exact or not best.left or (group.needed and len(best.nodes) >= self._wanted)):
@@ -143,7 +147,10 @@ class _Search:
         bounds = yield from self._bounds(candidates)
         self._proven = True
         quality = self._quality(candidates)
-        order = sorted(range(len(candidates)), key=lambda number: (-bounds[number], -quality[number], str(candidates[number])))
+        crowd = [self._crowd(domain) for domain in candidates]
+        order = sorted(
+            range(len(candidates)), key=lambda number: (-bounds[number], crowd[number], -quality[number], str(candidates[number]))
+        )
         best: Tried | None = None
         failed = False
         excluded: set[int] = set()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
+from tests.unit.framework.fleet import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.groups.placing import place, placing
-from wharfinger.groups.terms import Group, GroupTerms, Impossible, Level, NotFound, Placed
+from wharfinger.groups.policy_groups import group_of_policies
+from wharfinger.groups.preempting import preempt
+from wharfinger.groups.terms import Disruption, Group, GroupTerms, Impossible, Level, NotFound, Placed, Preemption
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -151,3 +156,73 @@ def test_the_budget_ends_a_search(number: int) -> None:
     answer = place(decider(), racks([2, 2]), group([*members(4, 3), *members(1)]), steps=number)
     assert isinstance(answer, NotFound | Placed)
     assert not isinstance(answer, NotFound) or answer.steps <= 5
+
+
+SPREAD = """
+policy "spread"
+
+for pods where has(pod.labels["job"])
+
+group by pod.labels["job"] {
+  min_count 2
+  within required "rack"
+  spread_over "block"
+}
+"""
+
+
+def test_groups_of_a_policy_go_to_different_blocks_while_there_are_some() -> None:
+    chain = assemble([policy(SPREAD)])
+    state = racks([2, 2, 2, 2])
+    finding = Decider(chain)
+    blocks = []
+    for number in range(3):
+        waiting = [labelled(f"{number}-{index}", f"job-{number}") for index in range(2)]
+        found = group_of_policies(chain.policies, waiting[0], 1000.0)
+        assert found is not None
+        answer = place(finding, state, Group(key=f"default/{found[0]}", terms=found[1], waiting=tuple(waiting)), keep=True)
+        assert isinstance(answer, Placed)
+        assert len({name.split("-")[0] for name in answer.nodes.values()}) == 1
+        blocks.append({state.snapshot().node(state.snapshot().known_row(name)).labels[BLOCK] for name in answer.nodes.values()})
+    assert blocks[0] != blocks[1]
+    assert blocks[2] in blocks[:2]
+
+
+def labelled(name: str, job: str) -> PodView:
+    pod = member(name).object
+    return PodView(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels={"job": job})))
+
+
+def test_the_most_important_pods_are_put_back_first() -> None:
+    def running(name: str, priority: int, started: int, group: str = "") -> PodView:
+        pod = member(name, 4, priority).object
+        spec = msgspec.structs.replace(pod.spec, node_name=f"r0-{name[1]}")
+        if group:
+            spec = msgspec.structs.replace(spec, scheduling_group=objects.PodSchedulingGroup(pod_group_name=group))
+        status = objects.PodStatus(start_time=datetime.fromtimestamp(started, UTC))
+        return PodView(msgspec.structs.replace(pod, spec=spec, status=status))
+
+    state = racks([6])
+    placed = [
+        running("p0", -1, 10),
+        running("p1", -1, 20),
+        running("p2", -2, 1),
+        running("p3", -1, 30, "one"),
+        running("p4", -1, 30, "both"),
+        running("p5", -1, 40, "both"),
+    ]
+    for each in placed:
+        state.add_pod(each)
+    both = GroupTerms(min_count=2, source="both", disruption=Disruption.GROUP)
+    other = Group(key="default/both", terms=both, waiting=(), placed=tuple(placed[4:]))
+    answers = []
+    for number in range(1, 7):
+        answer = preempt(decider(), state, group(members(number, 4)), [other])
+        assert isinstance(answer, Preemption)
+        answers.append("".join(pod.name[1] for pod in answer.victims))
+    assert answers == ["2", "12", "012", "3012", "45012", "453012"]
+    spec = msgspec.structs.replace(member("never").object.spec, preemption_policy="Never")
+    never = PodView(msgspec.structs.replace(member("never").object, spec=spec))
+    refused = preempt(decider(), state, group([never]))
+    assert isinstance(refused, Impossible)
+    assert refused.message == "preemption: not eligible due to preemptionPolicy=Never."
