@@ -1,0 +1,100 @@
+"""The typical pods of a cluster or trace, as a `workload` for policies.
+
+Pods that ask for the same are one request, and the most common requests that together are a given share of all pods are typical. Source:
+the typical pods of FGD ("Beware of Fragmentation", USENIX ATC'23): the shapes of CPU, GPUs and GPU models, with CPU-only pods and without
+memory, sorted by count, up to 95 % of the pods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from wharfinger.language.semantics import types
+from wharfinger.language.semantics.describe import quoted, value_text
+from wharfinger.language.semantics.types import Kind
+from wharfinger.model import objects
+from wharfinger.model.devices.device import MODELS, WHOLE
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
+
+
+class Shape(NamedTuple):
+    """What pods of one kind ask for: millicores, bytes, devices and thousandths of each, and the models that will do."""
+
+    cpu: int
+    memory: int
+    devices: int
+    milli: float
+    models: tuple[str, ...]
+
+
+def shapes(pods: Iterable[PodView], snapshot: Snapshot, *, memory: bool = False) -> Counter[Shape]:
+    """How many pods ask for what; `memory`: pods that ask for different amounts of it are different."""
+    return Counter(_shape(pod, snapshot, memory=memory) for pod in pods)
+
+
+def _shape(pod: PodView, snapshot: Snapshot, *, memory: bool) -> Shape:
+    asked = snapshot.devices.asked(pod)
+    requests = pod.requests
+    return Shape(
+        requests.get("cpu", 0),
+        requests.get("memory", 0) if memory else 0,
+        0 if asked is None else asked.count,
+        WHOLE if asked is None else asked.milli,
+        () if asked is None else tuple(sorted(set(_models(pod)))),
+    )
+
+
+def _models(pod: PodView) -> Iterator[str]:
+    """The models of devices that a pod's node selector and required node affinity name, by labels such as `nvidia.com/gpu.product`."""
+    spec = pod.object.spec
+    yield from (value for key, value in spec.node_selector.items() if _names_model(key))
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    required = None if affinity is None else affinity.required_during_scheduling_ignored_during_execution
+    terms: Sequence[objects.NodeSelectorTerm] = () if required is None else required.node_selector_terms
+    for term in terms:
+        for requirement in term.match_expressions:
+            if requirement.operator == "In" and _names_model(requirement.key):
+                yield from requirement.values
+
+
+def _names_model(key: str) -> bool:
+    """True for a label that names the model of a node's devices: the resource, a dot, and what drivers call the model."""
+    return "/" in key and key.rpartition(".")[2] in MODELS
+
+
+def typical(found: Counter[Shape], share: float) -> list[tuple[Shape, float]]:
+    """The most common shapes that together are at least a share of the pods, each with its part of all pods."""
+    total = found.total()
+    chosen: list[tuple[Shape, float]] = []
+    covered = 0
+    for shape, count in sorted(found.items(), key=lambda pair: (-pair[1], pair[0])):
+        if covered >= share * total:
+            break
+        covered += count
+        chosen.append((shape, count / total))
+    return chosen
+
+
+def written(name: str, requests: Sequence[tuple[Shape, float]]) -> str:
+    """The declaration of a workload in the language; each request on a line of its own."""
+    lines = "".join(f"  {{ {', '.join(_fields(shape, weight))} }},\n" for shape, weight in requests)
+    return f"workload {name} = [\n{lines}]\n"
+
+
+def _fields(shape: Shape, weight: float) -> Iterator[str]:
+    if shape.cpu:
+        yield f"cpu: {types.literal(float(shape.cpu), Kind.CPU)}"
+    if shape.memory:
+        yield f"memory: {types.literal(float(shape.memory), Kind.MEMORY)}"
+    if shape.devices:
+        yield f"gpu: {shape.devices}"
+    if shape.devices and shape.milli < WHOLE:
+        yield f"milli: {shape.milli:g}"
+    if len(shape.models) == 1:
+        yield f"model: {quoted(shape.models[0])}"
+    elif shape.models:
+        yield f"model: [{', '.join(quoted(model) for model in shape.models)}]"
+    yield f"weight: {value_text(round(weight, 7), Kind.PERCENT)}"
