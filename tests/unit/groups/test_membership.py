@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wharfinger.errors import InvalidObject
 from wharfinger.groups.membership import COSCHEDULING_TIMEOUT, GroupIndex, group_index, narrowed
 from wharfinger.groups.terms import DEFAULT_TIMEOUT, Disruption, GroupTerms, Level
 from wharfinger.model import objects
@@ -81,6 +82,26 @@ def by_label(pod):
     if "job" not in pod.labels:
         return None
     return pod.labels["job"], GroupTerms(min_count=2, source="policy gangs", levels=(Level("rack"),), spread=("zone",))
+
+
+INVALID = {
+    "no minCount": ({"gang": {"minCuont": 3}}, None, "spec.schedulingPolicy.gang: object missing required field `minCount`"),
+    "a minCount of 0": ({"gang": {"minCount": 0}}, None, "spec.schedulingPolicy.gang.minCount: expected a whole number >= 1"),
+    "a minCount that is no number": (
+        {"gang": {"minCount": "x"}},
+        None,
+        "spec.schedulingPolicy.gang.minCount: expected a whole number, got text",
+    ),
+    "a mode that is none": ({"basic": {}}, [1], "spec.disruptionMode: expected text or an object, got a list"),
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_a_podgroup_that_says_nothing_clear_is_refused(name):
+    policy, mode, message = INVALID[name]
+    with pytest.raises(InvalidObject) as refusal:
+        podgroup(spec={"schedulingPolicy": policy, "disruptionMode": mode})
+    assert str(refusal.value).splitlines()[0] == message
 
 
 MEMBERS = {

@@ -8,7 +8,9 @@ Source: k8s.io/api, scheduling/v1alpha2 and v1beta1; sigs.k8s.io/scheduler-plugi
 
 from __future__ import annotations
 
-from msgspec import field
+from typing import Annotated
+
+from msgspec import Meta, field
 
 from wharfinger.model.objects.metadata import Int32, Int64, KubeStruct, ObjectMeta, Quantities, Time
 from wharfinger.model.objects.pods import Pod
@@ -34,9 +36,9 @@ class BasicSchedulingPolicy(KubeStruct, frozen=True):
 
 
 class GangSchedulingPolicy(KubeStruct, frozen=True):
-    """schedulingPolicy.gang: `min_count` pods are placed at once, or none."""
+    """schedulingPolicy.gang: `min_count` pods are placed at once, or none. It is required: 0 would be a group without a condition."""
 
-    min_count: Int32 = 0
+    min_count: Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class PodGroupSchedulingPolicy(KubeStruct, frozen=True):

@@ -197,9 +197,15 @@ def explain(message: str) -> str:
     """A validation message of msgspec with the field first: `spec.nodeName: expected text, got a whole number`."""
     found = _PLACE.match(message)
     what, where = (found["what"], found["where"]) if found else (message, None)
-    what = re.sub(r"`([a-z]+)(?: \| null)?`", lambda name: _WORDS.get(name[1], name[0]), what)
+    what = re.sub(r"`([a-z]+(?: \| [a-z]+)*)`", _in_words, what)
     what = what[:1].lower() + what[1:]
     return f"{where}: {what}" if where else what
+
+
+def _in_words(types: re.Match[str]) -> str:
+    """The types of a message in plain words: `str | object | null` is text or an object."""
+    names = [name for name in types[1].split(" | ") if name != "null"] or ["null"]
+    return " or ".join(_WORDS[name] for name in names) if all(name in _WORDS for name in names) else types[0]
 
 
 @cache
