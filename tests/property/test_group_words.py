@@ -136,3 +136,24 @@ def test_kept_answers_follow_members_and_what_is_known_of_groups(text: str, stat
                 state.assume(PodView(data.draw(members(f"late-{step}"))), data.draw(st.sampled_from(names)))
             case _:
                 state.remove_pod(PodView(data.draw(members("member-0"))))
+
+
+def test_a_kept_answer_follows_the_number_of_members_and_the_podgroup() -> None:
+    chain = assemble([compiled(policy_of(BYS[0], VALUES[6])), compiled(policy_of(BYS[0], VALUES[7]).replace('"p"', '"q"'))])
+    decider, state = Decider(chain), ClusterState()
+    state.add_node(objects.Node(metadata=objects.ObjectMeta(name="a"), status=objects.NodeStatus(allocatable={"pods": "9"})))
+    pod = PodView(objects.Pod(metadata=objects.ObjectMeta(name="incoming", labels={"app": "a"})))
+
+    def rejecting() -> list[str]:
+        decision = decider.decide(state.snapshot(now=NOW), pod)
+        return [rejection.plugin for rejection in decision.diagnosis.at(0)]
+
+    assert rejecting() == ["q/f"]  # `min_count 2`
+    gang = objects.GangSchedulingPolicy(min_count=1)
+    spec = objects.PodGroupSpec(scheduling_policy=objects.PodGroupSchedulingPolicy(gang=gang))
+    state.put(objects.PodGroup(metadata=objects.ObjectMeta(name="a", namespace="default"), spec=spec))
+    assert rejecting() == []
+    state.set_group_size("default/a", 3)
+    assert rejecting() == ["p/f"]
+    state.set_group_size("default/a", 1)
+    assert rejecting() == []
