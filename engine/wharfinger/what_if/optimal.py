@@ -2,8 +2,9 @@
 
 The model has the requests of pods, the places for pods on each node, those filters of Kubernetes and of policies that depend on a node's
 object alone, what policies say about victims, and what PodDisruptionBudgets allow now. Running pods that a controller would create again
-may move; all others stay. It makes the number of moves small. Only where there is no placement like that, running pods may be evicted
-without a new place, for waiting pods of a higher priority: of high priorities as few as possible, then of the next lower one, and so on.
+may move; all others stay, and so do members of groups. It makes the number of moves small. Only where there is no placement like that,
+running pods may be evicted without a new place, for waiting pods of a higher priority: of high priorities as few as possible, then of the
+next lower one, and so on.
 
 Everything else (affinity to pods, spreading, ports, volumes, policies that read pods or metrics) is in the chain only: a placement that
 the chain refuses is excluded, and the search goes on. So a plan always holds. The model allows more than the chain does; therefore, where
@@ -26,8 +27,11 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
+from wharfinger.groups.membership import group_index
+from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
+from wharfinger.model.state.tables import ObjectStore
 from wharfinger.simulate.dry_run import bind_claims, queue_order
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.kubectl_drain import staying
@@ -89,6 +93,9 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     gated = [pod.key for pod in pods if chain.gate(pod) is not None]
     if gated:
         return Optimal(answer=Answer.UNKNOWN, why=f"pods with a scheduling gate wait for it, not for room: {', '.join(gated[:3])}")
+    grouped = group_index(pods, ObjectStore(), rule_of_policies(chain.policies, lambda: now))
+    if grouped:
+        return Optimal(answer=Answer.UNKNOWN, why=f"the model knows no groups of pods, and some wait: {', '.join(list(grouped)[:3])}")
     return _Search(chain, cluster, now, pods, seconds).run()
 
 
@@ -103,10 +110,12 @@ class _Search:
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
         nodes = {node.metadata.name for node in cluster.nodes}
+        together = group_index(cluster.pods, ObjectStore(), rule_of_policies(chain.policies, lambda: now))
         self._moving = {
             pod.uid: name
             for pod, name in zip(cluster.pods, cluster.names, strict=True)
-            if name in nodes and pod.controller is not None and not staying(pod) and not pod.terminating and self._spared_by_none(pod)
+            if name in nodes and pod.controller is not None and together.key_of(pod.uid) is None
+            if not staying(pod) and not pod.terminating and self._spared_by_none(pod)
         }
         asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
         self._asking = [(pod, chain.lineup(pod, now).evictable(pod, now)) for pod in asking.values()]

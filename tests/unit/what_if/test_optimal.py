@@ -207,3 +207,16 @@ def manifest(name, cpu, on=""):
         "metadata": {"name": name, "namespace": "default", "ownerReferences": owner},
         "spec": {"containers": [container], "nodeName": on},
     }
+
+
+def test_the_model_knows_no_groups_and_moves_none_of_their_members():
+    member = {"schedulingGroup": {"podGroupName": "gang"}}
+    found = solved(cluster([node("a", 4)]), [pod("m", 3, **member)])
+    assert (found.answer, found.why) == (Answer.UNKNOWN, "the model knows no groups of pods, and some wait: default/gang")
+    nodes, placed = [node("a", 4), node("b", 4, pool="x")], [("small", 2, "a")]
+    waiting = [pod("wide", 3, nodeSelector={}), pod("wider", 3)]
+    assert solved(cluster(nodes, [pod(*each) for each in placed]), waiting).answer is Answer.NONE
+    waiting = [pod("large", 4)]
+    full = [pod("there", 2, "b"), pod("small", 2, "a")]
+    assert solved(cluster(nodes, full), waiting).moves == 1
+    assert solved(cluster(nodes, [pod("there", 2, "b", **member), pod("small", 2, "a", **member)]), waiting).answer is Answer.NONE

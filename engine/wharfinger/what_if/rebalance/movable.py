@@ -3,6 +3,9 @@
 A move is an eviction, after which the controller of the pod creates it again. So a pod without a controller never moves, and neither does a
 pod that would come back to its node (DaemonSet, mirror pod) or begin its work again (Job). Rules of policies about victims, budgets,
 priorities, ages and namespaces keep further pods where they are.
+
+A member of a group stays where its group must be within a domain, or is disrupted as a whole: one that came back elsewhere would break the
+group apart. A member of another group moves as any pod.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.terms import Disruption
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.kubectl_drain import staying
@@ -47,10 +53,22 @@ class Movable:
         self._now = snapshot.now
         self._limits = limits
         self._evictions = Evictions(snapshot.objects)
+        self._groups = GroupIndex(snapshot.objects, rule_of_policies(chain.policies, lambda: self._now))
 
     def reason_to_stay(self, pod: PodView) -> str | None:
         """Why the pod must stay, in words that many pods share; None if it may move."""
-        return self._not_by_kind(pod) or self._not_by_limits(pod) or self._not_now(pod)
+        return self._not_by_kind(pod) or self._not_by_group(pod) or self._not_by_limits(pod) or self._not_now(pod)
+
+    def _not_by_group(self, pod: PodView) -> str | None:
+        """Why the group of the pod keeps it."""
+        key = self._groups.put(pod)
+        terms = None if key is None else self._groups.terms(key)
+        if terms is None:
+            return None
+        if terms.disruption is Disruption.GROUP:
+            return "its group is disrupted as a whole"
+        level = next((level.key for level in terms.levels), None)
+        return None if level is None else f"its group stays within one {level}"
 
     @staticmethod
     def _not_by_kind(pod: PodView) -> str | None:

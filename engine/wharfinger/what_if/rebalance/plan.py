@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from wharfinger.errors import UsageError
-from wharfinger.simulate.dry_run import Utilisation, bind_claims, queue_order, utilisation
+from wharfinger.event_loop import at_once
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.groups.attempt import attempt
+from wharfinger.groups.turns import groups_among, turns
+from wharfinger.simulate.dry_run import Utilisation, bind_claims, utilisation
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
@@ -297,11 +301,20 @@ def value_of(goal: Goal, wishes: Wishes, snapshot: Snapshot) -> tuple[NodeValue,
 
 def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[str, ...]:
     """Places the waiting pods that have a place, without preemption, in the order of the queue; returns their keys."""
-    placed = []
-    for pod in queue_order(chain, waiting):
-        if chain.gate(pod) is None and (node := draft.decide(pod).node) is not None:
+    placed: list[str] = []
+    pods = [pod for pod in waiting if chain.gate(pod) is None]
+    index = groups_among(chain, draft.state, pods)
+    decider = Decider(chain)
+    for turn in turns(chain, index, pods):
+        if turn.group is None:
+            decision = draft.decide(turn.pods[0])
+            found = [] if decision.node is None else [(turn.pods[0], decision.node)]
+        else:
+            found = list(at_once(attempt(decider, draft.state, index, turn.group, turn.pods)).placed)
+        for pod, node in found:
             bind_claims(draft.state, pod, node)
             draft.state.assume(chain.assigned_on(pod, draft.state.snapshot(), node), node)
+            index.put(pod.placed_on(node))
             placed.append(pod.key)
     return tuple(placed)
 

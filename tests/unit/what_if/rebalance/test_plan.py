@@ -200,3 +200,22 @@ def test_carried_out_step_by_step_every_pod_goes_where_the_plan_says(given_pods,
         assert gained <= reached.before - reached.after  # the violations of other pods may end too
     else:
         assert gained == pytest.approx(reached.after - reached.before)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, "its group stays within one rack"),
+        ({"disruptionMode": "PodGroup"}, "its group is disrupted as a whole"),
+        ({}, None),
+    ],
+)
+def test_a_plan_breaks_no_group_apart(spec, reason):
+    lone = owned("one")
+    lone["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
+    cluster = state([node("a"), node("b"), node("c")], [lone, owned("two", on="b"), owned("three", on="b")])
+    manifest = {"metadata": {"name": "gang", "namespace": "default"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}, **spec}}
+    cluster.put(decode.convert(manifest, objects.PodGroup))
+    plan = planned(cluster, Goal.FREE_NODES)
+    assert ("one" in [name for name, _, _ in moves(plan)]) == (reason is None)
+    assert (reason in dict(plan.staying)) == (reason is not None)
