@@ -33,6 +33,7 @@ WORK_OF_STEP = 100
 MOST_FIRSTS = 32  # members that are tried as the first of a solution
 MOST_OF_PART = 1 << 12  # vectors of a part of a group that is placed part by part
 MOST_ORDERS = 60  # orders in which the parts of a group are tried, after the most promising ones
+STEPS_FOR_PARTS = 5_000  # in one domain
 LARGE = 10  # members of a group for which not everything is tried for long
 STEPS_FOR_LARGE = 100
 
@@ -90,6 +91,7 @@ class ExactSearch:
         if model is None:
             model = self._models[merging] = GroupModel(self._tentative.decider, self._tentative.snapshot, self._classes, merging)
             yield
+            yield from model.prepare()
         return model
 
     def _solved(self, model: GroupModel, domain: Domain) -> Generator[None, None, Solution | None]:
@@ -159,11 +161,13 @@ class ExactSearch:
 
     def _part_by_part(self, domain: Domain) -> Generator[None, None, Tried | None]:
         """Place the classes in parts, each exactly, in some orders; None if too few members find a place."""
+        ends_at = max(0, self._tentative.steps_left - STEPS_FOR_PARTS)
         for order in self._orders(domain):
             waiting: dict[int, list[PodView]] = {id(each): list(each.members) for each in self._classes}
             for part in _parts(order):
                 model = GroupModel(self._tentative.decider, self._tentative.snapshot, part)
                 yield
+                yield from model.prepare()
                 solution = yield from self._solved(model, domain)
                 if solution is None:
                     break
@@ -172,7 +176,7 @@ class ExactSearch:
             self._tentative.forget_all()
             if len(names) >= self._wanted:
                 return Tried(domain, names, [pod for each in self._classes for pod in waiting[id(each)]])
-            if self._tentative.steps_left <= 0:
+            if self._tentative.steps_left <= ends_at:
                 break
         return None
 

@@ -160,16 +160,28 @@ class GroupModel:
         self._read_spread()
         keys = {*self._apart, *(wish.key for wish in self._wishes), *(each.key for each in self._evenness)}
         self._domain_ids = {key: snapshot.topology(key).ids.astype(np.int64) for key in sorted(keys)}
-        most = self._most
-        self.fits_in_space = Space.size(most) <= MOST_VECTORS
+        self._names = sorted({name for reading in self._readings for name in (reading.needs or {})})
+        self._free, self._slots = self._free_amounts()
+        self._open_axes = frozenset(self._unclosed())
+        self._sums: dict[str, NDArray[np.int64]] = {}
+        self.fits_in_space = Space.size(self._most) <= MOST_VECTORS
         if self.fits_in_space:
-            self.space = Space(most)
-            self._names = sorted({name for reading in self._readings for name in (reading.needs or {})})
-            self._sums = {name: self._sum_of(name) for name in self._names}
-            self._n_pods = self.space.total(range(len(self._entries)))
-            self._node_rules = self._on_any_node()
-            self._open_axes = frozenset(self._unclosed())
-            self._free, self._slots = self._free_amounts()
+            self.space = Space(self._most)
+
+    def prepare(self) -> Generator[None, None, None]:
+        """Compute what is the same for all nodes, in steps; before the first `solve`, of a model that fits in its space."""
+        if not self.fits_in_space:
+            return
+        for axis in range(len(self.space.most)):
+            self.space.coordinate(axis)
+            yield
+        for name in self._names:
+            self._sums[name] = self._sum_of(name)
+            yield
+        self._n_pods = self.space.total(range(len(self._entries)))
+        yield
+        self._node_rules = self._on_any_node()
+        yield
 
     @property
     def _most(self) -> list[int]:
