@@ -77,6 +77,12 @@ def placed_by(case, pods):
     return frozenset(found.items())
 
 
+def reasons(case, pods):
+    """(status, reason) of `PodScheduled` of the members."""
+    found = [pods[f"{case.name}-{index}"]["status"].get("conditions", []) for index in range(len(case.requests))]
+    return {(each["status"], each.get("reason")) for conditions in found for each in conditions if each["type"] == "PodScheduled"}
+
+
 @pytest.fixture
 def drawn(control_plane):
     """Cases, and their nodes in the cluster."""
@@ -130,6 +136,7 @@ def test_a_live_group_gets_the_nodes_and_the_status_that_kube_scheduler_gives(co
         if case.name in hopeless:
             assert ours[case.name][:2] == (status, reason) == ("False", "Unschedulable"), case
             assert ours[case.name][2].startswith(f"{message}; "), case
+            assert reasons(case, our_pods) == reasons(case, their_pods) == {("False", "Unschedulable")}, case
         else:
             assert ours[case.name] == ("True", "Scheduled", ""), case
             assert status == "False" or theirs[case.name] == ours[case.name], case
