@@ -11,6 +11,7 @@
     policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
     chain       the policies and settings of a profile, from now on
     decision    what was asked, and what came of it
+    group       what came of an attempt to place a group; its members are assumed by lines of their own
 
 A pod that was written in the same file already, in the very same state, is named by its uid alone.
 """
@@ -59,6 +60,18 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     totals: tuple[float, ...]
 
 
+class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt to place a group: its terms and result, node by uid of the members that got one, and the uids of those that did not."""
+
+    source: str
+    min_count: int
+    result: str
+    message: str = ""
+    nodes: dict[str, str] = {}
+    domains: dict[str, str] = {}
+    left: tuple[str, ...] = ()
+
+
 class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a chain is assembled from, besides its policies: as `framework.configuration.chain_settings.ChainConfig`."""
 
@@ -100,6 +113,7 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     settings: ChainSettings | None = None
     asked: LoggedQuestion | None = None
     told: LoggedAnswer | None = None
+    attempt: LoggedAttempt | None = None
 
 
 ENCODE = msgspec.json.Encoder().encode
@@ -134,6 +148,7 @@ class Encoding:
             "group size": lambda key, size: iter([Line(t="group size", key=key, size=size)]),
             "chain": self._chain,
             "decision": self._decision,
+            "group": lambda profile, key, attempt: iter([Line(t="group", profile=profile, key=key, attempt=attempt)]),
             "checkpoint": self._checkpoint,
         }
 

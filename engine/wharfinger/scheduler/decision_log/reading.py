@@ -155,6 +155,7 @@ class Playback:
             "metric": lambda line: self.state.set_metric(line.name, line.samples),
             "metric gone": lambda line: self.state.drop_metric(line.name),
             "group size": lambda line: self.state.set_group_size(line.key, line.size),
+            "group": lambda _line: None,  # what it says of the state comes as lines of its own
             "state": self._complete,
             "policy": self._policy,
             "chain": self._chain,
@@ -256,6 +257,7 @@ def decisions(reader: LogReader, only: str | None = None) -> Iterator[Recorded]:
         try:
             if line.t != "decision":
                 playback.take(line)
+                empty = empty and line.t != "group"
                 continue
             empty = False
             recorded = playback.recorded(place, line)

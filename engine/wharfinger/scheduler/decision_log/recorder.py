@@ -11,8 +11,8 @@ from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of
-from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedQuestion
-from wharfinger.scheduler.events import Decided
+from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedAttempt, LoggedQuestion
+from wharfinger.scheduler.events import Decided, GroupAttemptEnded
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -155,7 +155,7 @@ class DecisionRecorder:
         self._chains: dict[str, Chain] = {}
         self._begun = False
         self.state = RecordedState(self._changed)
-        self.handlers: Handlers = {Decided: self._decided}
+        self.handlers: Handlers = {Decided: self._decided, GroupAttemptEnded: self._group_tried}
 
     def _decided(self, event: Decided) -> None:
         """Record a decision that was just made on the present state."""
@@ -166,6 +166,21 @@ class DecisionRecorder:
             self._chains[profile] = decision.chain
             self._writer.put(("chain", profile, decision.chain))
         self._writer.put(("decision", decision.pod, logged_question(profile, decision), logged_answer(decision)))
+
+    def _group_tried(self, event: GroupAttemptEnded) -> None:
+        """Record what came of an attempt to place a group."""
+        if self._writer.wants_checkpoint and not self.begin():
+            return
+        attempt = LoggedAttempt(
+            source=event.terms.source,
+            min_count=event.terms.min_count,
+            result=event.result,
+            message=event.message,
+            nodes=dict(event.nodes),
+            domains=dict(event.domains),
+            left=tuple(pod.uid for pod in event.left),
+        )
+        self._writer.put(("group", event.profile, event.key, attempt))
 
     def _changed(self, entry: Entry) -> None:
         if not self._begun:
