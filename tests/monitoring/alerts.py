@@ -87,6 +87,13 @@ ALERTS = (
         summary="{{ $value }} pods are in the active queue: they arrive faster than they are placed.",
     ),
     Alert(
+        name="WharfingerGroupsWait",
+        expr=f"{total(Metric.WAITING_GROUPS, queue='unschedulable')} > 0",
+        lasts="60m",
+        severity="info",
+        summary="{{ $value }} groups of pods have had no room for an hour.",
+    ),
+    Alert(
         name="WharfingerSlow",
         expr=f"{SLOW} > 5 and on (job) {series(Metric.BUILD)}",
         lasts="10m",

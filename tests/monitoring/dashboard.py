@@ -31,6 +31,7 @@ def text() -> str:
         pods.overview(),
         pods.latency(),
         pods.queues(),
+        pods.groups(),
         pods.rules(),
         others.policies(),
         others.signals(),

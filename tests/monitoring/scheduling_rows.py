@@ -107,6 +107,43 @@ def latency() -> Row:
     )
 
 
+def groups() -> Row:
+    """Groups of pods."""
+    return Row(
+        title="Groups of pods",
+        panels=[
+            Panel(
+                title="Groups that wait",
+                about="By queue: gated ones wait for members, unschedulable ones for room.",
+                queries=[(leading(Metric.WAITING_GROUPS, "queue"), "{{queue}}")],
+                stacked=True,
+                width=6,
+            ),
+            Panel(
+                title="Attempts of groups",
+                about="Per second by result.",
+                queries=[(rate(Metric.GROUP_ATTEMPTS, "", "result"), "{{result}}")],
+                unit="ops",
+                width=6,
+            ),
+            Panel(
+                title="Attempt of a group",
+                about="Until its members are being bound, or it waits again.",
+                queries=quantiles(Metric.GROUP_ATTEMPT_DURATION),
+                unit="s",
+                width=6,
+            ),
+            Panel(
+                title="Search for a group",
+                about="With the pauses in which other pods were placed.",
+                queries=quantiles(Metric.GROUP_ALGORITHM_DURATION),
+                unit="s",
+                width=6,
+            ),
+        ],
+    )
+
+
 def queues() -> Row:
     """What waits."""
     return Row(

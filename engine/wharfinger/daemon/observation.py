@@ -52,6 +52,7 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
     """Registers the values of this daemon that are read at scrape time; `lease` is the name of the lease of its leader."""
     scheduler = daemon.scheduler
     metrics.read(Metric.PENDING_PODS, lambda: _pending(daemon))
+    metrics.read(Metric.WAITING_GROUPS, lambda: _waiting_groups(daemon))
     metrics.read(Metric.UNSCHEDULABLE_PODS, lambda: _unschedulable(daemon))
     metrics.read(Metric.CACHE_SIZE, lambda: _sizes(daemon))
     metrics.read(Metric.UNDER_WAY, lambda: {("binding",): scheduler.n_binding, ("status",): scheduler.n_writing})
@@ -77,6 +78,14 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
 def _pending(daemon: Daemon) -> Values:
     depths = daemon.scheduler.queue.depths
     return {(queue,): depths[queue] for queue in ("active", "backoff", "unschedulable", "gated")}
+
+
+def _waiting_groups(daemon: Daemon) -> Values:
+    counts = dict.fromkeys(("active", "backoff", "unschedulable", "gated", "in_flight"), 0)
+    names = {Place.ERROR_BACKOFF: "backoff", Place.IN_FLIGHT: "in_flight"}
+    for entry in daemon.scheduler.queue.groups:
+        counts[names.get(entry.place, entry.place.value)] += 1
+    return {(queue,): count for queue, count in counts.items()}
 
 
 def _unschedulable(daemon: Daemon) -> Values:

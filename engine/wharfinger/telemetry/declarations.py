@@ -126,6 +126,12 @@ class Metric(Enum):
     )
     PREEMPTION_ATTEMPTS = _counter("scheduler_preemption_attempts_total", "Preemptions: a node was nominated and victims were chosen.")
     PREEMPTION_VICTIMS = _histogram("scheduler_preemption_victims", "Number of victims of one preemption.", exponential(1, 2, 7))
+    WAITING_GROUPS = _gauge(
+        "wharfinger_waiting_groups",
+        "Groups of pods with members that wait, by queue: 'gated' (fewer members exist than it needs, or its PodGroup is not there), "
+        "'active', 'backoff', 'unschedulable' (wait for room), 'in_flight' (being placed).",
+        "queue",
+    )
     GROUP_ATTEMPTS = _counter(
         "scheduler_podgroup_schedule_attempts_total",
         "Attempts to place a group of pods, by result: 'scheduled' if its members were assumed, 'waiting_on_preemption' if victims are "

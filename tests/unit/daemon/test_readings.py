@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.test_groups_live import gang, members, racks
 from wharfinger.daemon.observation import read_from
 from wharfinger.framework.chain import assemble
 from wharfinger.telemetry.metrics import Metrics
@@ -44,5 +45,20 @@ def test_gauges_say_what_is():
             assert value("leader_election_master_status", name="lease") == 1
             assert value("wharfinger_policy_active_info", policy="zones", revision=policy.revision[:12]) == 1
             assert value("wharfinger_state_revision") == world.scheduler.state.revision
+
+    asyncio.run(story())
+
+
+def test_groups_that_wait_are_counted_by_their_queue():
+    async def story():
+        waiting = gang("big", 9), *members("big", 9), *members("none", 1)
+        async with running(*racks(1, 1), gang("small", 2), *members("small", 2), *waiting) as world:
+            metrics = Metrics(CollectorRegistry(), of_process=False)
+            others = {"policies": SimpleNamespace(statuses=(), sources=()), "shadows": SimpleNamespace(reports={}), "custom": None}
+            others["server"] = SimpleNamespace(recorder=SimpleNamespace(oldest=0.0, dropped=0))
+            read_from(SimpleNamespace(scheduler=world.scheduler, leads=True, **others), metrics, "lease")
+            queues = ("active", "backoff", "unschedulable", "gated", "in_flight")
+            found = [metrics.registry.get_sample_value("wharfinger_waiting_groups", {"queue": queue}) for queue in queues]
+            assert found == [0, 0, 1, 1, 0]
 
     asyncio.run(story())
