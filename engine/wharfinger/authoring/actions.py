@@ -142,7 +142,12 @@ def _extractions(document: Document, start: int, end: int) -> Iterator[Action]:
     chosen = document.text[start:end]
     start, end = start + len(chosen) - len(chosen.lstrip()), end - (len(chosen) - len(chosen.rstrip()))
     expr = document.around(start).expressions.get((start, end)) if start < end else None
-    if expr is None or expr.type.kind in {Kind.POD, Kind.NODE, Kind.UNKNOWN} or expr.type.shape is Shape.ITEM or _reads_item(expr):
+    if (
+        expr is None
+        or expr.type.kind in {Kind.POD, Kind.NODE, Kind.DEVICE, Kind.WORKLOAD, Kind.UNKNOWN}
+        or expr.type.shape in {Shape.ITEM, Shape.DEVICE}
+        or _reads_item(expr)
+    ):
         return
     statement = next((each for each in document.statements if each.start <= start and end <= each.end), None)
     if statement is None or statement.keyword is None or statement.keyword.token not in NAMES_EXPRESSIONS:
@@ -157,7 +162,7 @@ def _reads_item(expr: typed.Expr) -> bool:
     """True if an expression, outside of selections in it, speaks of a placed pod."""
     if isinstance(expr, (typed.Select, typed.Aggregate)):
         return False
-    return expr.type.shape is Shape.ITEM or any(map(_reads_item, typed.parts(expr)))
+    return expr.type.shape in {Shape.ITEM, Shape.DEVICE} or any(map(_reads_item, typed.parts(expr)))
 
 
 def _free_name(document: Document) -> str:

@@ -219,7 +219,12 @@ def _declared(document: Document, word: Word, _: typed.Expr | None) -> str:
 
 def _spread(document: Document, expr: typed.Expr | None, cluster: KnownCluster | None) -> str:
     """The spread of a value over the nodes of the cluster."""
-    if expr is None or cluster is None or expr.type.shape is not Shape.NODE or expr.type.kind in {Kind.NODE, Kind.LABELS, Kind.PODS}:
+    if (
+        expr is None
+        or cluster is None
+        or expr.type.shape is not Shape.NODE
+        or expr.type.kind in {Kind.NODE, Kind.LABELS, Kind.PODS, Kind.DEVICES, Kind.WORKLOAD}
+    ):
         return ""
     policy = document.checked.policy or document.checked.notes.policy
     params = {param.name: param.default for param in policy.params} if policy is not None else {}

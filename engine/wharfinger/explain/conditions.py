@@ -18,6 +18,7 @@ from wharfinger.compiler.interpreter import Interpreter, Points
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.language.files import shown_place
+from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.language.semantics import describe, typed, types
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
@@ -25,8 +26,11 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 MISSING = "missing"
-NO_VALUE = frozenset({Kind.PODS, Kind.LABELS, Kind.POD, Kind.NODE})
+NO_VALUE = frozenset({Kind.PODS, Kind.DEVICES, Kind.LABELS, Kind.POD, Kind.NODE, Kind.DEVICE, Kind.WORKLOAD})
 """Kinds whose values are too long to print under an operand."""
+
+ITEMS = frozenset({Shape.ITEM, Shape.DEVICE})
+"""Shapes whose values differ between placed pods or devices, so that there is no single one to print."""
 
 Evaluate = Callable[[typed.Expr], str]
 
@@ -44,7 +48,7 @@ def values(expression: typed.Expr, evaluate: Evaluate) -> tuple[Value, ...]:
     """The values of the sub-expressions whose value is not already in the text, outermost first where two start at one place."""
     found: dict[tuple[int, int], Value] = {}
     for part in _walk(expression):
-        if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape is Shape.ITEM or _is_sugar(part):
+        if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape in ITEMS or _is_sugar(part):
             continue
         place = _anchor(part)
         if place not in found:
@@ -198,11 +202,42 @@ def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.E
         part = waiting.pop(0)
         found = values(part, lambda sub: printed(interpreter.value(sub, row), sub))
         lines += lay_out(part.span.source, found)
+        lines += of_devices(interpreter, policy, part, row)
         for name in lets(part):
-            if name in known and name not in shown and known[name].value.type.kind is not Kind.PODS:
+            if name in known and name not in shown and known[name].value.type.kind not in NO_VALUE:
                 shown.add(name)
                 waiting.append(known[name].value)
     return lines
+
+
+def of_devices(interpreter: Interpreter, policy: typed.Policy, expression: typed.Expr, row: int) -> list[str]:
+    """For each selection of devices that an expression reads, how many devices of a node meet each of its conditions, and how many all."""
+    lets_of_devices = {let.name: let.value for let in policy.lets if let.value.type.kind is Kind.DEVICES}
+    lines: list[str] = []
+    for part in typed.walk(expression):
+        chosen = lets_of_devices.get(part.name) if isinstance(part, typed.LetRef) else part
+        if isinstance(chosen, typed.Select) and chosen.type.kind is Kind.DEVICES and chosen.where is not None:
+            lines.append(_matching(interpreter, chosen.where, row))
+    return list(dict.fromkeys(lines))
+
+
+def _matching(interpreter: Interpreter, where: typed.Expr, row: int) -> str:
+    """`of 8 devices, 2 match `it.attributes["model"] == "A100"`, 1 `not it.tainted`; 1 all`."""
+    devices = interpreter.snapshot.devices.on(row)
+    conditions = list(_joined(where))
+    met = [[interpreter.value(each, row, device) is True for device in devices] for each in conditions]
+    parts = [f"{sum(answers)} match `{describe.describe(each)}`" for each, answers in zip(conditions, met, strict=True)]
+    whole = f"; {sum(map(all, zip(*met, strict=True)))} match all" if len(conditions) > 1 else ""
+    return f"of {wording.count(len(devices), 'device')}, {', '.join(parts)}{whole}"
+
+
+def _joined(where: typed.Expr) -> Iterator[typed.Expr]:
+    """The conditions that `and` joins, in order."""
+    if isinstance(where, typed.Operation) and where.op is typed.Op.AND:
+        for operand in where.operands:
+            yield from _joined(operand)
+    else:
+        yield where
 
 
 def printed(value: Any, expression: typed.Expr) -> str:
