@@ -3,6 +3,7 @@ from wharfinger.api import decide as decide
 from wharfinger.api import diff as diff
 from wharfinger.api import drain as drain
 from wharfinger.api import explain as explain
+from wharfinger.api import explain_group as explain_group
 from wharfinger.api import load_config as load_config
 from wharfinger.api import load_policies as load_policies
 from wharfinger.api import load_snapshot as load_snapshot

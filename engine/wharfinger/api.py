@@ -13,11 +13,13 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.explain import explanation as explaining
 from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.explained_group import ExplainedGroup, explained_group, known_group
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import chain
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.turns import all_groups
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
@@ -93,6 +95,17 @@ def explain(
     """Why the pod goes where it goes; prints as text. `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
     assembled = chain.assemble(policies, config)
     return explaining.explain(assembled, cluster.state.snapshot(), _view(pod), PolicyCommentary(assembled), nodes)
+
+
+def explain_group(policies: Sequence[CompiledPolicy], cluster: Cluster, group: str, *, config: ChainConfig | None = None) -> ExplainedGroup:
+    """Why the group `namespace/name` waits, or where its members would go; prints as text. Changes nothing.
+
+    Raises UnknownObject for a group of which no pod is a member.
+    """
+    assembled = chain.assemble(policies, config)
+    index = all_groups(assembled, cluster.state, cluster.pending)
+    known_group(index, group)
+    return explained_group(assembled, cluster.state, index, group, cluster.state.snapshot().now)
 
 
 def place(

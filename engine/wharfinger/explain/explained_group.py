@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from wharfinger.errors import UnknownObject
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -102,6 +103,14 @@ def explained_group(chain: Chain, state: ClusterState, index: GroupIndex, key: s
         omitted=max(0, len(fits) - MOST_DOMAINS),
         members=tuple(_members(index, key, found, gates)),
     )
+
+
+def known_group(index: GroupIndex, key: str) -> str:
+    """The key of a group that has members; raises UnknownObject where there is none."""
+    if not index.members(key):
+        meant = wording.closest(key, index)
+        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
+    return key
 
 
 def free_members(chain: Chain, index: GroupIndex, key: str) -> tuple[list[PodView], dict[str, str]]:

@@ -11,11 +11,10 @@ import typer
 
 from wharfinger.cli import chosen_policies, live_cluster, options, running_process, streams
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.explain.explained_group import ExplainedGroup, explained_group
+from wharfinger.explain.explained_group import ExplainedGroup, explained_group, known_group
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
 from wharfinger.framework.chain import Chain, assemble, with_policies
-from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.turns import all_groups
 from wharfinger.language.report import wording
 from wharfinger.model import objects
@@ -96,7 +95,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         pod = _pod(found, _key(name))
         streams.out(_shown(explained(chain, found.state, pod, now, node or [], index), output))
     elif kind in GROUPS:
-        streams.out(_shown(explained_group(chain, found.state, index, _group(index, _key(name)), now), output))
+        streams.out(_shown(explained_group(chain, found.state, index, known_group(index, _key(name)), now), output))
     else:
         without = with_policies(chain, [each for each in chain.policies if each.name != name])
         streams.out(_shown(explained_policy(chain, without, found.state, name, found.pending), output))
@@ -145,14 +144,6 @@ def _pod(found: Cluster, key: str) -> PodView:
     if pods[key].finished:
         raise UsageError(f"pod {key} has ended ({pods[key].object.status.phase}); nothing is decided about it any more")
     return pods[key]
-
-
-def _group(index: GroupIndex, key: str) -> str:
-    """The key of a group that has members; raises UnknownObject where there is none."""
-    if not index.members(key):
-        meant = wording.closest(key, index)
-        raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
-    return key
 
 
 def _shown(told: ExplainedPod | ExplainedGroup | ExplainedPolicy, output: Format) -> str:

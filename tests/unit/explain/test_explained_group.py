@@ -1,0 +1,36 @@
+"""Why a group waits, for programs; nothing changes."""
+
+import pytest
+
+import wharfinger
+from tests.unit.groups.test_turns import pod
+from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
+from wharfinger.errors import UnknownObject
+from wharfinger.model.reading.files import Objects
+from wharfinger.simulate.cluster import Cluster
+
+
+def found(state, pending):
+    return Cluster(state=state, pending=tuple(pending), objects=Objects(by_kind={}), ignored={}, skipped=())
+
+
+def placements(state):
+    return sorted((each.key, each.node_name) for each, _ in state.placements())
+
+
+@pytest.mark.parametrize(("priority", "state"), [(0, "waits for room"), (10, "waits for room")])
+def test_an_explanation_changes_nothing(priority, state):
+    world = cluster(pod_group("gang", 8, RACK))
+    for number, node in enumerate(["r0-0", "r1-1"]):
+        world.add_pod(pod(f"web-{number}").placed_on(node))
+    before = placements(world)
+    told = wharfinger.explain_group((), found(world, members("gang", 8, priority=priority)), "default/gang")
+    assert (told.state, [(fit.value, fit.fits) for fit in told.domains]) == (state, [("r0", 7), ("r1", 7)])
+    assert ("Preemption would make room in rack r" in told.message) == (priority > 0)
+    assert placements(world) == before
+
+
+def test_a_group_that_is_not_there_is_unknown():
+    world = cluster(pod_group("gang", 8, RACK))
+    with pytest.raises(UnknownObject, match="did you mean default/gang"):
+        wharfinger.explain_group((), found(world, members("gang", 8)), "default/gong")
