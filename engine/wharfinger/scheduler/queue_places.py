@@ -164,7 +164,12 @@ class QueuePlaces:
         """Put a pod that has no place among the active."""
         queued.place = Place.ACTIVE
         queued.queued_at = self._clock.monotonic()
-        (self._active_groups if isinstance(queued, QueuedGroup) else self._active).push(queued, self._key(queued))
+        if isinstance(queued, QueuedGroup):
+            if not queued.attempts:
+                queued.queued_at = queued.first_seen  # its age is that of its first member
+            self._active_groups.push(queued, self._key(queued))
+        else:
+            self._active.push(queued, self._key(queued))
         self._emit(PodQueued("active", event))
         self._wake()
 

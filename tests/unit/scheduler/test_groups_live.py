@@ -359,6 +359,24 @@ def test_groups_and_pods_without_a_group_take_turns_by_age():
     told(story)
 
 
+def test_a_group_is_as_old_as_its_first_member():
+    async def story():
+        async with running() as world:
+            world.office.is_leader = False
+            world.cluster.put(gang("g", 2))
+            world.cluster.put(member("g", 0))
+            world.clock.move(1)
+            world.cluster.put(pod("single"))
+            world.clock.move(1)
+            world.cluster.put(member("g", 1))
+            world.cluster.put(node("a", "2"))
+            world.office.is_leader = True
+            await world.pass_time(1)
+            assert set(world.cluster.nodes_of_pods()) == {"default/g-0", "default/g-1"}
+
+    told(story)
+
+
 def test_a_lost_lease_gives_everything_back(in_slices):
     async def story():
         async with running(*racks(2, 2, "2"), gang("g", 4, RACK), settings=in_slices) as world:
