@@ -62,6 +62,10 @@ def group_of(context: Context, items: Sequence[ast.Group]) -> typed.Group | None
     context.work.at = item.span
     within, spread, disruption = (item.line(word) for word in (GroupWord.WITHIN, GroupWord.SPREAD_OVER, GroupWord.DISRUPTION))
     levels = within.levels if within else ()
+    reserve = item.line(GroupWord.RESERVE)
+    if reserve is not None and context.authority.restricted:
+        help_ = "nodes that are kept free are taken from every namespace; whoever runs the cluster can write a policy that does it"
+        context.error(Code.P801, "`reserve` is not for policies of a namespace", reserve.span, label="for the cluster's only", help=help_)
     keys = _label_keys(context, [level.key for level in levels], "within")
     return typed.Group(
         span=item.span,
@@ -72,7 +76,7 @@ def group_of(context: Context, items: Sequence[ast.Group]) -> typed.Group | None
         levels=tuple(typed.Level(key=key, required=level.required) for key, level in zip(keys, levels, strict=True)),
         spread_over=_label_keys(context, spread.keys if spread else (), "spread_over"),
         whole=disruption is not None and disruption.whole,
-        reserve=item.line(GroupWord.RESERVE) is not None,
+        reserve=reserve is not None,
     )
 
 

@@ -56,6 +56,14 @@ FOREIGN_WORDS: dict[str, ForeignWord] = {
         ("allow", "permit_if", "must", "assert", "ensure"), ForeignWord(("REQUIRE",), "a filter says what must hold with `require`")
     ),
     **dict.fromkeys(("deny", "forbid", "block", "disallow"), ForeignWord(("REJECT",), "a filter says what must not hold with `reject`")),
+    **dict.fromkeys(
+        ("minimum", "min_member", "min_members", "minMember", "minCount", "min_available", "minAvailable"),
+        ForeignWord(("MIN_COUNT",), "how many members are placed at once is `min_count`"),
+    ),
+    **dict.fromkeys(
+        ("gang", "podgroup", "pod_group"),
+        ForeignWord(("GROUP",), 'pods that are placed together are a `group by pod.labels["job-name"] { … }`'),
+    ),
     **dict.fromkeys(("var", "const", "def", "define"), ForeignWord(("LET",), "a named value is declared with `let`")),
     **dict.fromkeys(
         ("parameter", "input", "option"), ForeignWord(("PARAM",), "a value that can be set from outside is declared with `param`")
@@ -356,6 +364,10 @@ def unknown_keyword(text: BrokenText, at: int) -> int | None:
     level = text.place.level()
     if not token.text.isidentifier() or not text.place.first_on_line(at) or level is None:
         return None
+    if token.text == "group" and level == "file":
+        help_ = 'write `group by pod.labels["job-name"] { min_count 4 }`, or `group { … }` for pods that name a PodGroup themselves'
+        text.diagnostics.error(Code.P100, "`group` is followed by `by` or `{`", text.span(token), help=help_)
+        return GIVE_UP
     where, words = BEGINNINGS[level]
     text.diagnostics.error(Code.P113, f"`{token.text}` begins no {where}", text.span(token), help=f"these do: {words}")
     return GIVE_UP

@@ -432,7 +432,8 @@ class Code(Enum):
         "not for policies of a namespace",
         "What tells of other namespaces, or was written for those who run the cluster, cannot be read by a policy of one namespace (the "
         "inline policy of a PolicyApp, or one that a PlacementPreview brings along): annotations of nodes, which images they have, and "
-        "what pods of other namespaces prefer to be with. A library that the cluster shares may read them.",
+        "what pods of other namespaces prefer to be with. A library that the cluster shares may read them. Nor can such a policy `reserve` "
+        "nodes for its groups, which would keep them from the pods of others.",
     )
     P802 = Record(
         "metric that a namespace may not query",
