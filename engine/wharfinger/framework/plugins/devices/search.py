@@ -5,6 +5,9 @@ devices by pool, slice and place. Within one request each further device is look
 front. A device is taken if it is free, matches, has the counters and the capacity that are needed, is not tainted, and satisfies the
 constraints of its claim; if what follows cannot be met, it is given back and the next one is tried.
 
+Where a device that nobody has touched has failed, another one of its pool that looks the same is not tried in its place: whatever could be
+taken with that one could be taken with the first.
+
 The search knows nothing of names: it sees the codes of pools (`requests`) and what is taken of them, so its outcome holds for every node
 that looks the same. It gives up after `MOST_STEPS`; kube-scheduler does after ten seconds. Source:
 `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its oddities: the counters of two pools
@@ -276,7 +279,13 @@ class _Search:
             return TOO_MANY
         must = ask.every  # then there is only one place for each
         places = [self._every[ask.number][count]] if must else self._candidates(ask, from_pool, from_position)
+        failed: set[tuple[int, int]] = set()
         for number, position in places:
+            alike = number, id(self._pools[number].codes[position])
+            if alike in failed and position not in self._taken[number]:
+                continue
+            if position not in self._taken[number]:
+                failed.add(alike)
             undo = self._take(ask, number, position, must=must)
             end = NOT_MET if undo is None else self._devices(ask, index, count + 1, number, position + 1)
             if end is MET:
@@ -362,6 +371,8 @@ class _Search:
             taken.sharing -= 1
             for portion in undo.portions:
                 taken.consumed[portion.name] -= portion.nanos
+        if not taken.held and not taken.claims and not taken.sharing:
+            del self._taken[number][position]  # untouched again
         self._unconstrain(undo.ask)
         if undo.counted:
             self._uncount(number, position)
