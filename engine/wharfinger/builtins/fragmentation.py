@@ -240,9 +240,12 @@ class _Nodes:
 
 
 def _now_kernel(context: AtRows, workload: typed.Workload) -> Numbers:
+    def evaluate(rows: Rows) -> Numbers:
+        nodes = _Nodes(context, plan, rows)
+        return nodes.states(nodes.free).fragmentation(plan)
+
     plan = _plan(workload)
-    nodes = _Nodes(context, plan, context.rows)
-    return nodes.states(nodes.free).fragmentation(plan)
+    return context.snapshot.devices.per_node(("fragmentation", workload.requests), evaluate)[context.rows]  # the same for all pods
 
 
 def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:

@@ -19,7 +19,7 @@ from wharfinger.model.devices.device import MILLI, WHOLE, Asked, Device, Store
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
-NOW, AFTER = FRAGMENTATION
+NOW, AFTER, _ = FRAGMENTATION
 MODELS = ("A", "B", None)
 
 
@@ -139,3 +139,21 @@ def test_the_kernel_computes_the_definition(
         assert NOW.vector(context, workload).tolist() == [NOW.scalar(each, workload) for each in contexts]
         assert [value if present else None for value, present in zip(found.tolist(), there.tolist(), strict=True)] == plain
         assert [AFTER.row(each, workload) for each in contexts] == plain
+
+
+@settings(max_examples=40)
+@given(NODES, st.lists(REQUESTS, min_size=1, max_size=3), st.data())
+def test_what_is_kept_of_nodes_follows_every_change(
+    nodes: list[tuple[int, int, str]], requests: list[typed.Request], data: st.DataObject
+) -> None:
+    state, workload, view = cluster(nodes), typed.Workload("typical", tuple(requests)), asking(0, 0, "")
+    for step in range(4):
+        snapshot = state.snapshot()
+        found = NOW.vector(AtRows(snapshot, view, slice(None)), workload).tolist()
+        assert found == [NOW.scalar(AtNode(snapshot, view, row), workload) for row in range(snapshot.n_nodes)]
+        name = f"n{data.draw(st.integers(0, len(nodes)))}"
+        if data.draw(st.booleans()) and snapshot.row(name) is not None:
+            state.add_pod(pod_of(f"x{step}", name, uid=f"x{step}", cpu="1500m"))
+        else:
+            meta = objects.ObjectMeta(name=name, annotations={"devices": data.draw(DEVICES)})
+            state.add_node(objects.Node(metadata=meta, status=objects.NodeStatus(allocatable={"cpu": "8", "memory": "2Gi"})))

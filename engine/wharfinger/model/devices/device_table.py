@@ -9,6 +9,7 @@ has no table.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -21,6 +22,8 @@ from wharfinger.model.columns.strings import ABSENT, StringTable
 from wharfinger.model.devices.device import Asked, Device, DeviceSource, Store
 from wharfinger.model.objects.pod_view import PodView
 
+MOST_KEPT: Final = 32
+"""The numbers per node that are kept at most."""
 MOST_COLUMNS: Final = 256
 """The columns kept at most; a pod may name any attribute, and the one used least recently is dropped first."""
 
@@ -61,15 +64,27 @@ class _Column:
         self.values: NDArray[Any] = np.empty(0)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Numbers per node, as of a revision of the cluster and a version of the devices."""
+
+    values: NDArray[np.float64]
+    revision: int
+    version: int
+    layout: int
+
+
 class DeviceTable:
     """The devices of a cluster; every question first follows the changes of the cluster."""
 
     __slots__ = (
         "_by_row",
         "_columns",
+        "_kept",
         "_layout",
         "_objects_seen",
         "_owners",
+        "_row_versions",
         "_seen",
         "_sources",
         "_starts",
@@ -87,6 +102,8 @@ class DeviceTable:
         self._owners: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._columns: dict[Hashable, _Column] = {}
         self._tokens: list[Hashable] = []
+        self._kept: dict[Hashable, _Kept] = {}
+        self._row_versions: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._layout = -1
         self._seen = self._objects_seen = -1
         self._strings: StringTable | None = None
@@ -122,6 +139,28 @@ class DeviceTable:
     def codes(self, key: Hashable, read: ReadDevice) -> NDArray[np.int32]:
         """The string code of a text of each device, (n_devices,) int32 with -1 where `read` returns None; `key` identifies `read`."""
         return self._column(key, read, text=True)
+
+    def per_node(self, key: Hashable, evaluate: Callable[[slice | NDArray[np.intp]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """A number of each node, (n_nodes,) float64, that depends on nothing but the node, its pods and its devices.
+
+        It is kept; `evaluate` computes it for rows that changed, and `key` identifies `evaluate`. The caller must not change the result.
+        """
+        self.follow()
+        tables, known = self._tables, self._kept.pop(key, None)
+        if known is None or known.layout != tables.layout_revision:
+            if len(self._kept) >= MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            known = _Kept(evaluate(slice(None)), tables.revision, self.version, tables.layout_revision)
+        elif known.revision != tables.revision or known.version != self.version:
+            changed = [tables.node_changes.since(known.revision), tables.usage_changes.since(known.revision)]
+            changed += [np.flatnonzero(self._row_versions > known.version)] if known.version != self.version else []
+            rows = np.unique(np.concatenate(changed))
+            if len(rows):
+                known.values = known.values.copy()  # readers of the former array keep it unchanged
+                known.values[rows] = evaluate(rows)
+            known.revision, known.version = tables.revision, self.version
+        self._kept[key] = known
+        return known.values
 
     # ── following ──
 
@@ -177,6 +216,7 @@ class DeviceTable:
         self._owners = np.repeat(np.arange(len(counts), dtype=np.intp), counts)
         self._columns.clear()
         self.version += 1
+        self._row_versions = np.full(len(counts), self.version, dtype=np.int64)
 
     def _read_again(self, rows: Collection[int]) -> list[int]:
         as_many = True
@@ -191,6 +231,7 @@ class DeviceTable:
             self._lay_out()
         elif changed:
             self.version += 1
+            self._row_versions[changed] = self.version
             self._write_over(changed)
         return changed
 
