@@ -26,12 +26,16 @@ NO_RULE = "no such rule"
 
 
 class Kind(Enum):
-    """What sort of rule makes a difference. ORDER: tie breaks and the stable hash; PREEMPTION: where pods can be evicted."""
+    """What sort of rule makes a difference.
+
+    ORDER: tie breaks and the stable hash; PREEMPTION: where pods can be evicted; GROUP: the pod is placed with its group, or waits with it.
+    """
 
     FILTER = "filter"
     SCORE = "score"
     ORDER = "order"
     PREEMPTION = "preemption"
+    GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,8 @@ class Cause:
             return f"{self.rule}: {self._points(self.after)}; {before} {self._points(self.before)}"
         if self.kind is Kind.ORDER:
             return f"{self.nodes[0]} and {self.nodes[1]} are equally good: the {self.rule} decides"
+        if self.kind is Kind.GROUP:
+            return self.after.sentences[0] if self.after.sentences else f"{self.rule} is placed as a whole"
         return "preemption makes room elsewhere"
 
     def _filter(self, before: str) -> str:
@@ -101,6 +107,9 @@ def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: 
     if (before.node, before.nominated) == (after.node, after.nominated):
         return []
     comparison = _Comparison(before, after, snapshot, commentaries)
+    if after.group:
+        said = Said(present=True, sentences=() if after.node is not None else (after.message,))
+        return [comparison.cause(f"group {after.group}", Kind.GROUP, None, after=said)]
     if before.node == after.node:
         return [comparison.cause(PREEMPTION, Kind.PREEMPTION, None)]
     return comparison.rejections() or comparison.shifts() or [comparison.cause(ORDER, Kind.ORDER, None)]

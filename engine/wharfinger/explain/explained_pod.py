@@ -102,11 +102,11 @@ def _explained_member(  # noqa: PLR0913, PLR0917 — likewise
     found = at_once(attempt(decider, state, index, group, members, preempt=True))
     for member, node in found.placed:
         if member.uid == pod.uid:
-            decision = decided(decider, state.snapshot(), pod, node)
+            decision = decided(decider, state.snapshot(), pod, node, group)
             break
         state.assume(chain.assigned_on(member, state.snapshot(), node), node)
     else:
-        decision = undecided(decider, state.snapshot(), pod, found.result.of_member)
+        decision = undecided(decider, state.snapshot(), pod, found.result)
     return explained_decision(pod, decision, state.snapshot(), nodes, group=group, about=about_group(found))
 
 

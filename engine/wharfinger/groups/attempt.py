@@ -93,19 +93,21 @@ def _preemption(decider: Decider, state: ClusterState, index: GroupIndex, group:
         return (yield from preempting(decider, state, group, others))
 
 
-def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -> Decision:
+def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str, group: str) -> Decision:
     """The decision about a member, with the node that the search of its group chose; its details are those of the pod alone."""
     decision = decider.decide(snapshot, pod)
     if decision.node == node:
-        return decision
+        return dataclasses.replace(decision, group=group)
     row, claims = snapshot.known_row(node), decision.claims_at(node)
-    return dataclasses.replace(decision, node=node, row=row, ties=1, message="", nominated=None, victims=(), claims=claims)
+    return dataclasses.replace(decision, node=node, row=row, ties=1, message="", nominated=None, victims=(), claims=claims, group=group)
 
 
-def undecided(decider: Decider, snapshot: Snapshot, pod: PodView, why: str) -> Decision:
-    """The decision about a member whose group gives it no node: `why` is the message, whether or not the pod alone would have a node."""
-    decision = decider.decide(snapshot, pod)
-    return dataclasses.replace(decision, node=None, row=None, ties=0, message=why, nominated=None, victims=(), claims=())
+def undecided(decider: Decider, snapshot: Snapshot, pod: PodView, result: GroupResult) -> Decision:
+    """The decision about a member whose group gives it no node, whether or not the pod alone would have one."""
+    decision, why = decider.decide(snapshot, pod), result.of_member
+    return dataclasses.replace(
+        decision, node=None, row=None, ties=0, message=why, nominated=None, victims=(), claims=(), group=result.group
+    )
 
 
 @contextmanager

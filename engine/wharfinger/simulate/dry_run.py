@@ -233,7 +233,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
             index.remove(victim.uid)
     outcomes: list[Outcome[Seen]] = []
     for pod, node in found.placed:
-        decision = decided(decider, state.snapshot(), pod, node)
+        decision = decided(decider, state.snapshot(), pod, node, turn.group)
         tried(decision, state.snapshot())
         outcomes.append(Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted)))
         evicted = ()
@@ -245,7 +245,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
             index.put(assigned.placed_on(node))
         yield
     for pod in found.without:
-        decision = undecided(decider, state.snapshot(), pod, found.result.of_member)
+        decision = undecided(decider, state.snapshot(), pod, found.result)
         tried(decision, state.snapshot())
         outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
         yield
@@ -499,7 +499,7 @@ def gated_result(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
 def pod_result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None = None) -> PodResult:
     """The result of a decision as a plain value; to be made while the snapshot of the decision is current."""
     reasons = decision.diagnosis.reasons if decision.node is None else {}
-    if decision.node is None and decision.feasible:  # its group has no place: no node is to blame
+    if decision.node is None and decision.group:  # no node is to blame
         reasons = {decision.message: decision.n_nodes}
     return PodResult(
         pod=decision.pod.key,

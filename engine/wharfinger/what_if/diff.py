@@ -145,7 +145,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     """
     placing = _Placing(state, [*map(recreated, replaced), *pods], frozenset(pod.uid for pod in replaced), labels, advance)
     former = placing.by(before)
-    comparison = _Comparison(before, after, former.nodes)
+    comparison = _Comparison(before, after, former.nodes, frozenset(group.group for group in former.side.run.groups))
     later = placing.by(after, comparison.tried)
     changes = (*_of_asked(former, later, comparison.found), *_of_others(state, former, later))
     return Diff(before=former.side, after=later.side, changes=changes, pods=len(later.results), replaced=len(replaced))
@@ -224,10 +224,11 @@ def _spread(snapshot: Snapshot, label: str) -> Spread | None:
 class _Comparison:
     """Compares the decisions of the chain after, as they are made, with those that the chain before makes on the same state."""
 
-    def __init__(self, before: Chain, after: Chain, nodes: Mapping[str, str | None]) -> None:
+    def __init__(self, before: Chain, after: Chain, nodes: Mapping[str, str | None], groups: frozenset[str]) -> None:
         self._decider = Decider(before)
         self._commentaries = (PolicyCommentary(before), PolicyCommentary(after))
         self._nodes = nodes
+        self._groups = groups
         self.found: dict[str, tuple[Cause, ...]] = {}
 
     def tried(self, decision: Decision, snapshot: Snapshot) -> None:
@@ -238,6 +239,8 @@ class _Comparison:
             return
         if decision.node is None and decision.nominated is None and uid in self.found:
             return
+        if decision.group in self._groups:
+            return  # the group is one on both sides: its members follow what is different for the group
         former = self._decider.decide(snapshot, decision.pod)
         self.found[uid] = tuple(causes(former, decision, snapshot, self._commentaries))
 

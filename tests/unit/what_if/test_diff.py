@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.unit.simulate.clusters import POLICY, chain_of, pods_of, state_of
+from tests.unit.groups.test_turns import pod as gang_pod
+from tests.unit.simulate.clusters import POLICY, chain_of, pods_of, policy, state_of
+from tests.unit.simulate.test_groups import cluster as gang_cluster
 from wharfinger.event_loop import at_once
 from wharfinger.explain.difference import Kind
 from wharfinger.framework.chain import assemble
@@ -168,3 +170,13 @@ def test_a_running_pod_evicted_on_one_side_only_is_a_change():
     assert changes["default/low"].after_message == "evicted for default/high"
     assert (changes["default/high"].before, changes["default/high"].after, changes["default/high"].follows) == (None, "a", False)
     assert str(changes["default/high"].causes[0]) == "preemption makes room elsewhere"
+
+
+def test_a_group_of_the_side_after_is_the_cause_for_its_members():
+    gangs = policy('policy "gangs"\ngroup by pod.labels["job"] { min_count 5 within required "rack" }\n')
+    views = [gang_pod(f"m-{number}", labels={"job": "train"}) for number in range(5)]
+    found = diff(assemble(), assemble([gangs]), gang_cluster(sizes=(1, 1)), views)
+    assert (found.totals.lost, found.totals.rules) == (5, (("group default/train", 5),))
+    assert str(found.changes[0].causes[0]).startswith("group default/train: 5 members must be placed at once; rack r0 takes 4")
+    back = diff(assemble([gangs]), assemble(), gang_cluster(sizes=(1, 1)), views)
+    assert back.totals.gained == 5
