@@ -208,7 +208,7 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
             return ANY
         case typed.AttributeRef(attribute=attribute) if attribute.subject is Subject.ITEM:
             return POD
-        case typed.Aggregate(selection=selection) if selection.type.kind is Kind.DEVICES:
+        case typed.Aggregate() | typed.Call() if _reads_devices(part):
             return ANY
         case typed.Aggregate(per=per):
             return POD | (ClusterEvent.NODE_DELETE | ClusterEvent.NODE_LABEL if per is typed.Per.DOMAIN else ClusterEvent.NODE_DELETE)
@@ -220,6 +220,13 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
             return _OF_VOLATILITY[function.volatility]
         case _:
             return NOTHING
+
+
+def _reads_devices(part: typed.Aggregate | typed.Call) -> bool:
+    """True if an aggregate is over devices, or a function computes with those of the node."""
+    if isinstance(part, typed.Aggregate):
+        return part.selection.type.kind is Kind.DEVICES
+    return any(Kind.WORKLOAD in parameter.kinds for parameter in part.function.parameters)
 
 
 def events_of_node_attribute(attribute: Attribute) -> ClusterEvent:

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.language.policies import policy as policy_of
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects
@@ -84,10 +85,13 @@ def shares(*used: tuple[int, int]) -> ClusterState:
     return state
 
 
+def request(resource: str, amount: str) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": {resource: amount}}}
+
+
 def sharing(name: str, milli: int, gpu: int | None = None) -> objects.Pod:
     annotations = {} if gpu is None else {INDEX: str(gpu)}
-    container = {"name": "c", "resources": {"requests": {SHARE: str(milli)}}}
-    spec = {"containers": [container], "nodeName": "" if gpu is None else "a"}
+    spec = {"containers": [request(SHARE, str(milli))], "nodeName": "" if gpu is None else "a"}
     return decode.convert({"metadata": {"name": name, "uid": name, "annotations": annotations}, "spec": spec}, objects.Pod)
 
 
@@ -103,3 +107,14 @@ def sharing(name: str, milli: int, gpu: int | None = None) -> objects.Pod:
 def test_a_share_goes_to_the_gpu_that_a_policy_prefers(policy: str, gpu: str) -> None:
     state = shares((0, 300), (1, 500), (2, 700))  # free are 700, 500, 300 and 1000
     assert decided(state, sharing("p", 300), policy).assigned.annotations[INDEX] == gpu
+
+
+def test_policies_see_the_gpus_under_the_names_of_the_settings() -> None:
+    names = {"count_resource": "amd.com/gpu", "share": "amd.com/gpu-milli", "index_annotation": "amd.com/index"}
+    state = ClusterState()
+    allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", "amd.com/gpu": "2", "amd.com/gpu-milli": "2000"}
+    state.add_node(decode.convert({"metadata": {"name": "a"}, "status": {"allocatable": allocatable}}, objects.Node))
+    pod = decode.convert({"metadata": {"name": "p"}, "spec": {"containers": [request("amd.com/gpu-milli", "300")]}}, objects.Pod)
+    policy = compile_policy(policy_of('policy "p"\nprefer device last = it.name == "1"\n'))
+    chain = assemble([policy], ChainConfig(arguments={"GpuShares": names}))
+    assert decide(chain, state.snapshot(), PodView(pod)).assigned.annotations["amd.com/index"] == "1"

@@ -18,16 +18,16 @@ from wharfinger.model.objects.pod_view import PodView
 class SharedGpus:
     """The devices of all extended resources; GPUs under these names with what is left of each."""
 
-    __slots__ = ("_all", "_names", "_others")
+    __slots__ = ("_all", "_others", "names")
 
     def __init__(self, names: GpuNames) -> None:
-        self._names = names
+        self.names = names
         self._all = WholeCounts()
         self._others = WholeCounts(besides={names.count, names.share})
 
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         """The GPUs of a node by index, then its other devices."""
-        names = self._names
+        names = self.names
         count = names.offered(node)
         if count < 0:
             return self._all.devices_on(node, pods, store)
@@ -42,7 +42,7 @@ class SharedGpus:
 
     def asked(self, pod: PodView, store: Store) -> Asked | None:
         """The GPUs or shares that a pod wants, else the other devices."""
-        wanted = self._names.wanted(pod)
+        wanted = self.names.wanted(pod)
         return self._others.asked(pod, store) if wanted is None else Asked(wanted.count, float(wanted.milli))
 
     def token(self, store: Store) -> Hashable:

@@ -383,7 +383,14 @@ class ClusterTables:
         if known is None:
             pairs = ((node, self._pods_on(row)) for row, node in enumerate(self.nodes.objects))
             known = self.gpus.add(names, self.nodes.rows, pairs)
+            self._count_gpus_by(names)
         return known
+
+    def _count_gpus_by(self, names: GpuNames) -> None:
+        """Show policies the GPUs under these names, which are a setting of the plugin that chooses among them."""
+        if any(isinstance(source, SharedGpus) and source.names != names for source in self.device_sources):
+            sources = [SharedGpus(names) if isinstance(source, SharedGpus) else source for source in self.device_sources]
+            self.device_sources, self._devices = tuple(sources), None
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Nominate a node, known or not, for a pending pod; its row counts as changed, so filters run on it again."""
