@@ -6,7 +6,7 @@ Values that exist already, such as queue lengths and revisions, are gauges compu
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -89,12 +89,15 @@ def _waiting_groups(daemon: Daemon) -> Values:
 
 
 def _unschedulable(daemon: Daemon) -> Values:
-    return Counter(
-        (plugin.name, queued.profile.name)
-        for queued in daemon.scheduler.queue
-        if queued.place is Place.UNSCHEDULABLE
-        for plugin in queued.rejectors
-    )
+    queue = daemon.scheduler.queue
+    pods = ((queued, 1) for queued in queue)
+    groups = ((entry, len(entry.members)) for entry in queue.groups)
+    counts: dict[tuple[str, ...], float] = defaultdict(float)
+    for queued, number in (*pods, *groups):
+        if queued.place is Place.UNSCHEDULABLE:
+            for plugin in queued.rejectors:
+                counts[plugin.name, queued.profile.name] += number
+    return counts
 
 
 def _sizes(daemon: Daemon) -> Values:

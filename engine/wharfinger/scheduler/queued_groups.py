@@ -132,6 +132,7 @@ class QueuedGroups:
         if entry is None:
             return
         if entry.members.pop(member.uid, None) is not None:
+            entry.known_kinds = None
             self._changed(entry, CHANGED, joined=False)
         elif entry.trying.pop(member.uid, None) is not None:
             entry.stale = True
@@ -177,6 +178,7 @@ class QueuedGroups:
     def begin(self, entry: QueuedGroup) -> None:
         """Begin an attempt with all members that wait; the entry is in flight."""
         entry.trying, entry.members, entry.stale = entry.members, {}, False
+        entry.known_kinds = None
         now = entry.started
         for member in entry.trying.values():
             member.place = Place.IN_FLIGHT
@@ -242,6 +244,7 @@ class QueuedGroups:
         member.place = Place.MEMBER
         member.gate = entry.gate
         entry.members[member.uid] = member
+        entry.known_kinds = None
 
     def _undo(self, entry: QueuedGroup) -> None:
         entry.attempts -= 1
@@ -259,6 +262,7 @@ class QueuedGroups:
             self._wait(entry, member)
         came = {uid: member for uid, member in entry.members.items() if uid not in entry.trying}
         entry.members, entry.trying = {**entry.trying, **came}, {}
+        entry.known_kinds = None
         entry.place = Place.GONE
 
     def _after_rejection(self, entry: QueuedGroup, rejectors: frozenset[Plugin], *, missed: bool) -> None:

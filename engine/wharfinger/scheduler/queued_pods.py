@@ -103,6 +103,7 @@ class QueuedGroup(QueuedPod):
     members: dict[str, QueuedPod] = field(default_factory=dict)
     trying: dict[str, QueuedPod] = field(default_factory=dict)
     stale: bool = False
+    known_kinds: Collection[PodView] | None = None
 
     @property
     def uid(self) -> str:
@@ -111,8 +112,10 @@ class QueuedGroup(QueuedPod):
 
     @property
     def kinds(self) -> Collection[PodView]:
-        """One member for each template."""
-        return {queued.pod.template: queued.pod for queued in self.members.values()}.values()
+        """One member for each template; kept until `known_kinds` is emptied, as every change of the cluster asks for it."""
+        if self.known_kinds is None:
+            self.known_kinds = tuple({queued.pod.template: queued.pod for queued in self.members.values()}.values())
+        return self.known_kinds
 
 
 _FEW = 64

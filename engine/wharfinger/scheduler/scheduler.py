@@ -310,7 +310,12 @@ class Concerned:
         self._answers: dict[tuple[bytes, Profile], bool] = {}
 
     def __call__(self, queued: QueuedPod) -> bool:
-        """True if another policy decides about the pod now. Pods of one template get one answer, unless a scope tells them apart."""
+        """True if another policy decides about the pod now, or about a member of a group.
+
+        Pods of one template get one answer, unless a scope tells them apart.
+        """
+        if isinstance(queued, QueuedGroup):
+            return any(self(member) for member in queued.members.values())
         policies = self._changed.get(queued.profile, ())
         if any(policy.scope_varies for policy in policies):
             return self._governed(queued, policies)

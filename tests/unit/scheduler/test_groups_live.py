@@ -359,6 +359,35 @@ def test_groups_and_pods_without_a_group_take_turns_by_age():
     told(story)
 
 
+def test_a_change_wakes_a_group_if_it_may_help_one_of_its_members_and_no_other_change_does():
+    async def story():
+        async with running(node("a", "4"), gang("g", 2), member("g", 0), member("g", 1, nodeSelector={"disk": "ssd"})) as world:
+            tried = len(world.seen.groups)
+            world.cluster.put(pod("single"))
+            await world.pass_time(3)
+            assert len(world.seen.groups) == tried
+            world.cluster.put(node("c", "1", labels=[("disk", "ssd")]))
+            await world.pass_time(3)
+            assert len(bound(world, "g")) == 2
+
+    told(story)
+
+
+def test_a_group_as_large_as_the_cluster_is_counted_by_its_members_everywhere():
+    async def story():
+        async with running(node("a", "4"), gang("g", 6), *members("g", 6), gang("h", 9), *members("h", 3)) as world:
+            depths = world.scheduler.queue.depths
+            assert (depths["unschedulable"], depths["gated"], depths["in_flight"]) == (6, 3, 0)
+            assert len(world.scheduler.queue) == 9
+            for number in range(6):
+                world.cluster.remove("Pod", f"default/g-{number}")
+            await world.calm()
+            assert {entry.key for entry in world.scheduler.queue.groups} == {"default/h"}
+            assert world.scheduler.queue.groups.get("default/g") is None
+
+    told(story)
+
+
 def test_a_group_is_as_old_as_its_first_member():
     async def story():
         async with running() as world:
