@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLUSTER_ARGS := -n 2 --dist worksteal
 
-.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster docs site dist sbom wheel lock clean
+.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster league docs site dist sbom wheel lock clean
 
 help:
 	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
@@ -17,6 +17,7 @@ help:
 	@echo "make format  rewrite sources the way 'make check' wants them"
 	@echo "make bench   measure; the figures of docs/performance.md"
 	@echo "make bench-cluster measure the live scheduler beside kube-scheduler (ARGS='--only basic-1000 --rounds 3')"
+	@echo "make league  how many GPUs policies leave unallocated on a real trace, beside the published table (ARGS='--seeds 42 --traces default')"
 	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operations.md, dashboard, alerts, known fields, colours of editors)"
 	@echo "make site    build the documentation as a site, into dist/site"
 	@echo "make dist    build what users are handed into dist/: the wheel, the chart, the krew plugin with its manifest"
@@ -63,6 +64,9 @@ bench: $(READY)
 
 bench-cluster: $(READY)
 	$(BIN)/python -m tests.bench_cluster $(ARGS)
+
+league: $(READY)
+	$(BIN)/python -m tests.league --picture docs/pictures/league.svg $(ARGS)
 
 docs: $(READY)
 	$(BIN)/python -m tests.generate_docs

@@ -20,8 +20,10 @@ import numpy as np
 from tests.league.picture import Line, svg
 from tests.league.play import FOLDER, chain, play
 from tests.league.protocol import SEEDS, game, machines
+from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.language.load import load_policies
+from wharfinger.language.load import Loader, OnDisk
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Source
 from wharfinger.simulate import openb
 
 OWN = Path(__file__).parents[2] / "policies" / "gpu-sharing.policy"
@@ -53,9 +55,23 @@ class Result:
 
 def compiled(path: Path, variant: openb.Variant) -> CompiledPolicy:
     """The policy of a file; where it reads the typical pods of the default trace, it gets those of the trace that is played."""
-    text = path.read_text(encoding="utf-8").replace(MARK, f"typical-{variant.value}.policy")
-    found = load_policies([(str(path), text)])
+    loader = Loader(catalogue=CATALOGUE, texts=_Typical(variant))
+    loader.add(str(path))
+    (found,) = loader.policies()
+    if found is None or loader.diagnostics.has_errors:
+        raise PolicyError(loader.diagnostics)
     return compile_policy(found)
+
+
+class _Typical(OnDisk):
+    """Files, with the typical pods of one trace in the place of those of the default trace."""
+
+    def __init__(self, variant: openb.Variant) -> None:
+        self._variant = variant
+
+    def read(self, name: str, diagnostics: Diagnostics) -> Source | None:
+        """The text of a file."""
+        return super().read(name.replace(MARK, f"typical-{self._variant.value}.policy"), diagnostics)
 
 
 def one(path: str, trace: str, seed: int) -> Result:
@@ -77,7 +93,10 @@ def one(path: str, trace: str, seed: int) -> Result:
 
 def table(results: Sequence[Result]) -> str:
     """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and deviation, beside what was published."""
-    rows = ["| policy | default | published | difference | gpuspec33 | published | difference | kW | W per allocated GPU |", "|" + "---|" * 9]
+    rows = [
+        "| policy | default | published | difference | gpuspec33 | published | difference | kW | W per allocated GPU |",
+        "|" + "---|" * 9,
+    ]
     gpus = sum(machine.gpus for machine in machines())
     for policy in dict.fromkeys(result.policy for result in results):
         cells: list[str] = [policy]
@@ -88,7 +107,10 @@ def table(results: Sequence[Result]) -> str:
                 cells += ["", "" if known is None else f"{known[place]:.2f}", ""]
                 continue
             mean, deviation = statistics.fmean(found), statistics.pstdev(found)
-            cells += [f"{mean:.2f} ({deviation:.2f})", *(("–", "–") if known is None else (f"{known[place]:.2f}", f"{mean - known[place]:+.2f}"))]
+            cells += [
+                f"{mean:.2f} ({deviation:.2f})",
+                *(("–", "–") if known is None else (f"{known[place]:.2f}", f"{mean - known[place]:+.2f}")),
+            ]
         default = [result for result in results if (result.policy, result.trace) == (policy, "default")]
         if default:
             kilowatts = statistics.fmean(result.kilowatts for result in default)
@@ -117,7 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play the league."""
     parser = argparse.ArgumentParser(prog="python -m tests.league", description="How many GPUs policies leave unallocated.")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--traces", nargs="+", choices=[each.value for each in openb.Variant], default=[each.value for each in openb.Variant])
+    parser.add_argument(
+        "--traces", nargs="+", choices=[each.value for each in openb.Variant], default=[each.value for each in openb.Variant]
+    )
     parser.add_argument("--policies", nargs="+", metavar="NAME|FILE", default=[*PUBLISHED, "fgd-best-fit", str(OWN)])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--picture", type=Path, metavar="FILE")

@@ -42,7 +42,7 @@ def svg(lines: Sequence[Line]) -> str:
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _panel(  # noqa: PLR0913, PLR0917 — a panel has these parts
+def _panel(  # noqa: PLR0917 — a panel has these parts
     root: ET.Element, number: int, lines: Sequence[Line], title: str, start: float, top: float, read: Callable[[Line], Sequence[float]]
 ) -> None:
     panel = ET.SubElement(root, "g", {"transform": f"translate(0 {number * HEIGHT})"})
@@ -71,6 +71,6 @@ def _panel(  # noqa: PLR0913, PLR0917 — a panel has these parts
         _text(panel, WIDTH - RIGHT + 32, y, line.name)
 
 
-def _text(parent: ET.Element, x: float, y: float, text: str, *, anchor: str = "start", cls: str = "") -> None:  # noqa: PLR0913
+def _text(parent: ET.Element, x: float, y: float, text: str, *, anchor: str = "start", cls: str = "") -> None:
     extra = {"class": cls} if cls else {}
     ET.SubElement(parent, "text", {"x": f"{x:.0f}", "y": f"{y:.0f}", "text-anchor": anchor, **extra}).text = text

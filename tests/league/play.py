@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from tests.league import energy
 from tests.league.protocol import Game, Machine, Typical, machines, node_manifests, pod_manifests, typical
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, assemble
@@ -28,8 +29,8 @@ NAMES = GpuNames()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of each pod: `node` (its number, -1 for none) and `gpus`; and after it, in thousandths of GPUs, what had arrived, what was
-    allocated and what typical pods could not use. `watts` at the end."""
+    """What became of each pod: `node` (its number, -1 for none) and `gpus`; and what had arrived, was allocated and was of no use to typical
+    pods after it, in thousandths of GPUs. `watts` when pods for all GPUs had arrived."""
 
     node: tuple[int, ...]
     gpus: tuple[tuple[int, ...], ...]
@@ -81,12 +82,14 @@ def play(of: Chain, variant: openb.Variant, game: Game, *, fragmented: bool = Tr
     mix, free = typical(variant), Free([machines()[number] for number in game.nodes])
     node, gpus, arrived, allocated, lost = [], [], [], [], []
     total = taken = 0
-    useless = sum(free.useless(row, mix) for row in range(len(game.nodes))) if fragmented else 0.0
+    watts, full = 0.0, sum(machine.gpus for machine in machines()) * 1000
+    by_row = [free.useless(row, mix) for row in range(len(game.nodes))] if fragmented else []
+    useless = sum(by_row)
     for place, number in enumerate(game.pods):
         pod = pods[number]
         wanted = NAMES.wanted(pod)
         demand = wanted.count * wanted.milli if wanted else 0
-        total += demand
+        before, total = total, total + demand
         decision = decider.decide(state.snapshot(), _again(pod, place))
         chosen: tuple[int, ...] = ()
         if decision.node is not None and decision.row is not None:
@@ -94,17 +97,21 @@ def play(of: Chain, variant: openb.Variant, game: Game, *, fragmented: bool = Tr
             state.assume(assigned, decision.node)
             row = int(decision.node[:4])
             chosen = NAMES.indexes(assigned) or ()
-            useless -= free.useless(row, mix) if fragmented else 0.0
             free.take(row, pod.requests.get("cpu", 0), chosen, wanted.milli if wanted else 0)
-            useless += free.useless(row, mix) if fragmented else 0.0
             taken += demand
+            if fragmented:
+                useless -= by_row[row]
+                by_row[row] = free.useless(row, mix)
+                useless += by_row[row]
         node.append(-1 if decision.node is None else game.nodes[int(decision.node[:4])])
         gpus.append(chosen)
         arrived.append(total)
         allocated.append(taken)
         lost.append(useless)
+        if before < full <= total:
+            watts = free.watts()
     return Played(
-        node=tuple(node), gpus=tuple(gpus), arrived=tuple(arrived), allocated=tuple(allocated), fragmented=tuple(lost), watts=free.watts()
+        node=tuple(node), gpus=tuple(gpus), arrived=tuple(arrived), allocated=tuple(allocated), fragmented=tuple(lost), watts=watts
     )
 
 
@@ -133,10 +140,8 @@ class Free:
         return fragmentation(self.cpu[row], self.gpus[row], self.nodes[row].model, mix)
 
     def watts(self) -> float:
-        """What all nodes draw, see `energy`."""
-        from tests.league.energy import watts  # noqa: PLC0415 — it names this class
-
-        return sum(watts(machine, cpu, gpus) for machine, cpu, gpus in zip(self.nodes, self.cpu, self.gpus, strict=True))
+        """What all nodes draw."""
+        return sum(energy.watts(machine, cpu, gpus) for machine, cpu, gpus in zip(self.nodes, self.cpu, self.gpus, strict=True))
 
 
 def fragmentation(cpu: float, free: Sequence[int], model: str, mix: Sequence[Typical]) -> float:
@@ -146,13 +151,9 @@ def fragmentation(cpu: float, free: Sequence[int], model: str, mix: Sequence[Typ
     """
     everything = sum(free)
     if not everything:
+        return 0.0
     found = 0.0
     for each in mix:
         fits = 0 < each.gpus <= sum(left >= each.milli for left in free) and cpu >= each.cpu and (not each.models or model in each.models)
         found += each.weight * (sum(left for left in free if left < each.milli) if fits else everything)
     return found
-
-
-def with_order(order: Game, nodes_: Sequence[int]) -> Game:
-    """The game with another order of nodes."""
-    return replace(order, nodes=tuple(nodes_))
