@@ -29,8 +29,8 @@ NAMES = GpuNames()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of each pod: `node` (its number, -1 for none) and `gpus`; and what had arrived, was allocated and was of no use to typical
-    pods after it, in thousandths of GPUs. `watts` when pods for all GPUs had arrived."""
+    """What became of each pod: `node` (its number, -1 for none) and `gpus`; and after it, in thousandths of GPUs, what had arrived, was
+    allocated, and what was of no use to typical pods. `watts` when pods for all GPUs had arrived."""
 
     node: tuple[int, ...]
     gpus: tuple[tuple[int, ...], ...]

@@ -1,9 +1,9 @@
 """Who arrives in the paper's experiment, on which nodes and in which order.
 
-Source: Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023, and
-the simulator of its authors. The 1,213 nodes with GPUs; the pods of the trace shuffled, and then further random pods of the trace as long as
-all together ask for at most 130 % of the GPUs. They come one by one, none leaves, and one that does not fit is not tried again. Nodes that
-are equally good are taken in one order, which is random but the same for the whole run.
+Source: Q. Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023,
+and the simulator of its authors. The 1,213 nodes with GPUs; the pods of the trace shuffled, and then further random pods of the trace as
+long as all together ask for at most 130 % of the GPUs. They come one by one, none leaves, and one that does not fit is not tried again.
+Nodes that are equally good are taken in one order, which is random but the same for the whole run.
 
 The seeds are those of the paper; the numbers that are drawn from them are NumPy's, not Go's, so single runs differ and means agree.
 """

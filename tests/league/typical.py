@@ -10,8 +10,8 @@ from wharfinger.simulate import openb
 def library(variant: openb.Variant) -> str:
     """The text of the library of a trace."""
     rows = "\n".join(f"  {{ {_row(each)} }}," for each in typical(variant))
-    head = f"# What the pods of the trace {variant.value} ask for: the most frequent requests, 95 % of all pods. Written by tests/league/typical.py."
-    return f"{head}\n\nworkload typical = [\n{rows}\n]\n"
+    head = f"# What the pods of the trace {variant.value} ask for: the most frequent requests, 95 % of all pods."
+    return f"{head} Written by tests/league/typical.py.\n\nworkload typical = [\n{rows}\n]\n"
 
 
 def _row(each: Typical) -> str:
