@@ -135,7 +135,8 @@ def test_victims_are_those_of_really_removing_pods(picture, pending):
     found = [freed for freed in found if freed[0][-1] not in final]
     if not found:
         assert (decision.nominated, decision.victims) == (None, ())
-        assert "preemption: " in decision.message
+        # DynamicResources ends PostFilter where an earlier plugin's PreFilter has refused the pod: it has not looked at it.
+        assert "preemption: " in decision.message or decision.message.endswith(" not found")
     else:
         cost, gone = min(found, key=lambda freed: freed[0])
         assert decision.nominated == cost[-1]

@@ -290,7 +290,7 @@ class DeviceRule(AllocatingFilter):
         epoch = self._epoch
         self._ids(snapshot)
         found = None if epoch != self._epoch else self._states.log.since(since)
-        return None if found is None else np.array(sorted({int(str(row)) for row in found}), np.intp)
+        return None if found is None else np.array(sorted({row for row in found if isinstance(row, int)}), np.intp)
 
     @property
     def position(self) -> int:
