@@ -237,8 +237,10 @@ def _on_device(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) ->
     wanted = sorted(step.devices)
     if sorted(attempt.devices) == wanted:
         return None
-    has = f"has {wording.listed(attempt.devices)}" if attempt.devices else "has no device"
-    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)} and {has}, not {wording.listed(wanted)}")
+    if attempt.decision.node is None:
+        return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, without {' and '.join(wanted)}")
+    has = " and ".join(attempt.devices) or "no device"
+    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)} and has {has}, not {' and '.join(wanted)}")
 
 
 def _not_on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
