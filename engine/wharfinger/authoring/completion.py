@@ -27,7 +27,7 @@ from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import UNITS
-from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Field, Many
+from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\Z")
@@ -353,11 +353,16 @@ def _keys(place: Place, frame: Frame) -> Iterator[Offer]:
             yield Offer.word(place, name, "key", insert=f"{name}: ")
         return
     fields: Mapping[str, Field] = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS
+    if path == OF_A_DEVICE:
+        fields, path = DEVICE_FIELDS, path[:1]
     if len(path) == 1:
         for name, row in fields.items():
             yield Offer.word(place, name, "key", insert=f"{name}: {_opening(row)}", snippet=True, detail=row.form.value, doc=row.doc)
     elif len(path) == 2 and path[1] in fields:
         yield from _nested_keys(place, path, fields)
+
+
+OF_A_DEVICE = ("NODE", "")  # the path of an object in a list: nodes have no other lists of objects than their devices
 
 
 def _nested_keys(place: Place, path: tuple[str, ...], fields: Mapping[str, Field]) -> Iterator[Offer]:
@@ -372,7 +377,7 @@ def _nested_keys(place: Place, path: tuple[str, ...], fields: Mapping[str, Field
 
 
 def _opening(row: Field) -> str:
-    return {Many.ONE: "$1", Many.LIST: "[$1]", Many.BY_KEY: "{ $1 }"}[row.many]
+    return {Many.ONE: "$1", Many.LIST: "[$1]", Many.BY_KEY: "{ $1 }", Many.DEVICES: "[{ $1 }]"}[row.many]
 
 
 def _named_arguments(place: Place, name: str) -> Iterator[Offer]:

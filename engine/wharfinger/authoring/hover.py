@@ -19,7 +19,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, literal_kind
-from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS
+from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS
 
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?")
 _SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
@@ -197,6 +197,8 @@ def _key(_: Document, word: Word, __: typed.Expr | None) -> str:
         return vocabulary.OPTIONS.get(word.text, "") if word.item == "METRIC" else ""
     path = frame.path()
     fields = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS if path[:1] in {("POD",), ("RUNNING",)} else {}
+    if path == ("NODE", ""):  # an object in a list, which devices alone are
+        fields, path = DEVICE_FIELDS, path[:1]
     return fields[word.text].doc if len(path) == 1 and word.text in fields else ""
 
 

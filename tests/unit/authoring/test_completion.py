@@ -30,6 +30,7 @@ CASES = [
     ("let x = count(pods where it.|)", {"node_name", "labels"}, {"free"}),
     ("let x = unseen_requests(load).|", {"cpu", "memory"}, {"labels"}),
     ("let a = 1\nlet x = |", {"a", "node", "pod", "ratio", "curve", "if", "pods", "true"}, {"x", "it", "and", "filter", "accepted"}),
+    ('test "t" {\n  node b { devices: [{ |', {"driver", "count", "attributes"}, {"cpu", "labels"}),
     ("let x = count(devices where it.|)", {"driver", "attributes", "free", "taken"}, {"node_name", "labels"}),
     ("let x = count(pods where |)", {"it", "pod"}, set()),
     ("let x = 4|", {"4cpu", "4Gi", "4%", "4min"}, set()),
