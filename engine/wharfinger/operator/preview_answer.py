@@ -23,6 +23,9 @@ from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.groups.attempt import attempt
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.turns import groups_in_steps, tell_sizes
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
@@ -30,6 +33,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.simulate import dry_run
 from wharfinger.what_if.capacity.count import NodesLike
+from wharfinger.what_if.capacity.further_groups import further_groups
 from wharfinger.what_if.capacity.further_pods import grouped
 from wharfinger.what_if.drain import Drain, Fate, drain_steps
 from wharfinger.what_if.evaluation import added
@@ -214,7 +218,14 @@ def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
 
 
 def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, Further]:
-    """Place further pods of the workload until one finds no node, `MOST_PODS` at most; a pod that needs preemption finds none."""
+    """Place further pods of the workload until one finds no node, `MOST_PODS` at most; a pod that needs preemption finds none.
+
+    Pods that form a group are counted in whole groups.
+    """
+    index = yield from groups_in_steps(chain, state, pods)
+    key = index.key_of(pods[0].uid)
+    if key is not None:
+        return (yield from _further_groups(chain, state, index, key, pods))
     (workload,) = grouped(pods)
     decider = Decider(chain)
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MOST_PODS)):
@@ -227,6 +238,32 @@ def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gene
         state.assume(decision.assigned, decision.node)
         yield
     return Further(count=MOST_PODS, message="")
+
+
+def _further_groups(
+    chain: Chain, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
+) -> Generator[None, None, Further]:
+    """Place further groups like the one of the pods until one has no place; the count is that of their pods."""
+    decider, count = Decider(chain), 0
+    for further in further_groups(index, key, pods, state):
+        if count + len(further.pods) > MOST_PODS:
+            return Further(count=count, message="")
+        if further.pod_group is not None:
+            state.put(further.pod_group)
+        for pod in further.pods:
+            index.put(pod)
+        tell_sizes(index, state)
+        own = index.key_of(further.pods[0].uid) or key
+        found = yield from attempt(decider, state, index, own, further.pods)
+        if len(found.placed) < len(further.pods):
+            return Further(count=count, message=cut(found.result.of_member, 4000))
+        for pod, node in found.placed:
+            dry_run.bind_claims(state, pod, node)
+            assigned = chain.assigned_on(pod, state.snapshot(), node)
+            state.assume(assigned, node)
+            index.put(assigned.placed_on(node))
+        count += len(further.pods)
+    return Further(count=count, message="")
 
 
 def _forget_budgets_of_others(state: ClusterState, namespace: str) -> None:

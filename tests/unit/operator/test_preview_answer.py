@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
+from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
@@ -148,3 +149,17 @@ def test_a_drain_of_very_many_pods_is_not_previewed():
         state.add_pod(objects.Pod(metadata=objects.ObjectMeta(name=f"p-{number}"), spec=objects.PodSpec(node_name="node-00000")))
     with pytest.raises(UsageError, match="1,001 pods are on the nodes to drain"):
         answer_of(1, state, drain=("node-00000",))
+
+
+def test_groups_are_placed_and_counted_whole():
+    def asked(size):
+        state = cluster(pod_group("gang", size, RACK), sizes=(2, 1))
+        return finished(answered(assemble(), state.snapshot(), members("gang", size), what_if=WhatIf(capacity=True)))
+
+    fits = asked(4)
+    assert {node.split("-")[0] for _, node in fits.nodes} == {"r0"}
+    assert (fits.miss, fits.further.count) == (None, 8)
+    assert fits.further.message.startswith("group default/gang-3: 4 members must be placed at once")
+    large = asked(9)
+    assert {node for _, node in large.nodes} == {None}
+    assert large.miss.message.startswith("group default/gang: 9 members must be placed at once")
