@@ -226,3 +226,18 @@ def test_the_most_important_pods_are_put_back_first() -> None:
     refused = preempt(decider(), state, group([never]))
     assert isinstance(refused, Impossible)
     assert refused.message == "preemption: not eligible due to preemptionPolicy=Never."
+
+
+def test_pods_that_a_policy_protects_stay() -> None:
+    state = racks([2])
+    for number in range(2):
+        pod = member(f"p{number}", 4, -1).object
+        spec = msgspec.structs.replace(pod.spec, node_name=f"r0-{number}")
+        metadata = msgspec.structs.replace(pod.metadata, labels={"kept": "yes"} if number else {})
+        state.add_pod(msgspec.structs.replace(pod, spec=spec, metadata=metadata))
+    text = 'policy "spares"\n\npreemption {\n  never_evict when has(it.labels["kept"])\n}\n'
+    finding = Decider(assemble([policy(text)]))
+    one = preempt(finding, state, group(members(1, 4)))
+    assert isinstance(one, Preemption)
+    assert [pod.name for pod in one.victims] == ["p0"]
+    assert isinstance(preempt(finding, state, group(members(2, 4))), Impossible)
