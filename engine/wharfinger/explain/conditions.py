@@ -99,9 +99,13 @@ def _write(marks: list[tuple[int, str]]) -> str:
 
 
 def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
-    """The expression and its operands, from the outside in; what stands inside `pods where …` has no value of its own and is left out."""
+    """The expression and its operands, from the outside in.
+
+    What stands inside `pods where …` has no value of its own and is left out, as is the name by which a group is known.
+    """
     yield expression
-    if not isinstance(expression, typed.Select):
+    by_group = isinstance(expression, typed.AttributeRef) and expression.attribute.by_group
+    if not isinstance(expression, typed.Select) and not by_group:
         for part in typed.parts(expression):
             yield from _walk(part)
 
@@ -196,7 +200,7 @@ def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.E
     """The source lines of an expression with the values under them, then those of the lets it reads."""
     lines: list[str] = []
     waiting = [expression]
-    known = {let.name: let for let in policy.lets}
+    known = {let.name: let for let in policy.lets if not let.of_group}
     shown: set[str] = set()
     while waiting and len(shown) <= MOST_LETS:
         part = waiting.pop(0)

@@ -344,7 +344,7 @@ class Let:
     """A shared expression, evaluated at most once per cycle.
 
     `written`: False for the result of a call of a function that the policy declares, for an argument of one, and for what is known of
-    groups.
+    groups (`of_group`), which has no text but where it is read.
     `missing_with`: an expression that is missing exactly where the value is, and says better why.
     """
 
@@ -352,6 +352,7 @@ class Let:
     span: Span
     value: Expr
     written: bool = True
+    of_group: bool = False
     missing_with: Expr | None = None
 
 

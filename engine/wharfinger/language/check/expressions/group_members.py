@@ -146,7 +146,7 @@ def _where_there_is(name: typed.Expr, value: typed.Expr, span: Span) -> typed.Ex
 def _let(context: Context, name: str, value: typed.Expr, span: Span, missing_with: typed.Expr | None = None) -> typed.LetRef:
     """A reference to a let of that name, which is made at the first use."""
     if name not in context.lets:
-        context.lets[name] = typed.Let(name=name, span=span, value=value, written=False, missing_with=missing_with)
+        context.lets[name] = typed.Let(name=name, span=span, value=value, written=False, of_group=True, missing_with=missing_with)
         context.heights[name] = height(value, context.heights)
         context.intervals.lets[name] = context.intervals.of(value)
     return typed.LetRef(span=span, type=context.lets[name].value.type, name=name)
