@@ -156,7 +156,8 @@ class Expressions:
 
     @cached_property
     def numbers(self) -> st.SearchStrategy[typed.Expr]:
-        leaves = [leaf for subject in self.subjects for leaf in attribute_numbers(subject)] + self.extra.get(Kind.NUMBER, [])
+        known = [leaf for subject in self.subjects for leaf in attribute_numbers(subject)]
+        leaves = [leaf for leaf in known if self.cluster or not leaf.attribute.of_group] + self.extra.get(Kind.NUMBER, [])
         simple = st.one_of(numbers_written, st.sampled_from(leaves))
         if self.depth <= 0:
             return simple
