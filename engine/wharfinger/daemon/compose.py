@@ -29,7 +29,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.compose import Operator, StorePolicies
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler.ports import DryRunBinder, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
+from wharfinger.scheduler.ports import DryRunBinder, DryRunClaimWriter, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 from wharfinger.telemetry.logs import Log
 
@@ -60,6 +60,7 @@ def writing(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf)
         binder=server.binder,
         writer=server.writer,
         volumes=server.volumes,
+        claims=server.claims,
         groups=server.groups,
         events=server.events,
         leadership=server.leadership,
@@ -74,7 +75,16 @@ def reporting(clock: Clock, emit: Emit, stopwatch: StopwatchOf = not_measured) -
     """The ways of a run that writes nothing."""
     supposed = DryRunSink()
     writer = DryRunWriter(supposed)
-    ports = Ports(binder=DryRunBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, emit=emit, stopwatch=stopwatch)
+    ports = Ports(
+        binder=DryRunBinder(),
+        writer=writer,
+        volumes=writer,
+        claims=DryRunClaimWriter(supposed),
+        events=NoEvents(),
+        clock=clock,
+        emit=emit,
+        stopwatch=stopwatch,
+    )
     return SchedulerPorts(ports=ports, between=supposed)
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject
-    from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, PodGroup
+    from wharfinger.model.objects import (
+        Allocation,
+        ContainerExtendedResourceRequest,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        Pod,
+        PodGroup,
+        ResourceClaim,
+    )
     from wharfinger.model.objects.pod_view import PodView
 
 NORMAL = "Normal"
@@ -134,6 +142,31 @@ class VolumeWriter(Protocol):
 
         The volume is annotated with `pv.kubernetes.io/bound-by-controller: yes` too, so that it is released when the claim is deleted.
         """
+
+
+class DeviceClaimWriter(Protocol):
+    """Writes the claims for devices of a pod before the pod is bound. Every method may raise `WriteFailed`."""
+
+    async def create(self, claim: ResourceClaim) -> ResourceClaim:
+        """Creates a claim for extended resources, and returns it as it was created."""
+
+    async def reserve(self, claim: ResourceClaim, pod: PodView, allocation: Allocation | None) -> ResourceClaim:
+        """Writes the allocation, unless it is None, and reserves the claim of this uid for the pod; returns it as it was written.
+
+        Fails if the claim is being deleted, or if others have allocated it, or taken its allocation away, in the meantime.
+        """
+
+    async def unreserve(self, claim: ResourceClaim, pod: PodView) -> None:
+        """Takes the reservation for the pod away; a claim that does not exist is no error. The controller of Kubernetes does the rest."""
+
+    async def deallocate(self, claim: ResourceClaim) -> None:
+        """Takes the allocation and all reservations away, if the claim has not changed."""
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Deletes a claim for extended resources; one that does not exist is no error."""
+
+    async def note_extended(self, pod: PodView, claim: ResourceClaim, mappings: Sequence[ContainerExtendedResourceRequest]) -> None:
+        """Writes to the status of the pod which requests of the claim serve its extended resources."""
 
 
 class PodGroupWriter(Protocol):

@@ -20,12 +20,14 @@ from wharfinger.framework.ports import (
     Binder,
     Clock,
     ClusterSource,
+    DeviceClaimWriter,
     EventSink,
     Leadership,
     PodGroupWriter,
     PodWriter,
     VolumeWriter,
 )
+from wharfinger.kube.claim_writes import ApiClaimWriter
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
@@ -75,6 +77,7 @@ class ApiServer:
     binder: Binder
     writer: PodWriter
     volumes: VolumeWriter
+    claims: DeviceClaimWriter
     groups: PodGroupWriter
     recorder: EventRecorder
     leadership: Leadership
@@ -116,6 +119,7 @@ def ports_of(  # noqa: PLR0913 — what the ports need
         binder=binder,
         writer=ApiWriter(connection, clock, may_write),
         volumes=ApiVolumeWriter(connection, clock, may_write),
+        claims=ApiClaimWriter(connection, clock, may_write),
         groups=ApiPodGroupWriter(connection, clock, lambda: informers.path_of(PODGROUPS), may_write),
         recorder=EventRecorder(connection, events, clock, emit, busy=lambda: binder.in_flight > 0),
         leadership=leadership,

@@ -125,20 +125,19 @@ class PatientWrites:
         self._clock = clock
         self._may_write = may_write
 
-    async def write(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
-        """Returns once it is written; raises WriteFailed from the ApiError with the reason otherwise."""
+    async def write(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
+        """The answer, once it is written; raises WriteFailed from the ApiError with the reason otherwise."""
         waits = Backoff()
         for left in reversed(range(_ATTEMPTS)):
             try:
-                await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)
+                return await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)
             except _PASSING as error:
                 if not left:
                     raise WriteFailed(str(error)) from error
                 await self._clock.sleep(waits.after(error))
             except refusals.ApiError as error:
                 raise failure(error) from error
-            else:
-                return
+        raise AssertionError("the last attempt has returned or raised")
 
     def _still_leading(self) -> None:
         if not self._may_write():

@@ -35,6 +35,7 @@ from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects
 from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.bind_together import BindTogether, GivenBack
+from wharfinger.scheduler.device_claims import DeviceClaims
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
@@ -288,6 +289,7 @@ class BindingCycle:
         self._permits = permits
         self._most = most
         self._volumes = VolumeBinds(cluster)
+        self.claims = DeviceClaims(cluster)
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
         self._occupied = 0
         self._together: dict[str, BindTogether] = {}  # of members of groups, by uid
@@ -317,6 +319,7 @@ class BindingCycle:
     async def drain(self) -> None:
         """Wait until no binding is under way."""
         await self._background.drain()
+        await self.claims.drain()
 
     def cancel(self) -> None:
         """Stop binding at once; requests that were sent may have arrived."""
@@ -332,6 +335,7 @@ class BindingCycle:
                 plugin.unreserve(placement)
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
                 self._ports.emit(Failed(f"pod {placement.pod.key}", error))
+        self.claims.give_back(placement.pod)
         forgotten = self._cluster.state.forget(placement.pod)
         if forgotten and queued.group is not None:
             self._queue.groups.unplaced(placement.pod)
@@ -382,7 +386,8 @@ class BindingCycle:
     async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
         clock = self._ports.clock
         profile = queued.profile
-        if profile.permits or profile.chain.has_permits or profile.pre_binds or placement.pod.object.spec.volumes:
+        spec = placement.pod.object.spec
+        if profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or spec.resource_claims or placement.claims:
             with self._outside_limit():
                 await self._prepare(queued, placement)
         together = self._together.get(queued.uid) if queued.group is not None else None
@@ -425,6 +430,7 @@ class BindingCycle:
                 if (reason := await plugin.pre_bind(placement)) is not None:
                     raise BindFailed(f"{plugin.name}: {reason.text}")
             await self._volumes.bind(placement)
+            await self.claims.bind(placement, profile.chain)
         finally:
             queued.stages["pre_bind"] = clock.monotonic() - started
 
@@ -502,6 +508,7 @@ class BindingCycle:
 
     async def _bound(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
         pod = placement.pod
+        self.claims.bound(pod)
         self._queue.done(queued)
         self._writes.forget(pod.uid)
         self._ports.events.record(pod, pod_status.assigned(pod, placement.node))

@@ -93,8 +93,9 @@ class SchedulingCycle:
     def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
         pod = decision.assigned
         decided = DecisionSummary.of(decision)
-        placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared)
+        placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared, claims=decision.claims)
         self._cluster.state.assume(pod, node)
+        self._binding.claims.reserve(placement)
         refusal = self._reserve(queued, placement)
         if refusal is not None:
             plugin, reason = refusal
@@ -130,6 +131,7 @@ class SchedulingCycle:
             self._failures.unschedulable(queued, rejectors, decided, nominated=decision.nominated)
             self._preemptor.preempt(queued, decision.nominated, decision.victims)
         else:
+            self._binding.claims.clean_up(decision)
             keeps = default_preemption.WAITING in decision.message or not self._take_nomination_back(queued.pod)
             self._failures.unschedulable(queued, rejectors, decided, nominated=None if keeps else "")
 

@@ -22,6 +22,7 @@ from wharfinger.framework.ports import (
     Clock,
     ClusterSink,
     Condition,
+    DeviceClaimWriter,
     Event,
     EventSink,
     Leadership,
@@ -52,7 +53,8 @@ def not_measured(_profile: str) -> None:
 class Ports:
     """What the scheduler calls outside itself.
 
-    Without `volumes`, pods whose claims are bound with them are not placed; without `groups`, PodGroups get no conditions.
+    Without `volumes`, pods whose claims are bound with them are not placed, and without `claims` those that need devices.
+    Without `groups`, PodGroups get no conditions.
     """
 
     binder: Binder
@@ -63,6 +65,7 @@ class Ports:
     emit: Emit = ignore
     stopwatch: StopwatchOf = not_measured
     volumes: VolumeWriter | None = None
+    claims: DeviceClaimWriter | None = None
     groups: PodGroupWriter | None = None
 
 
@@ -78,7 +81,7 @@ class LiveCluster:
         return self.state.snapshot(float(int(self.ports.clock.now())))
 
 
-_CLAIM, _VOLUME = "PersistentVolumeClaim", "PersistentVolume"
+_CLAIM, _VOLUME, _DEVICES = "PersistentVolumeClaim", "PersistentVolume", "ResourceClaim"
 
 
 class DryRunSink:
@@ -111,7 +114,7 @@ class DryRunSink:
     def _all_as_assumed(self, kind: str, objs: Sequence[Any]) -> list[Any]:
         listed = {objects.key_of(obj) for obj in objs}
         shown = [own for obj in objs if (own := self._as_assumed(kind, obj)) is not None]
-        made = [obj for (own, key), obj in self._changed_to.items() if own == kind == _VOLUME and key not in listed]
+        made = [obj for (own, key), obj in self._changed_to.items() if own == kind and kind in {_VOLUME, _DEVICES} and key not in listed]
         return [*shown, *made]
 
     def synced(self, kind: str) -> None:
@@ -182,6 +185,46 @@ class DryRunWriter:
         done = {**claim.metadata.annotations, "pv.kubernetes.io/bind-completed": "yes"}
         bound = replace(claim, metadata=replace(claim.metadata, annotations=done))
         self._sink.assume_changed(_CLAIM, replace(bound, spec=replace(claim.spec, volume_name=volume.metadata.name)))
+
+
+class DryRunClaimWriter:
+    """A `DeviceClaimWriter` that sends nothing, and lets what it would write count as done."""
+
+    def __init__(self, sink: DryRunSink) -> None:
+        self._sink = sink
+
+    async def create(self, claim: objects.ResourceClaim) -> objects.ResourceClaim:
+        """The claim with a name and uid of its own."""
+        name = f"{claim.metadata.generate_name}{claim.metadata.owner_references[0].uid}"
+        made = replace(claim, metadata=replace(claim.metadata, name=name, uid=name))
+        self._sink.assume_changed(_DEVICES, made)
+        return made
+
+    async def reserve(self, claim: objects.ResourceClaim, pod: PodView, allocation: objects.Allocation | None) -> objects.ResourceClaim:
+        """Let the claim count as allocated, and reserved for the pod."""
+        consumer = objects.ClaimConsumer(resource="pods", name=pod.name, uid=pod.object.metadata.uid)
+        reserved = (*claim.status.reserved_for, consumer)
+        written = replace(claim, status=replace(claim.status, allocation=allocation or claim.status.allocation, reserved_for=reserved))
+        self._sink.assume_changed(_DEVICES, written)
+        return written
+
+    async def unreserve(self, claim: objects.ResourceClaim, pod: PodView) -> None:
+        """Let the claim count as not reserved for the pod."""
+        left = tuple(each for each in claim.status.reserved_for if each.uid != pod.object.metadata.uid)
+        self._sink.assume_changed(_DEVICES, replace(claim, status=replace(claim.status, reserved_for=left)))
+
+    async def deallocate(self, claim: objects.ResourceClaim) -> None:
+        """Let the claim count as not allocated."""
+        self._sink.assume_changed(_DEVICES, replace(claim, status=objects.ResourceClaimStatus()))
+
+    async def delete(self, claim: objects.ResourceClaim) -> None:
+        """Let the claim count as deleted."""
+        self._sink.delete(_DEVICES, claim)
+
+    async def note_extended(
+        self, pod: PodView, claim: objects.ResourceClaim, mappings: Sequence[objects.ContainerExtendedResourceRequest]
+    ) -> None:
+        """Send nothing."""
 
 
 class NoEvents:

@@ -507,10 +507,10 @@ def _binding(allocated: Sequence[tuple[int, objects.ResourceClaim]], now: float,
     deadline = math.inf
     broken = set()
     for index, claim in allocated:
-        ready = _ready(claim)
+        ready = readiness(claim)
         if ready is None:
             broken.add(index)
-        elif not ready and (limit := _limit(claim, timeout)) is not None:
+        elif not ready and (limit := ready_by(claim, timeout)) is not None:
             if now > limit:
                 broken.add(index)
             else:
@@ -518,8 +518,8 @@ def _binding(allocated: Sequence[tuple[int, objects.ResourceClaim]], now: float,
     return deadline, frozenset(broken)
 
 
-def _limit(claim: objects.ResourceClaim, timeout: float) -> float | None:
-    """The time until which the devices of a claim must be ready; None for no limit."""
+def ready_by(claim: objects.ResourceClaim, timeout: float) -> float | None:
+    """The time (seconds since 1970) until which the devices of a claim must be ready; `timeout` in seconds; None for no limit."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None:
         return None
@@ -528,7 +528,7 @@ def _limit(claim: objects.ResourceClaim, timeout: float) -> float | None:
     return allocation.allocation_timestamp.timestamp() + timeout
 
 
-def _ready(claim: objects.ResourceClaim) -> bool | None:
+def readiness(claim: objects.ResourceClaim) -> bool | None:
     """True if the devices of a claim are ready to be bound, None if one has failed (`isClaimReadyForBinding`)."""
     allocation = claim.status.allocation
     for result in () if allocation is None else allocation.devices.results:

@@ -1,0 +1,182 @@
+"""Claims for devices, from the decision to the binding.
+
+        reserve ──▶ bind (write allocation and reservation, wait until the devices are ready) ──▶ the pod is bound
+           └─────────────▶ give back, if anything fails
+
+A device that was chosen is taken at once (`ClusterState.take_devices`), so that no two pods get it. It stays taken until the watch shows
+the allocation in the claim, which then counts instead. If the pod is not bound, what is not written is given back, and what is written
+loses the reservation for the pod: the next attempt finds the claim allocated, or PostFilter frees it, or Kubernetes' controller does.
+
+A scheduler that is killed after an allocation was written leaves a claim that is allocated and reserved for a pod without a node. The next
+one finds it so, and places the pod where the devices are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wharfinger.emit import Failed
+from wharfinger.event_loop import Background
+from wharfinger.framework.plugins.devices import extended_resources
+from wharfinger.framework.plugins.devices.dynamic_resources import NAME, readiness, ready_by
+from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
+from wharfinger.framework.ports import BindFailed, WriteFailed
+from wharfinger.model import objects
+from wharfinger.model.devices.allocated import claim_uid
+from wharfinger.scheduler.ports import LiveCluster
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.framework.extension import Placement
+    from wharfinger.framework.ports import DeviceClaimWriter
+    from wharfinger.model.objects.pod_view import PodView
+
+LOOK = 0.25
+"""Seconds between two checks whether devices are ready, and whether the watch shows a claim as written."""
+LONGEST_LOOK = 30.0
+"""Seconds after which the watch has to show a claim that was written."""
+
+
+class DeviceClaims:
+    """Takes, writes and gives back the devices of pods that are being bound."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+        self._taken: dict[str, tuple[objects.ResourceClaim, ...]] = {}  # in flight, by the uid of the pod
+        self._written: dict[str, list[objects.ResourceClaim]] = {}  # reserved by us, by the uid of the pod
+        self._background = Background(lambda error: cluster.ports.emit(Failed("giving devices back", error)))
+
+    def reserve(self, placement: Placement) -> None:
+        """Take the devices that were chosen for a pod that was just assumed."""
+        for each in placement.claims:
+            self._cluster.state.take_devices(each.claim, each.allocation)
+        if placement.claims:
+            self._taken[placement.pod.uid] = tuple(each.claim for each in placement.claims)
+
+    def give_back(self, pod: PodView) -> None:
+        """Undo `reserve`, and what `bind` has written, the latter in the background."""
+        for claim in self._taken.pop(pod.uid, ()):
+            self._cluster.state.give_back_devices(claim)
+        written = self._written.pop(pod.uid, None)
+        if written:
+            self._background.start(self._unreserve(written, pod))
+
+    async def drain(self) -> None:
+        """Wait until nothing is being given back."""
+        await self._background.drain()
+
+    def cancel(self) -> None:
+        """Stop writing at once."""
+        self._background.cancel()
+
+    async def bind(self, placement: Placement, chain: Chain) -> None:
+        """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one cannot be had."""
+        pod, plugin = placement.pod, chain.plugin(NAME)
+        if plugin is None or not (pod.object.spec.resource_claims or placement.claims):
+            return
+        writer = self._cluster.ports.claims
+        if writer is None:
+            raise BindFailed("claims for devices are not supported here", retriable=False)
+        try:
+            for claim in self._claims(placement):
+                await self._bind(claim, placement, writer)
+        except WriteFailed as failed:
+            raise BindFailed(f"{NAME}: {failed.reason}") from failed
+        await self._wait_for_devices(placement, plugin.arguments.binding_seconds)
+
+    def bound(self, pod: PodView) -> None:
+        """Note that a pod is bound: its claims stay with it."""
+        self._written.pop(pod.uid, None)
+        for claim in self._taken.pop(pod.uid, ()):  # all are written, or the pod would not be bound
+            self._cluster.state.give_back_devices(claim)
+
+    async def post_filter(self, decision: Decision) -> None:
+        """Free or delete a claim so that the next attempt may choose devices anew."""
+        writer = self._cluster.ports.claims
+        if writer is None:
+            return
+        if decision.deallocate is not None:
+            await writer.deallocate(decision.deallocate)
+        elif decision.delete is not None:
+            await writer.delete(decision.delete)
+
+    def clean_up(self, decision: Decision) -> None:
+        """Do `post_filter` in the background."""
+        if decision.deallocate is not None or decision.delete is not None:
+            self._background.start(self.post_filter(decision))
+
+    def _claims(self, placement: Placement) -> list[objects.ResourceClaim]:
+        """The pod's claims as they are now; `BindFailed` if one does not exist any more."""
+        found: list[objects.ResourceClaim] = []
+        for name in _names(placement.pod):
+            claim = self._cluster.state.objects.get(objects.ResourceClaim, name, placement.pod.namespace)
+            if claim is None:
+                raise BindFailed(f'{NAME}: could not find ResourceClaim "{placement.pod.namespace}/{name}"')
+            found.append(claim)
+        return [*found, *(each.claim for each in placement.claims if each.claim.metadata.name == extended_resources.IN_MEMORY)]
+
+    async def _bind(self, claim: objects.ResourceClaim, placement: Placement, writer: DeviceClaimWriter) -> None:
+        pod = placement.pod
+        chosen = next((each for each in placement.claims if claim_uid(each.claim) == claim_uid(claim)), None)
+        if chosen is None and any(each.uid == pod.object.metadata.uid for each in claim.status.reserved_for):
+            return
+        made = claim
+        if claim.metadata.name == extended_resources.IN_MEMORY and chosen is not None:
+            made = await writer.create(claim)
+            self._note(pod, made)
+        written = await writer.reserve(made, pod, None if chosen is None else chosen.allocation)
+        if made is claim:
+            self._note(pod, written)
+        elif chosen is not None:
+            await writer.note_extended(pod, written, chosen.request_mappings)
+        await self._wait_for_watch(written)
+
+    def _note(self, pod: PodView, claim: objects.ResourceClaim) -> None:
+        self._written.setdefault(pod.uid, []).append(claim)
+
+    async def _wait_for_watch(self, written: objects.ResourceClaim) -> None:
+        """Return once the state has the claim as it was written: only then may it be in flight no more."""
+        clock = self._cluster.ports.clock
+        ends_at = clock.monotonic() + LONGEST_LOOK
+        while clock.monotonic() < ends_at:
+            known = self._cluster.state.objects.get(objects.ResourceClaim, written.metadata.name, written.metadata.namespace)
+            if known is not None and known.metadata.uid == written.metadata.uid and known.status.allocation is not None:
+                return
+            await clock.sleep(LOOK)
+        raise BindFailed(f"{NAME}: claim {objects.key_of(written)} was written, and the watch does not show it")
+
+    async def _wait_for_devices(self, placement: Placement, patience: float) -> None:
+        """Return once the drivers have prepared all devices that ask for it, within `patience` seconds of the allocation."""
+        clock = self._cluster.ports.clock
+        while True:
+            found = pod_claims(placement.pod, self._cluster.state.objects)
+            claims = found.all if isinstance(found, PodClaims) else ()
+            ready = [readiness(claim) for claim in claims if claim.status.allocation is not None]
+            if None in ready:
+                raise BindFailed(f"{NAME}: device binding failed")
+            if all(ready):
+                return
+            if not self._cluster.state.is_placed(placement.pod.uid):
+                raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)
+            limit = min((at for claim in claims if (at := ready_by(claim, patience)) is not None), default=None)
+            if limit is not None and clock.now() > limit:
+                raise BindFailed(f"{NAME}: device binding timeout")
+            await clock.sleep(LOOK)
+
+    async def _unreserve(self, claims: list[objects.ResourceClaim], pod: PodView) -> None:
+        writer = self._cluster.ports.claims
+        if writer is None:
+            return
+        for claim in claims:
+            if extended_resources.owner_uid(claim):
+                await writer.delete(claim)
+            else:
+                await writer.unreserve(claim, pod)
+
+
+def _names(pod: PodView) -> list[str]:
+    """The names of the claims that the pod names, or that were made for it of templates."""
+    made = {status.name: status.resource_claim_name for status in pod.object.status.resource_claim_statuses}
+    names = (use.resource_claim_name or made.get(use.name) for use in pod.object.spec.resource_claims)
+    return [name for name in names if name]
