@@ -25,11 +25,15 @@ _GROUPS = {
     "PodDisruptionBudget": "/apis/policy/v1",
     "StorageClass": "/apis/storage.k8s.io/v1",
     "CSINode": "/apis/storage.k8s.io/v1",
+    "DeviceClass": "/apis/resource.k8s.io/v1",
+    "ResourceSlice": "/apis/resource.k8s.io/v1",
+    "ResourceClaim": "/apis/resource.k8s.io/v1",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1",
     "Lease": "/apis/coordination.k8s.io/v1",
     "Event": "/apis/events.k8s.io/v1",
 }
-_PLURALS = {"PriorityClass": "priorityclasses", "StorageClass": "storageclasses"}
-_CLUSTER_WIDE = {"Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "CSINode"}
+_PLURALS = {"PriorityClass": "priorityclasses", "StorageClass": "storageclasses", "DeviceClass": "deviceclasses"}
+_CLUSTER_WIDE = {"Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "CSINode", "DeviceClass", "ResourceSlice"}
 PARALLEL = 8
 PAGE = "2000"
 

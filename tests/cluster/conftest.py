@@ -26,6 +26,10 @@ OURS = (
     "PersistentVolume",
     "StorageClass",
     "CSINode",
+    "ResourceClaimTemplate",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
 )
 OTHERS = (
     ("Namespace", "", ("default", "kube-")),

@@ -35,6 +35,7 @@ CONTROLLERS = (
     "persistentvolume-binder-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
+    "resourceclaim-controller",  # makes claims of templates, and frees those whose pods are gone
     "podgroup-protection-controller",  # takes its finalizer from PodGroups without pods
 )
 TOKENS = "".join(f'{token},admin,admin,"system:masters"\n' for token in (TOKEN, OTHER_TOKEN)) + f"{GUEST_TOKEN},guest,guest\n"

@@ -32,7 +32,7 @@ from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ANYONE, Evictable
-from wharfinger.framework.prepared import Attempt, ClaimAllocation, PreparedFilter, PreparedScore, Rejected, Shared, Skip
+from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore, Rejected, Shared, Skip
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -189,15 +189,11 @@ class PostFilterPlugin(Plugin, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A pod and the node chosen for it, for the extension points after the decision; `shared` is that of the attempt.
-
-    `claims` are the devices that were chosen for claims of the pod that have none.
-    """
+    """A pod and the node chosen for it, for the extension points after the decision; `shared` is that of the attempt."""
 
     pod: PodView
     node: str
     shared: Shared = field(default_factory=Shared)
-    claims: tuple[ClaimAllocation, ...] = ()
 
 
 class AnnotatingPlugin(Plugin, ABC):

@@ -15,6 +15,7 @@ from wharfinger.framework.prepared import Attempt
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.evaluation.kept_result import Evaluation
+    from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.groups.domains import Domain
     from wharfinger.model.objects import ResourceClaim
     from wharfinger.model.objects.pod_view import PodView
@@ -29,6 +30,14 @@ class Tried:
     domain: Domain
     nodes: dict[str, str] = field(default_factory=dict)
     left: list[PodView] = field(default_factory=list)
+
+
+def allocations(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -> tuple[ClaimAllocation, ...]:
+    """The devices that the claims of a pod get on a node that takes it; empty for a pod without claims."""
+    if not pod.demand.may_claim:
+        return ()
+    evaluation = decider.evaluation(snapshot, pod)
+    return evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node))
 
 
 class Tentative:
@@ -74,10 +83,7 @@ class Tentative:
         """Assume a member on a node, with the devices that it gets there."""
         snapshot = self.snapshot
         assigned = self.decider.chain.assigned_on(pod, snapshot, node)
-        claims = []
-        if pod.demand.may_claim:
-            evaluation = self.decider.evaluation(snapshot, pod)
-            claims = list(evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node)))
+        claims = allocations(self.decider, snapshot, pod, node)
         self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
         for each in claims:
             self._state.take_devices(each.claim, each.allocation)

@@ -387,7 +387,7 @@ class BindingCycle:
         clock = self._ports.clock
         profile = queued.profile
         spec = placement.pod.object.spec
-        if profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or spec.resource_claims or placement.claims:
+        if profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or self.claims.concern(placement.pod):
             with self._outside_limit():
                 await self._prepare(queued, placement)
         together = self._together.get(queued.uid) if queued.group is not None else None

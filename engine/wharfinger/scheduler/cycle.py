@@ -93,9 +93,9 @@ class SchedulingCycle:
     def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
         pod = decision.assigned
         decided = DecisionSummary.of(decision)
-        placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared, claims=decision.claims)
+        placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared)
         self._cluster.state.assume(pod, node)
-        self._binding.claims.reserve(placement)
+        self._binding.claims.reserve(pod, decision.claims)
         refusal = self._reserve(queued, placement)
         if refusal is not None:
             plugin, reason = refusal

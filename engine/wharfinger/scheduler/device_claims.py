@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.extension import Placement
     from wharfinger.framework.ports import DeviceClaimWriter
+    from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.model.objects.pod_view import PodView
 
 LOOK = 0.25
@@ -43,21 +44,25 @@ class DeviceClaims:
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
-        self._taken: dict[str, tuple[objects.ResourceClaim, ...]] = {}  # in flight, by the uid of the pod
+        self._taken: dict[str, tuple[ClaimAllocation, ...]] = {}  # in flight, by the uid of the pod
         self._written: dict[str, list[objects.ResourceClaim]] = {}  # reserved by us, by the uid of the pod
         self._background = Background(lambda error: cluster.ports.emit(Failed("giving devices back", error)))
 
-    def reserve(self, placement: Placement) -> None:
+    def concern(self, pod: PodView) -> bool:
+        """True if the pod has claims."""
+        return bool(pod.object.spec.resource_claims) or pod.uid in self._taken
+
+    def reserve(self, pod: PodView, chosen: tuple[ClaimAllocation, ...]) -> None:
         """Take the devices that were chosen for a pod that was just assumed."""
-        for each in placement.claims:
+        for each in chosen:
             self._cluster.state.take_devices(each.claim, each.allocation)
-        if placement.claims:
-            self._taken[placement.pod.uid] = tuple(each.claim for each in placement.claims)
+        if chosen:
+            self._taken[pod.uid] = chosen
 
     def give_back(self, pod: PodView) -> None:
         """Undo `reserve`, and what `bind` has written, the latter in the background."""
-        for claim in self._taken.pop(pod.uid, ()):
-            self._cluster.state.give_back_devices(claim)
+        for each in self._taken.pop(pod.uid, ()):
+            self._cluster.state.give_back_devices(each.claim)
         written = self._written.pop(pod.uid, None)
         if written:
             self._background.start(self._unreserve(written, pod))
@@ -73,7 +78,7 @@ class DeviceClaims:
     async def bind(self, placement: Placement, chain: Chain) -> None:
         """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one cannot be had."""
         pod, plugin = placement.pod, chain.plugin(NAME)
-        if plugin is None or not (pod.object.spec.resource_claims or placement.claims):
+        if plugin is None or not self.concern(pod):
             return
         writer = self._cluster.ports.claims
         if writer is None:
@@ -88,8 +93,8 @@ class DeviceClaims:
     def bound(self, pod: PodView) -> None:
         """Note that a pod is bound: its claims stay with it."""
         self._written.pop(pod.uid, None)
-        for claim in self._taken.pop(pod.uid, ()):  # all are written, or the pod would not be bound
-            self._cluster.state.give_back_devices(claim)
+        for each in self._taken.pop(pod.uid, ()):
+            self._cluster.state.give_back_devices(each.claim, written=True)
 
     async def post_filter(self, decision: Decision) -> None:
         """Free or delete a claim so that the next attempt may choose devices anew."""
@@ -114,11 +119,13 @@ class DeviceClaims:
             if claim is None:
                 raise BindFailed(f'{NAME}: could not find ResourceClaim "{placement.pod.namespace}/{name}"')
             found.append(claim)
-        return [*found, *(each.claim for each in placement.claims if each.claim.metadata.name == extended_resources.IN_MEMORY)]
+        chosen = self._taken.get(placement.pod.uid, ())
+        return [*found, *(each.claim for each in chosen if each.claim.metadata.name == extended_resources.IN_MEMORY)]
 
     async def _bind(self, claim: objects.ResourceClaim, placement: Placement, writer: DeviceClaimWriter) -> None:
         pod = placement.pod
-        chosen = next((each for each in placement.claims if claim_uid(each.claim) == claim_uid(claim)), None)
+        taken = self._taken.get(pod.uid, ())
+        chosen = next((each for each in taken if claim_uid(each.claim) == claim_uid(claim)), None)
         if chosen is None and any(each.uid == pod.object.metadata.uid for each in claim.status.reserved_for):
             return
         made = claim

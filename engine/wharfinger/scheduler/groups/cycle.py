@@ -156,7 +156,7 @@ class GroupCycle:
                 yield from self._no_place(attempt, answer)
                 return
             views = {uid: member.pod for uid, member in members.items()}
-            if (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision)):
+            if (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision, self._binding.claims)):
                 yield from self._placed(attempt, answer)
                 return
         yield from self._rejected(attempt, OVERTAKEN, frozenset())
@@ -246,6 +246,7 @@ class GroupCycle:
 
     def _forget(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
         for uid in reversed(list(nodes)):
+            self._binding.claims.give_back(attempt.members[uid].pod)
             self._cluster.state.forget(attempt.members[uid].pod)
 
     def _summary(self, profile: Profile, pod: PodView, node: str | None, plugins: tuple[str, ...] = ()) -> DecisionSummary:

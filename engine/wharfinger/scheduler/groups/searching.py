@@ -18,6 +18,7 @@ from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.expecting import Expected, expecting
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, preempting
+from wharfinger.groups.tentative import allocations
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.state.followed_copy import FollowedCopy
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.scheduler.device_claims import DeviceClaims
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.profiles import Profile
 
@@ -102,23 +104,25 @@ class GroupSearch:
         self._deciders, self._decided_on = {}, None
 
     def assuming(
-        self, profile: Profile, nodes: Mapping[str, str], members: Mapping[str, PodView], since: int
+        self, profile: Profile, nodes: Mapping[str, str], members: Mapping[str, PodView], since: int, devices: DeviceClaims
     ) -> Generator[None, None, bool]:
         """A generator of steps that assumes members on their nodes, and returns whether all of them still fit there.
 
-        `since` is the revision of the state that the nodes were found for. A member is checked if its node has changed since, or a filter
-        reads other nodes. If one does not fit, none is assumed.
+        The devices of their claims are taken too. `since` is the revision of the state that the nodes were found for. A member is checked
+        if its node has changed since, or a filter reads other nodes. If one does not fit, none is assumed.
         """
         state, checks = self._cluster.state, _Checks(profile.decider, self._cluster.snapshot(), since)
         assumed: list[PodView] = []
         complete = False
         try:
             for number, (uid, node) in enumerate(nodes.items()):
-                pod = members[uid]
-                if not checks.passes(pod, node, self._cluster.snapshot()):
+                pod, snapshot = members[uid], self._cluster.snapshot()
+                if not checks.passes(pod, node, snapshot):
                     return False
-                state.assume(profile.chain.assigned_on(pod, self._cluster.snapshot(), node), node)
+                chosen = allocations(profile.decider, snapshot, pod, node)
+                state.assume(profile.chain.assigned_on(pod, snapshot, node), node)
                 assumed.append(pod)
+                devices.reserve(pod, chosen)
                 if number % SOME == SOME - 1:
                     yield
             complete = True
@@ -126,6 +130,7 @@ class GroupSearch:
         finally:
             if not complete:
                 for pod in reversed(assumed):
+                    devices.give_back(pod)
                     state.forget(pod)
 
 
