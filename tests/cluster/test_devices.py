@@ -82,8 +82,10 @@ def test_an_extended_resource_that_a_class_backs_becomes_a_claim(cluster):
     api.delete("DeviceClass", devices.CLASS)
     api.create(devices.device_class("example.com/gpu"))
     with LiveScheduler(cluster.kubeconfig):
+        pod = objects.pod("pod", scheduler=NAME)
         wanting = {"example.com/gpu": "2"}
-        api.create(objects.pod("pod", scheduler=NAME, limits=wanting, requests=wanting))
+        pod["spec"]["containers"][0]["resources"] = {"requests": wanting, "limits": wanting}
+        api.create(pod)
         wait_bound(api, 1)
     status = api.get("Pod", "pod")["status"]["extendedResourceClaimStatus"]
     assert (
@@ -140,7 +142,7 @@ def test_a_pod_that_is_deleted_before_it_is_bound_leaves_its_device(cluster, pro
         eventually(lambda: sum(devices.held(api).values()) == 4)
         api.delete_all("Pod", "default")
         eventually(lambda: not devices.held(api))
-        assert not scheduler.waiting()
+        eventually(lambda: not scheduler.waiting())
 
 
 def _allocations():

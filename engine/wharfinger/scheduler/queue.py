@@ -23,7 +23,7 @@ from wharfinger.scheduler import hints
 from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue_places import PORTION, REJECTED, GateFailed, QueuePlaces, QueueSettings
 from wharfinger.scheduler.queued_groups import QueuedGroups
-from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
+from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
 if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
@@ -111,8 +111,8 @@ class SchedulingQueue:
         self._places.let_in(queued, ADDED)
 
     def _update(self, queued: QueuedPod, pod: PodView, group: str | None) -> None:
-        """Take over a new version of a pod; one with another template is tried again, whatever rejected it."""
-        changed = queued.pod.template != pod.template
+        """Take over a new version of a pod; one that differs is tried again, whatever rejected it."""
+        changed = differ(queued.pod, pod)
         if group != queued.group and queued.place is not Place.IN_FLIGHT:
             self.move(queued, group)
         if queued.place in {Place.IN_FLIGHT, Place.UNSCHEDULABLE, Place.GATED} or not changed:
@@ -224,7 +224,7 @@ class SchedulingQueue:
         if queued is None:
             return None
         queued.place = Place.IN_FLIGHT
-        queued.tried = queued.pod.template
+        queued.tried = queued.pod
         queued.attempts += 1
         now = self._clock.monotonic()
         queued.stages = {"queue": now - queued.queued_at}
@@ -260,7 +260,7 @@ class SchedulingQueue:
         queued.flushed = False
         queued.queued_at = self._clock.monotonic()
         if (
-            queued.pod.template != queued.tried
+            (queued.tried is not None and differ(queued.tried, queued.pod))
             or unknown
             or any(hints.may_help(queued, change, self._snapshot, self._emit) for change in missed)
         ):

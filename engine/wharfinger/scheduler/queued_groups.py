@@ -183,7 +183,7 @@ class QueuedGroups:
         for member in entry.trying.values():
             member.place = Place.IN_FLIGHT
             member.attempts += 1
-            member.tried = member.pod.template
+            member.tried = member.pod
             member.stages = {"queue": max(0.0, now - member.queued_at)}
             member.queued_at = member.started = now
             self._places.in_flight.begin(member.uid)

@@ -46,6 +46,13 @@ class Place(Enum):
     GONE = "gone"
 
 
+def differ(old: PodView, new: PodView) -> bool:
+    """True if a pod has to be tried again because it has changed: its template, or the claims that were made for it."""
+    if old.template != new.template:
+        return True
+    return old.object.status.resource_claim_statuses != new.object.status.resource_claim_statuses
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class QueuedPod:
     """A pod that waits to be placed or is being placed; times are monotonic seconds.
@@ -53,7 +60,7 @@ class QueuedPod:
     `attempts` counts how often it was popped, `rejections` and `errors` the failures of each kind in a row. `first_seen` is when it could
     first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when it was last
     popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any event may help. `gate` says
-    why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the template of its last attempt. `flushed`: it is
+    why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the pod of its last attempt. `flushed`: it is
     tried again only because it has waited for too long. `message` and `policies` are those of its last failed attempt: why it failed,
     and the policies that govern the pod. `group` is the key of the pod's group, None for a pod without one.
     """
@@ -71,7 +78,7 @@ class QueuedPod:
     rejectors: frozenset[Plugin] = frozenset()
     gate: Reason | None = None
     gate_faults: int = 0
-    tried: bytes = b""
+    tried: PodView | None = None
     flushed: bool = False
     started: float = 0.0
     message: str = ""
