@@ -229,7 +229,8 @@ class BoundPolicy:
         if not watch.selections and not watch.groups:
             return moment
         registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
-        schedule.run(watch.steps, registers)
+        with np.errstate(all="ignore"):  # the name of a group may be chosen by values that are not present
+            schedule.run(watch.steps, registers)
         counts = ((registers[place], registers[place].follow()) for place in watch.selections)
         return (moment, *(registers[place] for place in watch.groups), *counts)
 
