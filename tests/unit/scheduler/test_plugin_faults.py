@@ -90,13 +90,15 @@ def chain_with(plugin):
 
 
 async def everything_happens(world, prefix):
-    """All that makes a scheduler call a plugin: placements, a rejection, an event, a binding that fails, a preemption."""
+    """All that makes a scheduler call a plugin: placements, a rejection, an event, a binding that fails, a claim, a preemption."""
     world.cluster.put(pod(f"{prefix}-first", cpu="1"))
     await world.calm()
     world.cluster.put(pod(f"{prefix}-second", cpu="1"))
     await world.calm()
     world.cluster.put(pod(f"{prefix}-unfit", cpu="1"))
     await world.pass_time(1)
+    world.cluster.put(pod(f"{prefix}-claiming", cpu="1", resourceClaims=[{"name": "gpu", "resourceClaimName": "nowhere"}]))
+    await world.calm()
     world.cluster.put(node("spare", cpu="1", labels={"fresh": prefix}))
     await world.pass_time(1)
     world.cluster.put(pod(f"{prefix}-urgent", cpu="4", priority=100))
