@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,14 @@ from wharfinger.kube.connection import MERGE_PATCH
 
 BARE = "bare"
 PODS = "/api/v1/namespaces/default/pods"
+RESOURCE = "/apis/resource.k8s.io/v1"
+CLAIMS = f"{RESOURCE}/namespaces/default/resourceclaims"
+DEVICE_OBJECTS = {
+    "DeviceClass": f"{RESOURCE}/deviceclasses",
+    "ResourceSlice": f"{RESOURCE}/resourceslices",
+    "ResourceClaimTemplate": f"{RESOURCE}/namespaces/default/resourceclaimtemplates",
+}
+"""Their paths, by kind."""
 PODGROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 LONGEST = 300.0
 """Seconds until a run is given up."""
@@ -73,6 +82,9 @@ class Bench:
         self._fill(workload)
         pods = self._pods(workload, contender.answers_to)
         self._load.send(Load.request("POST", PODGROUPS, group["metadata"]["name"], group) for group in workload.podgroups())
+        self._load.send(
+            Load.request("POST", DEVICE_OBJECTS[each["kind"]], each["metadata"]["name"], each) for each in workload.device_objects()
+        )
         try:
             return self._paced(workload, contender, pods) if workload.pace else self._burst(workload, contender, pods)
         finally:
@@ -99,6 +111,8 @@ class Bench:
     def _burst(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
         """All pods wait before the scheduler starts."""
         self._load.send(pods)
+        if workload.devices:
+            self._make_claims(workload.pods)
         events = self._events()
         watch, file = self._watch(contender.answers_to, workload.pods)
         served = self._server_cpu()
@@ -170,14 +184,35 @@ class Bench:
             requests.append(Load.request("POST", f"{PODS}/{name}/binding", name, body))
         return requests
 
+    def _make_claims(self, pods: int) -> None:
+        """Let Kubernetes' controller make the claims of all pods, which then say so in their status."""
+        self._cluster.controllers.start()
+        try:
+            deadline = time.monotonic() + LONGEST
+            while sum(bool(pod["status"].get("resourceClaimStatuses")) for pod in self._cluster.api.list("Pod", "default")) < pods:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"the claims were not made: {self._cluster.controllers.tail()}")
+                time.sleep(0.5)
+        finally:
+            self._cluster.controllers.stop()
+
     def _clear(self) -> None:
-        """Delete all pods and PodGroups. Events stay: they cost nothing but space, and deleting them a minute."""
+        """Delete all pods, PodGroups, claims and devices. Events stay: they cost nothing but space, and deleting them a minute."""
         names = [pod["metadata"]["name"] for pod in self._cluster.api.list("Pod", "default")]
         self._load.send(Load.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0", name) for name in names)
         groups = [group["metadata"]["name"] for group in self._cluster.api.list("PodGroup", "default")]
-        released = {"metadata": {"finalizers": None}}  # the controller that does it is stopped
-        self._load.send(Load.request("PATCH", f"{PODGROUPS}/{name}", name, released, MERGE_PATCH) for name in groups)
-        self._load.send(Load.request("DELETE", f"{PODGROUPS}/{name}", name) for name in groups)
+        claims = [claim["metadata"]["name"] for claim in self._cluster.api.list("ResourceClaim", "default")]
+        self._release(PODGROUPS, groups)
+        self._release(CLAIMS, claims)
+        for kind, path in DEVICE_OBJECTS.items():
+            known = [each["metadata"]["name"] for each in self._cluster.api.list(kind)]
+            self._load.send(Load.request("DELETE", f"{path}/{name}", name) for name in known)
+
+    def _release(self, path: str, names: Sequence[str]) -> None:
+        """Delete objects with finalizers, of which the controllers that take them away are stopped."""
+        released = {"metadata": {"finalizers": None}}
+        self._load.send(Load.request("PATCH", f"{path}/{name}", name, released, MERGE_PATCH) for name in names)
+        self._load.send(Load.request("DELETE", f"{path}/{name}", name) for name in names)
 
     def _server_cpu(self) -> float:
         return cpu_seconds(self._cluster.api_server) + cpu_seconds(self._cluster.etcd)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.cluster import objects
+from tests.cluster import devices, objects
 
 ZONES = 10
 RACKS = 50
+DEVICES = 8
 RUNNING = "kube-system"
 """The namespace of pods that run already; every API server has it."""
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
@@ -31,7 +32,8 @@ class Workload:
     three times as good as those of schedulers before this one, and `share` is of the bare bind rate. `memory`, `latency`: no more
     of it, and no later at the 99th percentile, than kube-scheduler. `running` other pods run already, and the first binding is wanted
     within `first` seconds of the scheduler's start. With a `gang` each so many pods are a PodGroup that is placed whole or not at all, and
-    with `one_rack` on nodes of one rack.
+    with `one_rack` on nodes of one rack. With `devices` each pod has a claim of a template for so many, which must be alike in the attribute
+    `match`; every node has eight, four of each NUMA node.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Workload:
     first: float | None = None
     gang: int = 0
     one_rack: bool = False
+    devices: int = 0
+    match: str = ""
 
     def scaled(self, scale: float) -> Workload:
         """The same, so many times smaller or larger."""
@@ -58,9 +62,10 @@ class Workload:
 
     def manifests(self, scheduler: str) -> Iterator[dict[str, Any]]:
         """The pods, for the scheduler of that name."""
+        kind = devices.pod if self.devices else objects.pod
         for i in range(self.pods):
             group = {"schedulingGroup": {"podGroupName": self._group(i)}} if self.gang else {}
-            yield objects.pod(f"{self.name}-{i:05d}", labels=APP, scheduler=scheduler, **group, **self.spec)
+            yield kind(f"{self.name}-{i:05d}", labels=APP, scheduler=scheduler, **group, **self.spec)
 
     def podgroups(self) -> Iterator[dict[str, Any]]:
         """The PodGroups of the pods; the last may have fewer members than the others."""
@@ -68,14 +73,27 @@ class Workload:
             members = min(self.gang, self.pods - first)
             yield objects.podgroup(self._group(first), members, within=RACK if self.one_rack else "")
 
+    def device_objects(self) -> Iterator[dict[str, Any]]:
+        """The class of devices, the template of claims, and the devices of all nodes."""
+        if self.devices:
+            more = {"constraints": [{"matchAttribute": self.match}]} if self.match else {}
+            yield devices.device_class()
+            yield devices.template(self.devices, **more)
+            yield from (devices.resource_slice(node_name(i), DEVICES) for i in range(self.nodes))
+
     def _group(self, pod: int) -> str:
         return f"{self.name}-{pod // self.gang:05d}"
+
+
+def node_name(number: int) -> str:
+    """The name of a node."""
+    return f"node-{number:05d}"
 
 
 def nodes(first: int, end: int) -> Iterator[dict[str, Any]]:
     """Ready nodes of 32 cores over ten zones and fifty racks."""
     for i in range(first, end):
-        node = objects.node(f"node-{i:05d}", cpu="32", memory="256Gi", labels={ZONE: f"zone-{i % ZONES}", RACK: f"rack-{i % RACKS}"})
+        node = objects.node(node_name(i), cpu="32", memory="256Gi", labels={ZONE: f"zone-{i % ZONES}", RACK: f"rack-{i % RACKS}"})
         node["status"]["conditions"] = [READY]
         yield node
 
@@ -84,7 +102,7 @@ def running(first: int, end: int, n_nodes: int) -> Iterator[dict[str, Any]]:
     """Pods that run already, spread over the nodes."""
     for i in range(first, end):
         pod = objects.pod(f"running-{i:05d}", namespace=RUNNING, labels={"app": f"app-{i % 500}"})
-        pod["spec"]["nodeName"] = f"node-{i % n_nodes:05d}"
+        pod["spec"]["nodeName"] = node_name(i % n_nodes)
         yield pod
 
 
@@ -103,6 +121,8 @@ WORKLOADS = (
     Workload(name="sixteen-paced", nodes=16, pods=1000, pace=100, below=0.068 / 3),
     Workload(name="hundred", nodes=100, pods=5000, more_than=3 * 89.6),
     Workload(name="hundred-paced", nodes=100, pods=1000, pace=100, below=0.317 / 3),
+    Workload(name="claims", nodes=500, pods=1000, devices=1, ratio=3),
+    Workload(name="claims-match", nodes=500, pods=1000, devices=4, match=devices.NUMA, ratio=3),
     Workload(name="paced", nodes=1000, pods=6000, pace=100, latency=True),
     Workload(name="bare", nodes=1000, pods=5000, bare=True),
     Workload(name="basic-1000", nodes=1000, pods=5000, ratio=2, share=0.8),

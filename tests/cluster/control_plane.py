@@ -210,6 +210,7 @@ class ControlPlane:
         flags = [
             "--leader-elect=false",
             "--pvclaimbinder-sync-period=1s",
+            *("--kube-api-qps=1000", "--kube-api-burst=2000"),  # a claim for each of 1,000 pods takes minutes otherwise
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
             f"--controllers={','.join(CONTROLLERS)}",

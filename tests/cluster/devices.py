@@ -10,6 +10,8 @@ from tests.cluster import objects
 from tests.cluster.api import Api
 
 DRIVER = "gpu.example.com"
+NUMA = f"{DRIVER}/numa"
+"""The attribute that devices of one NUMA node have in common."""
 CLASS = "gpu"
 TEMPLATE = "one-gpu"
 
@@ -24,8 +26,10 @@ def device_class(extended: str = "") -> dict[str, Any]:
 
 
 def resource_slice(node: str, devices: int, *, generation: int = 1, model: str = "a100") -> dict[str, Any]:
-    """The devices of a node: `gpu-0`, `gpu-1`, …"""
-    listed = [{"name": f"gpu-{number}", "attributes": {"model": {"string": model}}} for number in range(devices)]
+    """The devices of a node: `gpu-0`, `gpu-1`, …, four of each NUMA node."""
+    listed = [
+        {"name": f"gpu-{number}", "attributes": {"model": {"string": model}, "numa": {"int": number // 4}}} for number in range(devices)
+    ]
     pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": listed}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node}-{generation}"}, "spec": spec}
