@@ -32,8 +32,8 @@ class Workload:
     three times as good as those of schedulers before this one, and `share` is of the bare bind rate. `memory`, `latency`: no more
     of it, and no later at the 99th percentile, than kube-scheduler. `running` other pods run already, and the first binding is wanted
     within `first` seconds of the scheduler's start. With a `gang` each so many pods are a PodGroup that is placed whole or not at all, and
-    with `one_rack` on nodes of one rack. With `devices` each pod has a claim of a template for so many, which must be alike in the attribute
-    `match`; every node has eight, four of each NUMA node.
+    with `one_rack` on nodes of one rack. With `devices` each pod has a claim of a template for so many, which have the attribute `match` in
+    common; every node has eight, four of each NUMA node.
     """
 
     name: str
