@@ -79,6 +79,8 @@ class _Members:
     by_uid: dict[str, PodView] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
     policy: GroupTerms | None = None
+    said: tuple[objects.PodGroup, GroupTerms] | None = None
+    """The PodGroup that was read last, and its terms."""
 
 
 class GroupIndex:
@@ -183,7 +185,7 @@ class GroupIndex:
         if members is None:
             return None
         by_spec = any(podgroup_name(pod.object) for pod in members.by_uid.values())
-        said = self._podgroup_terms(key, labelled=not by_spec)
+        said = self._podgroup_terms(key, members, labelled=not by_spec)
         if said is not None:
             return said if members.policy is None else narrowed(said, members.policy)
         if by_spec:
@@ -194,12 +196,14 @@ class GroupIndex:
             return None
         return GroupTerms(min_count=0, source=f"label {_label(next(iter(members.by_uid.values())))}")
 
-    def _podgroup_terms(self, key: str, *, labelled: bool) -> GroupTerms | None:
+    def _podgroup_terms(self, key: str, members: _Members, *, labelled: bool) -> GroupTerms | None:
         """The terms of the PodGroup of that name; one of the coscheduling plugin counts for members that name it in a label."""
         namespace, _, name = key.partition("/")
         group = self._store.get(objects.PodGroup, name, namespace)
         if group is not None:
-            return podgroup_terms(group)
+            if members.said is None or members.said[0] is not group:
+                members.said = group, podgroup_terms(group)
+            return members.said[1]
         older = self._store.get(objects.CoschedulingPodGroup, name, namespace) if labelled else None
         return None if older is None else coscheduling_terms(older)
 

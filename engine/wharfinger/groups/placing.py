@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 STEPS = 20_000
 """The default budget: decisions about one member on the nodes of one domain."""
+FEW = 16
+"""Members of a group without levels that are placed one by one before anything else is asked."""
 MOST_NEAREST = 3
 
 
@@ -70,10 +72,17 @@ def placing(  # noqa: PLR0913 — the same
     after `steps` decisions about members. `within` are values of required levels: only their domain is looked at.
     """
     tentative = Tentative(decider, state, steps)
-    answer = yield from placing_with(tentative, group, within=within or {})
-    if keep and isinstance(answer, Placed):
-        tentative.assume_all(answer.nodes, {pod.uid: pod for pod in group.waiting})
-    return answer
+    kept = False
+    try:
+        answer = yield from _Search(tentative, group, within or {}).run()
+        kept = keep and isinstance(answer, Placed)
+        if keep and isinstance(answer, Placed) and [pod.uid for pod in tentative.assumed] != list(answer.nodes):
+            tentative.forget_all()
+            tentative.assume_all(answer.nodes, {pod.uid: pod for pod in group.waiting})
+        return answer
+    finally:
+        if not kept:
+            tentative.forget_all()
 
 
 def placing_with(tentative: Tentative, group: Group, *, within: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
@@ -92,10 +101,7 @@ class _Search:
         self._group = group
         self._within = within
         self._members = member_classes.ordered(group.waiting)
-        self._classes = member_classes.classes(tentative.decider, self._members, tentative.snapshot)
-        self._keys = {pod.uid: each.key for each in self._classes for pod in each.members}
         self._wanted = max(1, group.needed)
-        self._exact = ExactSearch(tentative, self._classes, self._wanted)
         self._proven = True  # no domain of the last stage takes the group
 
     def run(self) -> Generator[None, None, GroupAnswer]:
@@ -112,11 +118,21 @@ class _Search:
             return Impossible(nearest=(), message=f"its placed members are not in one domain of {', '.join(required)}")
         if any(pinned.get(key, value) != value for key, value in self._within.items()):
             return Impossible(nearest=(), message="its placed members are in another domain")
-        pinned = {**pinned, **self._within}
+        return (yield from self._in_stages(required, {**pinned, **self._within}))
+
+    def _in_stages(self, required: Sequence[str], pinned: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
+        """The answer with all levels, else without the narrowest preferred one, and so on."""
+        group = self._group
+        few = len(self._members) <= min(FEW, self.tentative.steps_left)
+        if few and not (pinned or group.terms.levels or group.terms.spread):
+            nodes = yield from self._one_by_one()
+            if nodes is not None:
+                return Placed(nodes=nodes)
         found: list[DomainFit] = []
         known = {level.key for level in group.terms.levels}
         levels = (*group.terms.levels, *(Level(key, required=False) for key in group.terms.spread if key not in known))
         self._crowd = crowding(self.tentative.decider.chain, self.tentative.snapshot, group)
+        self._classify()
         for keys in domains.stages(levels):
             exact = set(keys) == set(required)
             best, fits = yield from self._best_of(keys, pinned)
@@ -124,6 +140,28 @@ class _Search:
                 return Placed(nodes=best.nodes, domains=best.domain.labels, left=tuple(best.left))
             found = sorted(fits, key=lambda fit: (-fit.fits, fit.value))[:MOST_NEAREST]
         return self._failure(found)
+
+    def _classify(self) -> None:
+        """Find the members that get equal answers, which bounds and the exact search are about."""
+        self._classes = member_classes.classes(self.tentative.decider, self._members, self.tentative.snapshot)
+        self._keys = {pod.uid: each.key for each in self._classes for pod in each.members}
+        self._exact = ExactSearch(self.tentative, self._classes, self._wanted)
+
+    def _one_by_one(self) -> Generator[None, None, Mapping[str, str] | None]:
+        """The nodes of all members, which stay assumed, as the chain places them in order; None if it refuses one, with none assumed.
+
+        It is what `_fill` finds in the whole cluster, without the bounds and the classes that only a group needs for which this fails.
+        """
+        nodes: dict[str, str] = {}
+        for pod in self._members:
+            choice = self.tentative.choose(pod, None)
+            yield
+            if choice is None:
+                self.tentative.forget_all()
+                return None
+            nodes[pod.uid] = choice
+            self.tentative.assume(pod, choice)
+        return nodes
 
     def _pinned(self, required: Sequence[str]) -> Mapping[str, str] | None:
         """The values that the placed members give to the required levels; None if they disagree."""

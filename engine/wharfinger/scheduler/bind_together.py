@@ -39,11 +39,16 @@ class BindTogether:
         if needed <= 0:
             self._answered.set()
 
-    async def ready(self, uid: str) -> None:
-        """Return once enough members may be bound; `GivenBack` if that cannot be any more."""
+    def arrived(self, uid: str) -> bool:
+        """True if enough members may be bound, with this one, or that cannot be any more."""
         self._ready.add(uid)
         if len(self._ready) >= self._needed:
             self._answered.set()
+        return self._answered.is_set()
+
+    async def ready(self, uid: str) -> None:
+        """Return once enough members may be bound; `GivenBack` if that cannot be any more."""
+        self.arrived(uid)
         if not await until(self._answered, self._clock, self._ends_at - self._clock.monotonic()):
             self._fail(f"only {len(self._ready)} of the {self._needed} members that are needed could be bound in time")
         self.check()

@@ -303,6 +303,8 @@ class BindingCycle:
         """Bind an assumed and reserved pod in the background, `together` with other members of its group."""
         if together is not None:
             self._together[queued.uid] = together
+            if not self._needs_preparation(queued, placement):
+                together.arrived(queued.uid)
         self._background.start(self._run(queued, placement, decided)).add_done_callback(self._ended)
         self._occupy()
 
@@ -385,9 +387,7 @@ class BindingCycle:
 
     async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
         clock = self._ports.clock
-        profile = queued.profile
-        spec = placement.pod.object.spec
-        if profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or self.claims.concern(placement.pod):
+        if self._needs_preparation(queued, placement):
             with self._outside_limit():
                 await self._prepare(queued, placement)
         together = self._together.get(queued.uid) if queued.group is not None else None
@@ -404,8 +404,12 @@ class BindingCycle:
 
     async def _wait_for_others(self, together: BindTogether, queued: QueuedPod) -> None:
         """Return once the group may be bound, and there is room for another request: a group may be larger than the limit."""
+        if together.arrived(queued.uid) and self._occupied <= self._most:
+            together.check()
+            return
         self._occupied -= 1
-        self.room.set()
+        if self._occupied < self._most:
+            self.room.set()
         try:
             await together.ready(queued.uid)
             while not self.room.is_set():
@@ -413,6 +417,11 @@ class BindingCycle:
             together.check()
         finally:
             self._occupy()
+
+    def _needs_preparation(self, queued: QueuedPod, placement: Placement) -> bool:
+        """True if a plugin or a policy may have something to do before the binding, or volumes or devices are to be had."""
+        profile, spec = queued.profile, placement.pod.object.spec
+        return bool(profile.permits or profile.chain.has_permits or profile.pre_binds or spec.volumes or self.claims.concern(placement.pod))
 
     async def _prepare(self, queued: QueuedPod, placement: Placement) -> None:
         """Permit and PreBind, which may take minutes."""

@@ -230,3 +230,12 @@ def test_the_index_is_always_that_of_the_pods_as_they_are(changes):
             assert {each.uid for each in mine.waiting} == {each.uid for each in theirs.waiting}
             assert {each.uid for each in mine.placed} == {each.uid for each in theirs.placed}
         assert all(index.key_of(each.uid) == fresh.key_of(each.uid) for each in known.values())
+
+
+def test_terms_follow_a_podgroup_that_changes():
+    kept = store(podgroup(spec=gang(2)))
+    index = GroupIndex(kept)
+    index.put(pod("a", "train"))
+    assert index.terms("default/train") is index.terms("default/train")
+    kept.put(podgroup(spec=gang(3)))
+    assert index.terms("default/train").min_count == 3

@@ -90,6 +90,30 @@ def test_a_placement_that_is_kept_stays_assumed() -> None:
     assert all(state.is_assumed(pod.uid) for pod in waiting)
 
 
+def test_a_few_members_that_are_kept_are_assumed_once() -> None:
+    state = racks([2])
+    before = state.revision
+    waiting = members(8)
+    answer = place(decider(), state, group(waiting), keep=True)
+    assert isinstance(answer, Placed)
+    assert state.revision - before == len(waiting)
+    assert {pod.uid: pod.node_name for pod, assumed in state.placements() if assumed} == answer.nodes
+
+
+@pytest.mark.parametrize("least", [1, 9])
+def test_a_few_members_of_which_some_have_no_place_leave_nothing_behind(least: int) -> None:
+    state = racks([2])
+    before = dict(enumerate(state.placements()))
+    answer = place(decider(), state, group(members(9), least), keep=True)
+    if least == 9:
+        assert isinstance(answer, Impossible)
+        assert dict(enumerate(state.placements())) == before
+    else:
+        assert isinstance(answer, Placed)
+        assert len(answer.left) == 1
+        assert {pod.uid: pod.node_name for pod, _ in state.placements()} == answer.nodes
+
+
 def test_each_step_of_a_placement_is_a_decision_of_the_chain() -> None:
     state, chain = racks([3, 3]), assemble()
     waiting = [*members(3, 2), *members(6, 1)]

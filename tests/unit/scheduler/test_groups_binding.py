@@ -96,6 +96,30 @@ def test_none_is_bound_while_one_is_held_and_others_are_placed_meanwhile():
     asyncio.run(story())
 
 
+def test_a_group_that_is_larger_than_the_limit_is_bound_within_it():
+    async def story():
+        settings, under_way, most = SchedulerSettings(most_binds=2), [], []
+        async with running(node("a", "20"), gang("g", 7), settings=settings) as world:
+            write = world.cluster.bind
+
+            async def bind(pod, node):
+                under_way.append(pod.key)
+                most.append(len(under_way))
+                await asyncio.sleep(0)
+                await write(pod, node)
+                under_way.remove(pod.key)
+
+            world.cluster.bind = bind
+            for each in members("g", 7):
+                world.cluster.put(each)
+            await world.calm()
+            await world.calm()
+            assert len(bound(world, "g")) == 7
+            assert max(most) == 2
+
+    asyncio.run(story())
+
+
 def test_a_member_that_is_deleted_meanwhile_gives_the_others_back_at_once():
     async def story():
         hurdle = Hurdle("pause", "g-1")

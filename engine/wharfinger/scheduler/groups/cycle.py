@@ -149,14 +149,15 @@ class GroupCycle:
             started = self._clock.monotonic()
             answer, revision = yield from self._answer(attempt)
             attempt.searched += self._clock.monotonic() - started
-            if entry.stale:
+            if entry.stale and revision is not None:
                 self._groups.put_back(entry)
                 return
             if not isinstance(answer, Placed) or not answer.nodes:
                 yield from self._no_place(attempt, answer)
                 return
             views = {uid: member.pod for uid, member in members.items()}
-            if (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision, self._binding.claims)):
+            claims = self._binding.claims
+            if revision is None or (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision, claims)):
                 yield from self._placed(attempt, answer)
                 return
         yield from self._rejected(attempt, OVERTAKEN, frozenset())
@@ -179,11 +180,13 @@ class GroupCycle:
             found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, now))))
         return "; ".join(found) or None
 
-    def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int]]:
-        """The answer of the search, and the revision of the state that it is about."""
-        answer = self._search.at_once(attempt.profile, attempt.group)
+    def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
+        """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
+        keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
+        answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
         if answer is not None:
-            return answer, self._cluster.snapshot().revision
+            kept = keep and isinstance(answer, Placed) and answer.nodes
+            return answer, None if kept else self._cluster.snapshot().revision
         yield
         return (yield from self._search.in_steps(attempt.profile, attempt.group))
 

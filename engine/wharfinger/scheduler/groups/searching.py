@@ -49,13 +49,17 @@ class GroupSearch:
         self._deciders: dict[str, Decider] = {}  # of the copy, by profile
         self._decided_on: ClusterState | None = None
 
-    def at_once(self, profile: Profile, group: Group) -> GroupAnswer | None:
-        """The answer found on the state itself, which is as before; None if that would take too long."""
+    def at_once(self, profile: Profile, group: Group, *, keep: bool = False) -> GroupAnswer | None:
+        """The answer found on the state itself, which is as before; None if that would take too long.
+
+        With `keep`, the members of a placement stay assumed. Their devices are not noted as taken for a binding, so this is for members
+        without claims.
+        """
         if len(group.waiting) > FEW:
             return None
         ends_at = self._now() + AT_ONCE
         with without_nominations(self._cluster.state, group.waiting):
-            steps = placing(profile.decider, self._cluster.state, group)
+            steps = placing(profile.decider, self._cluster.state, group, keep=keep)
             while True:
                 try:
                     next(steps)
