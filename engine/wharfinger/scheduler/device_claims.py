@@ -5,7 +5,8 @@
 
 A device that was chosen is taken at once (`ClusterState.take_devices`), so that no two pods get it. It stays taken until the watch shows
 the allocation in the claim, which then counts instead. If the pod is not bound, what is not written is given back, and what is written
-loses the reservation for the pod: the next attempt finds the claim allocated, or PostFilter frees it, or Kubernetes' controller does.
+loses the reservation for the pod: the next attempt finds the claim allocated, or PostFilter frees it, or Kubernetes' controller does. What
+is written and not shown yet is given back when the watch shows it.
 
 A scheduler that is killed after an allocation was written leaves a claim that is allocated and reserved for a pod without a node. The next
 one finds it so, and places the pod where the devices are.
@@ -13,10 +14,12 @@ one finds it so, and places the pod where the devices are.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Failed
-from wharfinger.event_loop import Background
+from wharfinger.event_loop import Background, until
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.dynamic_resources import NAME, readiness, ready_by
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
 
 LOOK = 0.25
-"""Seconds between two checks whether devices are ready, and whether the watch shows a claim as written."""
+"""Seconds after which it is checked again whether devices are ready, if no claim of the pod has changed before."""
 LONGEST_LOOK = 30.0
 """Seconds after which the watch has to show a claim that was written."""
 
@@ -46,6 +49,7 @@ class DeviceClaims:
         self._cluster = cluster
         self._taken: dict[str, tuple[ClaimAllocation, ...]] = {}  # in flight, by the uid of the pod
         self._written: dict[str, list[objects.ResourceClaim]] = {}  # reserved by us, by the uid of the pod
+        self._awaited: dict[str, list[asyncio.Event]] = {}  # who waits for a change of a claim, by its uid
         self._background = Background(lambda error: cluster.ports.emit(Failed("giving devices back", error)))
 
     def concern(self, pod: PodView) -> bool:
@@ -59,11 +63,21 @@ class DeviceClaims:
         if chosen:
             self._taken[pod.uid] = chosen
 
+    def claim_changed(self, claim: objects.ResourceClaim) -> None:
+        """Wake what waits for a change of a claim, which the watch has shown."""
+        for waiting in self._awaited.pop(claim.metadata.uid, ()):
+            waiting.set()
+
     def give_back(self, pod: PodView) -> None:
         """Undo `reserve`, and what `bind` has written, the latter in the background."""
+        written = self._written.pop(pod.uid, [])
+        unseen = [claim for claim in written if not self._shows(claim)]
         for each in self._taken.pop(pod.uid, ()):
-            self._cluster.state.give_back_devices(each.claim)
-        written = self._written.pop(pod.uid, None)
+            found = next((claim for claim in unseen if _holds(claim, each.allocation)), None)
+            if found is None:
+                self._cluster.state.give_back_devices(each.claim)
+            else:
+                self._background.start(self._give_back_once_shown(each, found))
         if written:
             self._background.start(self._unreserve(written, pod))
 
@@ -133,9 +147,10 @@ class DeviceClaims:
             made = await writer.create(claim)
             self._note(pod, made)
         written = await writer.reserve(made, pod, None if chosen is None else chosen.allocation)
-        if made is claim:
-            self._note(pod, written)
-        elif chosen is not None:
+        if made is not claim:
+            self._written[pod.uid].remove(made)
+        self._note(pod, written)
+        if made is not claim and chosen is not None:
             await writer.note_extended(pod, written, chosen.request_mappings)
         await self._wait_for_watch(written)
 
@@ -144,14 +159,44 @@ class DeviceClaims:
 
     async def _wait_for_watch(self, written: objects.ResourceClaim) -> None:
         """Return once the state has the claim as it was written: only then may it be in flight no more."""
+        if not await self._is_shown(written):
+            raise BindFailed(f"{NAME}: claim {objects.key_of(written)} was written, and the watch does not show it")
+
+    async def _is_shown(self, written: objects.ResourceClaim) -> bool:
+        """True once the state has the claim as it was written, False if it has not after `LONGEST_LOOK` seconds."""
         clock = self._cluster.ports.clock
         ends_at = clock.monotonic() + LONGEST_LOOK
-        while clock.monotonic() < ends_at:
-            known = self._cluster.state.objects.get(objects.ResourceClaim, written.metadata.name, written.metadata.namespace)
-            if known is not None and known.metadata.uid == written.metadata.uid and known.status.allocation is not None:
-                return
-            await clock.sleep(LOOK)
-        raise BindFailed(f"{NAME}: claim {objects.key_of(written)} was written, and the watch does not show it")
+        while not self._shows(written):
+            left = ends_at - clock.monotonic()
+            if left <= 0:
+                return False
+            await self._change([written], left)
+        return True
+
+    def _shows(self, written: objects.ResourceClaim) -> bool:
+        known = self._cluster.state.objects.get(objects.ResourceClaim, written.metadata.name, written.metadata.namespace)
+        return known is not None and known.metadata.uid == written.metadata.uid and known.status.allocation is not None
+
+    async def _give_back_once_shown(self, taken: ClaimAllocation, written: objects.ResourceClaim) -> None:
+        try:
+            await self._is_shown(written)
+        finally:
+            self._cluster.state.give_back_devices(taken.claim)
+
+    async def _change(self, claims: Sequence[objects.ResourceClaim], seconds: float) -> None:
+        """Return when the watch shows a change of one of the claims, or after so many seconds."""
+        changed = asyncio.Event()
+        for claim in claims:
+            self._awaited.setdefault(claim.metadata.uid, []).append(changed)
+        try:
+            await until(changed, self._cluster.ports.clock, seconds)
+        finally:
+            for claim in claims:
+                waiting = self._awaited.get(claim.metadata.uid, [])
+                if changed in waiting:
+                    waiting.remove(changed)
+                    if not waiting:
+                        del self._awaited[claim.metadata.uid]
 
     async def _wait_for_devices(self, placement: Placement, patience: float) -> None:
         """Return once the drivers have prepared all devices that ask for it, within `patience` seconds of the allocation."""
@@ -169,7 +214,7 @@ class DeviceClaims:
             limit = min((at for claim in claims if (at := ready_by(claim, patience)) is not None), default=None)
             if limit is not None and clock.now() > limit:
                 raise BindFailed(f"{NAME}: device binding timeout")
-            await clock.sleep(LOOK)
+            await self._change(claims, LOOK)
 
     async def _unreserve(self, claims: list[objects.ResourceClaim], pod: PodView) -> None:
         writer = self._cluster.ports.claims
@@ -180,6 +225,12 @@ class DeviceClaims:
                 await writer.delete(claim)
             else:
                 await writer.unreserve(claim, pod)
+
+
+def _holds(claim: objects.ResourceClaim, allocation: objects.Allocation) -> bool:
+    """True if the claim has these devices."""
+    has = claim.status.allocation
+    return has is not None and has.devices.results == allocation.devices.results
 
 
 def _names(pod: PodView) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.scheduler.profiles import Profiles
 
+CLAIM = "ResourceClaim"
 PODGROUPS = frozenset({"PodGroup", "CoschedulingPodGroup"})
 FEW, MANY = 100, 10_000
 """How many objects of a list are applied in one step, and how many keys are compared in one."""
@@ -31,8 +32,9 @@ FEW, MANY = 100, 10_000
 class ClusterFeed:
     """A `ClusterSink`.
 
-    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change, and
-    `unreadable` with every pending pod of this scheduler that cannot be read.
+    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change,
+    `unreadable` with every pending pod of this scheduler that cannot be read, and `claim_changed` with every claim for devices that is
+    added, changed or deleted.
     """
 
     def __init__(  # noqa: PLR0913 — what it feeds and what it calls
@@ -45,6 +47,7 @@ class ClusterFeed:
         leaving: Callable[[str, bool], None],
         changed: Callable[[], None],
         unreadable: Callable[[PodView, BaseException], None],
+        claim_changed: Callable[[objects.ResourceClaim], None],
     ) -> None:
         self._state = state
         self._queue = queue
@@ -53,6 +56,7 @@ class ClusterFeed:
         self._leaving = leaving
         self._changed = changed
         self._pod_unreadable = unreadable
+        self._claim_changed = claim_changed
         self._listed_unreadable: dict[str, set[str]] = {}
         self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
         self.synced_kinds: set[str] = set()
@@ -162,6 +166,8 @@ class ClusterFeed:
                 known[key] = obj
                 self._state.put(obj)
                 self._queue.notify(_of_object(kind, label, obj, old))
+                if kind == CLAIM:
+                    self._claim_changed(obj)
                 if kind in PODGROUPS and (old is None or old.spec != obj.spec):
                     self._queue.groups.terms_changed(key)
 
@@ -173,6 +179,8 @@ class ClusterFeed:
         else:
             self._state.drop(kind, key)
             self._queue.notify(_of_object(kind, f"{kind}Delete", gone, None, removed=True))
+            if kind == CLAIM:
+                self._claim_changed(gone)
             if kind in PODGROUPS:
                 self._queue.groups.terms_changed(key)
 

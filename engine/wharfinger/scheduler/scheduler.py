@@ -123,6 +123,7 @@ class Scheduler:
             leaving=self._leaving,
             unreadable=failures.unreadable,
             changed=self._changed,
+            claim_changed=self._binding.claims.claim_changed,
         )
         if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
             self._regroup()
