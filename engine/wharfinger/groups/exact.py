@@ -72,6 +72,17 @@ class ExactSearch:
         found = yield from self._by_trying_everything(domain, steps)
         return self._wanted - 1 if found is True else found or None
 
+    def place_more(self, domain: Domain, than: int, steps: int) -> Generator[None, None, Tried | None]:
+        """The placement of the most members, forgotten again; None if no more than `than` are found within the steps.
+
+        Only for groups of which all combinations of members are looked at at once.
+        """
+        model = yield from self._model(Merging.EQUALS)
+        solution = (yield from self._solved(model, domain, steps)) if model.fits_in_space else None
+        if solution is None or solution.most <= than:
+            return None
+        return (yield from self._in_any_order(domain, model.shares(solution)))
+
     @property
     def exact(self) -> bool:
         """True if the model says all that the filters say, for all members."""
@@ -94,9 +105,10 @@ class ExactSearch:
             yield from model.prepare()
         return model
 
-    def _solved(self, model: GroupModel, domain: Domain) -> Generator[None, None, Solution | None]:
-        """The solution of a model; None if it takes more than half of the steps that are left."""
+    def _solved(self, model: GroupModel, domain: Domain, most_steps: int | None = None) -> Generator[None, None, Solution | None]:
+        """The solution of a model; None if it takes more than `most_steps`, or than half of the steps that are left."""
         steps = self._tentative.steps_left // 2
+        steps = steps if most_steps is None else min(steps, most_steps)
         try:
             solution = yield from model.solve(domain.rows, steps * WORK_OF_STEP)
         except TooMuchWork:

@@ -3,7 +3,8 @@
 `placing` is a generator of short steps, `place` runs it to its end. Members are assumed on the state one after the other and forgotten
 again, so that filters and scores see those placed before. Domains are tried best first: those that may take the whole group come first,
 among them the one whose nodes score best. The first that takes every member is the answer; if none does, the one that takes most, as
-kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount).
+kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where that leaves out members that would fit, the exact
+search looks for more.
 
 Between two steps some members may be assumed on the state. Pass a copy (`FollowedCopy`) if others must not see that.
 """
@@ -35,6 +36,8 @@ STEPS = 20_000
 """The default budget: decisions about one member on the nodes of one domain."""
 FEW = 16
 """Members of a group without levels that are placed one by one before anything else is asked."""
+STEPS_FOR_MORE = 1_000
+"""The most steps that are spent on members beyond the minimum that greedy placing leaves out."""
 MOST_NEAREST = 3
 
 
@@ -221,7 +224,25 @@ class _Search:
         if best is None:
             promising = [number for number in order if bounds[number] >= self._wanted and number not in excluded]
             best = yield from self._exactly(candidates, promising, fits)
+        elif best.left:
+            best = yield from self._with_more(best, [candidates[number] for number in order if bounds[number] > len(best.nodes)])
         return best, fits
+
+    def _with_more(self, best: Tried, promising: Sequence[Domain]) -> Generator[None, None, Tried]:
+        """A placement in which more members of highest priority have a node; `best` if the exact search soon finds none."""
+        ends_at = self.tentative.steps_left - STEPS_FOR_MORE
+        for domain in promising:
+            steps = self.tentative.steps_left - max(0, ends_at)
+            if steps <= 0 or not best.left:
+                break
+            found = yield from self._exact.place_more(domain, len(best.nodes), steps)
+            if found is not None and self._priorities(found) > self._priorities(best):
+                best = found
+        return best
+
+    def _priorities(self, tried: Tried) -> list[int]:
+        """The priorities of the placed members, descending."""
+        return [pod.priority for pod in self._members if pod.uid in tried.nodes]
 
     def _exactly(
         self, candidates: Sequence[Domain], promising: Sequence[int], fits: list[DomainFit]

@@ -159,6 +159,24 @@ def test_members_beyond_the_minimum_are_placed_where_they_fit() -> None:
     assert (len(answer.nodes), len(answer.left), answer.domains) == (12, 2, {RACK: "r1"})
 
 
+@pytest.mark.parametrize(("cpus", "requests"), [((3, 2, 1), (1, 3, 2)), ((4, 6), (2, 2, 3, 3))])
+@pytest.mark.parametrize("min_count", [0, 1, 2])
+def test_members_beyond_the_minimum_are_placed_where_all_fit(cpus: Sequence[int], requests: Sequence[int], min_count: int) -> None:
+    state = cluster([node(f"n{number}", cpu) for number, cpu in enumerate(cpus)])
+    waiting = [member(f"m{number}", cpu) for number, cpu in enumerate(requests)]
+    answer = place(decider(), state, group(waiting, min_count=min_count))
+    assert isinstance(answer, Placed)
+    assert (len(answer.nodes), answer.left) == (len(requests), ())
+    assert not list(state.placements())
+
+
+def test_a_member_does_not_lose_its_place_to_more_members_of_lower_priority() -> None:
+    waiting = [member("large", 4, priority=10), member("small-0", 2), member("small-1", 2)]
+    answer = place(decider(), cluster([node("only", 4)]), group(waiting, min_count=1))
+    assert isinstance(answer, Placed)
+    assert set(answer.nodes) == {"large"}
+
+
 def test_members_that_do_not_exist_yet_are_waited_for() -> None:
     answer = place(decider(), racks([4]), group(members(3), min_count=4))
     assert isinstance(answer, Impossible)
