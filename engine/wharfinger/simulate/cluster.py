@@ -15,7 +15,7 @@ from wharfinger.model.objects import quantity, requests
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.simulate import examples, openb
+from wharfinger.simulate import device_claims, examples, openb
 
 TRACE = "openb:"
 EXAMPLE = "example:"
@@ -74,7 +74,9 @@ def load_pods(
     for obj in expansion.made:
         cluster.state.put(obj)
     left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
-    return tuple(map(PodView, expansion.pods)), (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings)
+    pods = tuple(map(PodView, expansion.pods))
+    missing = device_claims.missing_templates(cluster.state, pods)
+    return pods, (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings, *missing)
 
 
 def immoderate(found: files.Objects) -> list[str]:

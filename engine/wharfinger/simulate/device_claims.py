@@ -34,6 +34,21 @@ def with_made_claims(state: ClusterState, pod: PodView) -> PodView:
     return PodView(replace(pod.object, status=status), pod.template)
 
 
+def missing_templates(state: ClusterState, pods: Iterable[PodView]) -> list[str]:
+    """A sentence for each claim template that pods name and that does not exist; no controller makes their claims."""
+    named = {
+        (pod.namespace, use.resource_claim_template_name): pod.key
+        for pod in reversed([*pods])
+        for use in pod.object.spec.resource_claims
+        if use.resource_claim_template_name is not None
+    }
+    return [
+        f"pod {pod}: there is no ResourceClaimTemplate {namespace}/{name} among the objects given; no claim can be made of it"
+        for (namespace, name), pod in named.items()
+        if state.objects.get(objects.ResourceClaimTemplate, name, namespace) is None
+    ]
+
+
 def _made(pod: PodView, name: str, template: objects.ResourceClaimTemplate) -> objects.ResourceClaim:
     meta = template.spec.metadata
     owner = objects.OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.object.metadata.uid, controller=True)

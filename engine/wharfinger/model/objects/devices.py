@@ -9,11 +9,14 @@ then names the claim. Source: `api/resource/v1/types.go`, Kubernetes 1.36.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import field
+from msgspec import Meta, field
 
 from wharfinger.model.objects.metadata import Int64, KubeStruct, NodeSelector, ObjectMeta, Quantities, Quantity, Time
+
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A whole number that the API server takes only if it is not negative."""
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
@@ -132,8 +135,8 @@ class ResourcePool(KubeStruct, frozen=True):
     """The pool of a slice: only slices of the highest generation count, and `resource_slice_count` of them make it complete."""
 
     name: str = ""
-    generation: Int64 = 0
-    resource_slice_count: Int64 = 0
+    generation: Number = 0
+    resource_slice_count: Number = 0
 
 
 class ResourceSliceSpec(KubeStruct, frozen=True):
@@ -223,7 +226,7 @@ class RequestedDevices(KubeStruct, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: Int64 = 0
+    count: Number = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
 

@@ -170,8 +170,9 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 class Expansion:
     """The pending pods of workloads.
 
-    `made` are the other objects that controllers would create (ReplicaSets, claims of StatefulSets), which the cluster needs for correct
-    decisions about the pods. `warnings` are sentences about objects that could not be looked up.
+    `made` are the other objects that the cluster needs for correct decisions about the pods: what controllers would create (ReplicaSets,
+    claims of StatefulSets), and what the pods name among the manifests (PodGroups, claims for devices and their templates). `warnings` are
+    sentences about objects that could not be looked up.
     """
 
     pods: tuple[objects.Pod, ...]
@@ -189,7 +190,10 @@ def expand(given: Objects, cluster: Objects | None = None, *, most: int | None =
     admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
     pods: list[objects.Pod] = []
     made: list[objects.AnyObject] = []
+    claims = set() if cluster is None else {objects.key_of(claim) for claim in cluster.of(objects.ResourceClaim)}
     for obj in _expanded(given, _all(known, objects.Node)):
+        if isinstance(obj, objects.ResourceClaim) and objects.key_of(obj) in claims:
+            continue  # its devices are those that it has in the cluster
         if isinstance(obj, objects.Pod):
             pods.append(admission.admit(obj))
         else:
@@ -352,9 +356,11 @@ def _bare_pod(pod: objects.Pod) -> Iterator[objects.AnyObject]:
     )
 
 
-def _pod_group(group: objects.PodGroup | objects.CoschedulingPodGroup) -> Iterator[objects.AnyObject]:
-    """The PodGroup that the pods name, with the priority of its class left to the API server."""
-    yield structs.replace(group, metadata=structs.replace(group.metadata, namespace=group.metadata.namespace or "default"))
+def _named_by_pods(
+    named: objects.PodGroup | objects.CoschedulingPodGroup | objects.ResourceClaim | objects.ResourceClaimTemplate,
+) -> Iterator[objects.AnyObject]:
+    """An object that the pods name, with what else the API server would fill in left out (the priority of the class of a PodGroup)."""
+    yield structs.replace(named, metadata=structs.replace(named.metadata, namespace=named.metadata.namespace or "default"))
 
 
 def _daemon_pods(owner: objects.DaemonSet, nodes: Iterable[objects.Node]) -> Iterator[objects.Pod]:
@@ -375,6 +381,8 @@ _EXPANDERS: Mapping[type[objects.AnyObject], Callable[[Any], Iterator[objects.An
     objects.CronJob: _cron_job,
     objects.PodTemplate: _pod_template,
     objects.Pod: _bare_pod,
-    objects.PodGroup: _pod_group,
-    objects.CoschedulingPodGroup: _pod_group,
+    objects.PodGroup: _named_by_pods,
+    objects.CoschedulingPodGroup: _named_by_pods,
+    objects.ResourceClaim: _named_by_pods,
+    objects.ResourceClaimTemplate: _named_by_pods,
 }

@@ -189,3 +189,30 @@ def test_a_daemon_is_bound_to_its_node_by_affinity():
     assert {"node.kubernetes.io/unschedulable", "node.kubernetes.io/network-unavailable"} <= tolerated
     kept = [toleration for toleration in pod.object.spec.tolerations if toleration.key == "node.kubernetes.io/not-ready"]
     assert [toleration.toleration_seconds for toleration in kept] == [None], "a daemon stays for ever, not for five minutes"
+
+
+CLAIMS = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: shared}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+"""
+
+
+def test_claims_and_their_templates_come_with_the_pods():
+    assert [objects.key_of(made) for made in expand(CLAIMS).made] == ["default/gpu", "default/shared"]
+
+
+def test_a_claim_that_the_cluster_has_keeps_its_devices():
+    held = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: shared, namespace: default}
+status: {allocation: {devices: {results: [{request: gpu, driver: d, pool: p, device: gpu-0}]}}}
+"""
+    assert [objects.key_of(made) for made in expand(CLAIMS, held).made] == ["default/gpu"]
