@@ -445,6 +445,69 @@ def test_nodes_open_with_what_is_on_them(scheduler, visit):
     assert "2 cores of 8 cores" in found.tab.inner_text("#detail")
 
 
+def fits_without_findings(tab, width):
+    """Nothing is wider than the screen, and axe finds nothing serious."""
+    serious = [each for each in Axe().run(tab).response["violations"] if each["impact"] in {"serious", "critical"}]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    wide = tab.evaluate("(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.getElementById('detail'))")
+    assert wide <= 0
+
+
+def put_devices(scheduler):
+    """Devices on node-00000: one taken, one tainted, one shared; and two GPUs of node-00001 with a share of one."""
+    pool = {"name": "pool-0", "generation": 1, "resourceSliceCount": 1}
+    model = {"attributes": {"model": {"string": "A100"}}, "capacity": {"memory": {"value": "40Gi"}}}
+    devices = [
+        {"name": "gpu-0", **model},
+        {"name": "gpu-1", **model, "taints": [{"key": "worn", "effect": "NoSchedule"}]},
+        {"name": "gpu-2", **model, "allowMultipleAllocations": True},
+    ]
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "node-00000", "devices": devices}
+
+    def claim(name, device, **more):
+        result = {"request": "r", "driver": "gpu.example.com", "pool": "pool-0", "device": device, **more}
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"resource": "pods", "name": "train", "uid": "t"}]}
+        return {"metadata": {"name": name, "namespace": "shop", "uid": name}, "status": status}
+
+    part = claim("part", "gpu-2", shareID="a", consumedCapacity={"memory": "10Gi"})
+    scheduler.put([{"metadata": {"name": "slice"}, "spec": spec}], objects.ResourceSlice)
+    scheduler.put([claim("whole", "gpu-0"), part], objects.ResourceClaim)
+    milli = {"nvidia.com/gpu": "2", "alibabacloud.com/gpu-milli": "2000"}
+    (node,) = nodes(2)[1:]
+    node["status"]["allocatable"] |= milli
+    sharer = pod("sharer", node="node-00001")
+    sharer["metadata"]["annotations"] = {"alibabacloud.com/gpu-index": "1"}
+    sharer["spec"]["containers"][0]["resources"]["requests"] |= {"nvidia.com/gpu": "1", "alibabacloud.com/gpu-milli": "300"}
+    scheduler.put([node], NODE)
+    scheduler.put([pod("train", node="node-00000"), sharer], POD)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1360, "light"), (390, "dark")])
+def test_the_devices_of_a_node_are_cells_with_what_is_on_them(scheduler, visit, width, scheme):
+    put_devices(scheduler)
+    found = visit(f"{scheduler.url}?node=node-00000", viewport={"width": width, "height": 844}, color_scheme=scheme)
+    wait_text(found.tab, "#detail", "Devices · 3: 1 taken, 1 free, 1 partly taken")
+    taken, tainted, shared = found.tab.locator("#detail .cells > li").all_inner_texts()
+    assert "A100" in taken
+    assert "claim shop/whole" in taken
+    assert "tainted: worn=:NoSchedule" in tainted
+    assert "30 GiB of 40 GiB memory left" in shared
+    assert "claim shop/part; 10 GiB memory" in shared
+    fits_without_findings(found.tab, width)
+    tab_to(found.tab, "shop/train")
+    found.tab.keyboard.press("Enter")
+    wait_text(found.tab, "#detail-title", "shop/train")
+
+    single = visit(f"{scheduler.url}?node=node-00001", viewport={"width": width, "height": 844}, color_scheme=scheme)
+    wait_text(single.tab, "#detail", "Devices · 2: 1 free, 1 partly taken")
+    free, shared = single.tab.locator("#detail .cells > li").all_inner_texts()
+    assert "1,000 of 1,000 thousandths left" in free
+    assert "700 of 1,000 thousandths left" in shared
+    assert "shop/sharer" in shared
+    fits_without_findings(single.tab, width)
+
+
 def test_a_click_takes_the_ring_and_the_caption_along(scheduler, visit):
     tab = visit(scheduler.url).tab
     tab.locator("#map").click(position={"x": 10, "y": 30})
@@ -701,11 +764,7 @@ def test_every_view_fits_and_has_no_serious_finding_of_axe(scheduler, visit, wid
         if "drain" in view:
             found.tab.get_by_role("button", name="Try").click()
             wait_text(found.tab, "#whatif .verdict", "")
-        serious = [each for each in Axe().run(found.tab).response["violations"] if each["impact"] in {"serious", "critical"}]
-        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
-        assert found.tab.evaluate("document.documentElement.scrollWidth") <= width
-        wide = found.tab.evaluate("(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.getElementById('detail'))")
-        assert wide <= 0
+        fits_without_findings(found.tab, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

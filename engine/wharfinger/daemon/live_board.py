@@ -173,7 +173,7 @@ class LiveBoard:
         row = snapshot.row(name)
         if row is None:
             raise UnknownObject(f"there is no node {name}")
-        return plain_node(snapshot.node(row))
+        return plain_node(snapshot, row)
 
     def _daemon(self) -> Daemon:
         if self._health.daemon is None:

@@ -18,6 +18,7 @@ from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, Sourc
 from wharfinger.kube.connection import Contact
 from wharfinger.language import load
 from wharfinger.model import objects
+from wharfinger.model.reading.decode import convert
 from wharfinger.policies import candidate
 from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
 from wharfinger.scheduler.ports import Ports
@@ -26,6 +27,7 @@ from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.policies import MOST, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.policies import Policies
+from wharfinger.web.ui import device_cells
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, PodQuery
 
 ZONE = "topology.kubernetes.io/zone"
@@ -221,3 +223,41 @@ def test_the_history_of_reloads_is_bounded():
     assert len(history.reloads) == MOST
     assert [(found.what, found.at) for found in history.reloads][-3:] == [("refused", 5.0), ("lost", 7.0), ("removed", 7.0)]
     assert len(history.reloads[-1].report) < 5000
+
+
+def devices_of(setting, node="a"):
+    return setting.board.node(node)["devices"]
+
+
+def test_the_devices_of_a_node_are_told_by_pool_with_their_states(setting):
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "8"}}}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    setting.put(
+        convert(
+            {"metadata": {"name": "s"}, "spec": {"driver": "d", "pool": pool, "nodeName": "a", "devices": devices}}, objects.ResourceSlice
+        )
+    )
+    assert devices_of(setting)["states"] == {"free": 2}
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-1", "shareID": "x", "consumedCapacity": {"memory": "2"}}
+    claim = {"metadata": {"name": "c", "namespace": "default"}, "status": {"allocation": {"devices": {"results": [result]}}}}
+    setting.put(convert(claim, objects.ResourceClaim))
+    told = devices_of(setting)
+    assert told["states"] == {"free": 1, "partly taken": 1}
+    (free, shared) = told["pools"][0]["devices"]
+    assert (free["state"], free["holders"]) == ("free", [])
+    assert (shared["part"], shared["left"], shared["holders"][0]["claim"]) == (
+        0.25,
+        [{"name": "memory", "free": 6.0, "capacity": 8.0}],
+        "default/c",
+    )
+    assert devices_of(setting, "b")["count"] == 0
+
+
+def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatch):
+    monkeypatch.setattr(device_cells, "MOST_DEVICES_OF_NODE", 3)
+    given = node("e")
+    given.status.allocatable["example.com/port"] = "5"
+    setting.put(given, pod("user", nodeName="e"))
+    told = devices_of(setting, "e")
+    assert (told["count"], told["omitted"], [len(each["devices"]) for each in told["pools"]]) == (5, 2, [3])
+    assert told["pools"][0]["counted"]

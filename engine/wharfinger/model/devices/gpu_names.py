@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from wharfinger.errors import InvalidObject
@@ -110,27 +111,41 @@ def holders(free: Iterable[int], wanted: Wanted) -> tuple[int, ...]:
     return tuple(found) if len(found) == wanted.count else ()
 
 
-def free_gpus(count: int, pods: Iterable[PodView], names: GpuNames) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class GpuHolder:
+    """A pod with the GPUs of its node on which it has `milli` thousandths each; not `written` if it is supposed to be there."""
+
+    pod: PodView
+    gpus: tuple[int, ...]
+    milli: int
+    written: bool
+
+
+def free_gpus(count: int, pods: Iterable[PodView], names: GpuNames, holders: list[GpuHolder] | None = None) -> list[int]:
     """The free thousandths of each of a node's `count` GPUs; less than 0 for one that holds more than it has.
 
     What is written on pods counts first. Other pods are supposed to be where they leave the least behind: the largest share first, each on
-    the fullest GPUs that can hold it, or where none can, on the emptiest ones.
+    the fullest GPUs that can hold it, or where none can, on the emptiest ones. Who has which GPUs is added to `holders`.
     """
     free = [WHOLE] * count
-    unwritten: list[tuple[int, int, str]] = []
+    unwritten: list[tuple[int, int, str, PodView]] = []
     for pod in pods:
         wanted = names.wanted(pod)
         if wanted is None:
             continue
         indexes = names.indexes(pod)
         if indexes is None or len(set(indexes)) != wanted.count or max(indexes) >= count:
-            unwritten.append((-wanted.milli, -wanted.count, pod.uid))
+            unwritten.append((-wanted.milli, -wanted.count, pod.uid, pod))
             continue
         for gpu in indexes:
             free[gpu] -= wanted.milli
-    for less_milli, less_count, _ in sorted(unwritten):
+        if holders is not None:
+            holders.append(GpuHolder(pod, indexes, wanted.milli, written=True))
+    for less_milli, less_count, _, pod in sorted(unwritten, key=itemgetter(0, 1, 2)):
         milli = -less_milli
         fullest = sorted(range(count), key=lambda gpu: (free[gpu] < milli, free[gpu] if free[gpu] >= milli else -free[gpu], gpu))
         for gpu in fullest[:-less_count]:
             free[gpu] -= milli
+        if holders is not None:
+            holders.append(GpuHolder(pod, tuple(fullest[:-less_count]), milli, written=False))
     return free

@@ -24,6 +24,7 @@ from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.gpu_names import GpuNames
 from wharfinger.model.devices.gpu_table import GpuTable
+from wharfinger.model.devices.held_devices import HeldDevice, held_devices
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import ClusterTables, ObjectStore
@@ -252,6 +253,11 @@ class Snapshot:
     def devices(self) -> DeviceTable:
         """The devices of all nodes. The table is made at the first call for a cluster."""
         return self._current().devices
+
+    def held_devices(self, row: int) -> list[HeldDevice]:
+        """The devices of one node with who holds them. They are read anew at each call, without a table."""
+        tables, node = self._current(), self.node(row)
+        return held_devices(node.object, node.pods, tables.objects, tables.device_sources)
 
     # ── domains and selections ──
 

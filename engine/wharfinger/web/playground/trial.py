@@ -204,4 +204,4 @@ def _difference(plain: Decision, decision: Decision, snapshot: Snapshot) -> Mapp
 
 
 def _node(snapshot: Snapshot, nodes: Sequence[str]) -> Mapping[str, Any] | None:
-    return tiles.plain_node(snapshot.node(snapshot.known_row(nodes[0]))) if nodes else None
+    return tiles.plain_node(snapshot, snapshot.known_row(nodes[0])) if nodes else None

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from wharfinger.language.report.wording import count
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Coloring, Tiles
+from wharfinger.web.ui.device_cells import plain_devices
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.kept_result import Evaluation
-    from wharfinger.model.objects.node_view import NodeView
     from wharfinger.model.state.snapshot import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
@@ -40,8 +40,9 @@ def flags_of(snapshot: Snapshot) -> NDArray[np.uint8]:
     return np.asarray(flags, np.uint8)
 
 
-def plain_node(node: NodeView) -> Mapping[str, Any]:
+def plain_node(snapshot: Snapshot, row: int) -> Mapping[str, Any]:
     """A node as plain values."""
+    node = snapshot.node(row)
     requested = node.requested
     return {
         "name": node.name,
@@ -52,6 +53,7 @@ def plain_node(node: NodeView) -> Mapping[str, Any]:
         "resources": [
             {"name": name, "requested": requested.get(name, 0), "allocatable": amount} for name, amount in sorted(node.allocatable.items())
         ],
+        "devices": plain_devices(snapshot.held_devices(row)),
         "nPods": len(node.pods),
         "pods": [
             {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MOST_PODS_OF_NODE)

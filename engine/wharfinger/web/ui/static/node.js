@@ -1,6 +1,7 @@
 // One node: whether it takes pods, what it means for a pod that was looked at, and what is on it.
 
 import { amount, count, make, meter, number, table } from "./dom.js";
+import { devices } from "./devices.js";
 import { link, part, quiet, scores, sentences, verdict, waysOut } from "./verdict.js";
 
 const pairs = (found) => (Object.keys(found).length ? make("table", { class: "pairs" }, make("tbody", {}, Object.entries(found).sort().map(([key, value]) => make("tr", {}, make("th", { scope: "row" }, key), make("td", {}, value))))) : quiet("none"));
@@ -11,6 +12,7 @@ export function node({ told, forPod, showPod }) {
   const taints = Object.fromEntries(told.taints.map((taint) => [`${taint.key}${taint.value ? `=${taint.value}` : ""}`, taint.effect]));
   const meters = told.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${amount(name, requested)} of ${amount(name, allocatable)}`));
   return [...parts, make("div", { class: "columns" }, part("Requested", ...meters), part("Conditions and taints", pairs({ ...told.conditions, ...taints }))),
+    ...devices(told.devices, showPod),
     part(`Pods · ${count(told.nPods)}`, pods(told, showPod)), part("Labels", pairs(told.labels))];
 }
 

@@ -5,7 +5,7 @@ import { count, make, nodes, number } from "./dom.js";
 const percent = (part) => `${(100 * Math.min(1, Math.max(0, part))).toFixed(2)}%`;
 
 // A style attribute would be refused by the page's own Content-Security-Policy; a property is not.
-function bar(part, tone = "") {
+export function bar(part, tone = "") {
   const fill = make("span", { class: `fill ${tone}` });
   fill.style.width = percent(part);
   return make("span", { class: "track", "aria-hidden": "true" }, fill);
