@@ -78,13 +78,25 @@ def view(*arguments, **more):
 class Running:
     """A running scheduler with everything around it."""
 
-    def __init__(self, chains=None, settings=None, volumes=True, subscribers=None, *, stopwatch=not_measured, state=None, rest=lambda: 0.0):
+    def __init__(
+        self,
+        chains=None,
+        settings=None,
+        volumes=True,
+        subscribers=None,
+        *,
+        claims=None,
+        stopwatch=not_measured,
+        state=None,
+        rest=lambda: 0.0,
+    ):
         self.cluster = InMemoryCluster()
         self.clock = ManualClock()
         self.seen = Watching()
         self.subscribers = subscribers or subscribed(self.seen.handlers)
         self.office = Office()
         self.suspensions = []
+        self.claims = claims and claims(self.cluster)
         ports = Ports(
             binder=self.cluster,
             writer=self.cluster,
@@ -94,6 +106,7 @@ class Running:
             emit=self.subscribers.emit,
             stopwatch=stopwatch,
             volumes=self.cluster if volumes else None,
+            claims=self.claims,
             groups=self.cluster,
         )
         self.scheduler = Scheduler(

@@ -1,0 +1,73 @@
+"""Until the watch shows a claim as it was written its devices stay taken, and a pod waits no longer than that."""
+
+import pytest
+from msgspec import structs
+
+from tests.bench import devices
+from tests.unit.scheduler.running import node, running
+from wharfinger.model import objects
+from wharfinger.model.devices.allocated import Allocations, with_allocation
+from wharfinger.scheduler.device_claims import LONGEST_LOOK
+
+pytestmark = pytest.mark.anyio
+
+
+class LateClaims:
+    """A DeviceClaimWriter of a cluster in memory; its watch shows what was written when it is told to."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+        self.unseen = []
+        self.unreserved = []
+
+    async def reserve(self, claim, pod, allocation):
+        self.unseen.append(with_allocation(claim, allocation))
+        return self.unseen[-1]
+
+    async def unreserve(self, claim, _pod):
+        self.unreserved.append(claim.metadata.name)
+
+    def show(self):
+        while self.unseen:
+            self._cluster.put(self.unseen.pop())
+
+
+def pod(name):
+    plain = devices.pending(name, claims=True).object
+    return structs.replace(plain, spec=structs.replace(plain.spec, scheduler_name="wharfinger"))
+
+
+def held(world):
+    return len(world.scheduler.state.objects.following(Allocations).of_pool(("gpu.example.com", "n00000")))
+
+
+def things(*names):
+    store = devices.cluster(1).objects
+    slices_and_classes = [*store.all(objects.ResourceSlice), *store.all(objects.DeviceClass)]
+    return [node("n00000", cpu="64"), *slices_and_classes, *(devices.claim(name, 1) for name in names)]
+
+
+async def test_a_pod_is_bound_as_soon_as_its_claim_is_shown():
+    async with running(*things("p"), claims=LateClaims) as world:
+        world.cluster.put(pod("p"))
+        await world.calm()
+        assert (held(world), world.cluster.nodes_of_pods()) == (1, {})
+        world.claims.show()
+        await world.calm()  # and no time passes
+        assert (held(world), world.cluster.nodes_of_pods()) == (1, {"default/p": "n00000"})
+        assert not world.scheduler._binding.claims._awaited
+
+
+async def test_a_device_that_is_written_and_not_shown_stays_taken_when_the_pod_is_not_bound():
+    async with running(*things("p"), claims=LateClaims) as world:
+        world.cluster.put(pod("p"))
+        await world.calm()
+        unseen = list(world.claims.unseen)
+        world.cluster.remove("Pod", "default/p")
+        await world.pass_time(LONGEST_LOOK + 1)
+        assert world.claims.unreserved == ["p-gpu"]
+        assert held(world) == 1
+        world.cluster.put(unseen[0])
+        await world.calm()
+        assert held(world) == 1
+        assert list(world.scheduler.state.objects.following(Allocations).all_in_flight()) == []
