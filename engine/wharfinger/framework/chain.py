@@ -101,7 +101,8 @@ class Chain:
         """The pod of the attempt as it is to be assumed on the node of that row: with the annotations that plugins choose for it there."""
         pod = attempt.pod
         for plugin in self.annotating:
-            pod = pod.assigning(plugin.annotations(attempt, row))
+            if annotations := plugin.annotations(attempt, row):
+                pod = pod.assigning(annotations)
         return pod
 
     def assigned_on(self, pod: PodView, snapshot: Snapshot, node: str) -> PodView:

@@ -95,7 +95,8 @@ class SchedulingCycle:
         decided = DecisionSummary.of(decision)
         placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared)
         self._cluster.state.assume(pod, node)
-        self._binding.claims.reserve(pod, decision.claims)
+        if decision.claims:
+            self._binding.claims.reserve(pod, decision.claims)
         refusal = self._reserve(queued, placement)
         if refusal is not None:
             plugin, reason = refusal

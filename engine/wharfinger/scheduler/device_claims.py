@@ -106,6 +106,8 @@ class DeviceClaims:
 
     def bound(self, pod: PodView) -> None:
         """Note that a pod is bound: its claims stay with it."""
+        if not (self._taken or self._written):
+            return
         self._written.pop(pod.uid, None)
         for each in self._taken.pop(pod.uid, ()):
             self._cluster.state.give_back_devices(each.claim, written=True)

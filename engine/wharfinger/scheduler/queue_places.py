@@ -141,11 +141,12 @@ class QueuePlaces:
 
     def line_up(self, queued: QueuedPod, event: str) -> None:
         """Put a pod or group that has no place and no gate into backoff if its backoff has not ended, or among the active."""
-        ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
-        if queued.rejections and ready_at > self._clock.monotonic():
-            self._back_off(queued, Place.BACKOFF, ready_at, event)
-        else:
-            self.activate(queued, event)
+        if queued.rejections:
+            ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
+            if ready_at > self._clock.monotonic():
+                self._back_off(queued, Place.BACKOFF, ready_at, event)
+                return
+        self.activate(queued, event)
 
     def _behind_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
         queued.gate = Reason(str(fault))

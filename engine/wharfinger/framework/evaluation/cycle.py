@@ -102,8 +102,8 @@ class Decider:
 
 def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:
     evaluation.update(pod, snapshot)
-    attempt = Attempt(pod, snapshot, evaluation.shared)
-    aborted = evaluation.filtering.faults(attempt) if evaluation.filtering.allocating else {}
+    attempt = Attempt(pod, snapshot, evaluation.shared) if evaluation.filtering.allocating else None  # most pods claim no device
+    aborted = {} if attempt is None else evaluation.filtering.faults(attempt)
     choice = None if aborted else evaluation.choose(pod, snapshot)
     outcome = PostFilterOutcome()
     message = ""
@@ -124,7 +124,7 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
         snapshot_revision=snapshot.revision,
         nominated=outcome.nominated,
         victims=outcome.victims,
-        claims=evaluation.filtering.allocations(attempt, choice.row) if choice is not None and evaluation.filtering.allocating else (),
+        claims=() if attempt is None or choice is None else evaluation.filtering.allocations(attempt, choice.row),
         aborted=aborted,
         deallocate=outcome.deallocate,
         delete=outcome.delete,

@@ -57,8 +57,10 @@ class GpuNames:
 
     def wanted(self, pod: PodView) -> Wanted | None:
         """The GPUs that a pod wants; None for a pod without any."""
-        requests = pod.requests
+        requests = pod.demand.requests
         count, total = requests.get(self.count, 0), requests.get(self.share, 0)
+        if not (count or total or self.annotated):
+            return None
         if self.annotated and (text := pod.annotations.get(self.share)) is not None:
             each = _number(text)
             return Wanted(max(count, 1), each) if each > 0 else _whole(count)

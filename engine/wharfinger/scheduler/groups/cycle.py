@@ -174,6 +174,8 @@ class GroupCycle:
 
     def _held(self, attempt: _Attempt) -> str | None:
         """Why the group waits for policies that are suspended; None if none governs a member."""
+        if not self._budget.suspended:
+            return None
         now = self._cluster.snapshot().now
         found: dict[str, None] = {}
         for pod in {pod.template: pod for pod in attempt.group.waiting}.values():

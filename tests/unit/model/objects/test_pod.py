@@ -226,3 +226,16 @@ def test_finished_and_terminating():
     assert view({"status": {"phase": "Failed"}}).finished
     assert not view({"status": {"phase": "Running"}}).finished
     assert view({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}).terminating
+
+
+def test_a_pod_placed_on_a_node_has_all_other_values_of_the_pod():
+    spec = objects.PodSpec(priority=7, scheduling_group=objects.PodSchedulingGroup(pod_group_name="train"))
+    made = PodView(objects.Pod(metadata=objects.ObjectMeta(name="p", namespace="n", uid="u", labels={"a": "b"}), spec=spec))
+    of_pod = made.assigning({"gpu": "0"})
+    assert of_pod.template
+    assert of_pod.demand
+    placed = of_pod.placed_on("node-a")
+    assert placed.node_name == "node-a"
+    assert of_pod.node_name == ""
+    for name in set(PodView.__slots__) - {"node_name"}:
+        assert getattr(placed, name) is getattr(of_pod, name), name
