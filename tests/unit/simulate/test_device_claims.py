@@ -7,6 +7,7 @@ from tests.bench import devices
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.simulate.device_claims import missing_templates
 from wharfinger.simulate.dry_run import dry_run
 
 
@@ -43,3 +44,11 @@ def test_each_device_is_given_once(kind):
 def test_a_pod_whose_template_is_not_known_waits_for_its_claim():
     found = dry_run(assemble(), devices.cluster(1), [of_template("p")])
     assert 'pod "default/p": ResourceClaim not created yet' in found.results[0].message
+
+
+def test_a_template_that_is_not_there_is_named_once():
+    state = devices.cluster(1)
+    (sentence,) = missing_templates(state, [of_template("p"), of_template("q")])
+    assert sentence.startswith("pod default/p: there is no ResourceClaimTemplate default/gpu ")
+    state.put(objects.ResourceClaimTemplate(metadata=objects.ObjectMeta(name="gpu", namespace="default")))
+    assert missing_templates(state, [of_template("p")]) == []

@@ -134,3 +134,21 @@ def test_the_value_that_was_read_stays_as_it_is(broken):
     with pytest.raises(InvalidObject):
         decode.convert(broken, objects.Pod)
     assert broken == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "place"),
+    [
+        (objects.ResourceSlice, '{"spec": {"pool": {"generation": -1}}}', "spec.pool.generation"),
+        (objects.ResourceSlice, '{"spec": {"pool": {"resourceSliceCount": -1}}}', "spec.pool.resourceSliceCount"),
+        (
+            objects.ResourceClaim,
+            '{"spec": {"devices": {"requests": [{"exactly": {"count": -2}}]}}}',
+            "spec.devices.requests[0].exactly.count",
+        ),
+    ],
+)
+def test_numbers_of_devices_are_not_negative(kind, text, place):
+    with pytest.raises(InvalidObject) as refused:
+        decode.decode_json(text.encode(), kind)
+    assert f"{place}: expected a whole number >= 0" in str(refused.value)

@@ -95,6 +95,14 @@ def test_an_expression_that_cannot_be_compiled_says_why(expression, text):
     assert text in str(failed)
 
 
+def test_why_it_cannot_be_compiled_fits_on_a_line():
+    failed = compiled("device.driver ==\n nothing(1) && nowhere(2)")
+    assert isinstance(failed, SelectorFailed)
+    assert len(str(failed).splitlines()) == 1
+    assert "<input>:2:9: undeclared reference to 'nothing'" in str(failed)
+    assert "'nowhere'" in str(failed)
+
+
 def test_equal_devices_share_an_answer():
     asked = []
 

@@ -142,7 +142,9 @@ def compiled(expression: str) -> Selector | SelectorFailed:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
         return Selector(expression, program)
     except RuntimeError as error:  # the only error of the library
-        return SelectorFailed(f"compilation failed: {_STATUS.sub('', str(error).removesuffix(' [INVALID_ARGUMENT]'), count=1)}")
+        text = _STATUS.sub("", str(error).removesuffix(" [INVALID_ARGUMENT]"), count=1)
+        # Events and reports have a line for a reason: the place is in the text already, the drawing of it below is left out.
+        return SelectorFailed(f"compilation failed: {'; '.join(line for line in text.splitlines() if not line.startswith(' | '))}")
 
 
 @cache
