@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wharfinger.errors import UnknownObject
+from wharfinger.errors import UnknownObject, printable
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -52,7 +52,7 @@ class ExplainedGroup:
     members: tuple[Member, ...]
 
     def __str__(self) -> str:
-        return "\n".join(part for part in ("\n".join(self._head()) + "\n", self._domains(), self._members()) if part)
+        return "\n".join(part for part in ("\n".join(map(printable, self._head())) + "\n", self._domains(), self._members()) if part)
 
     def _head(self) -> Iterator[str]:
         yield f"group {self.group}: {self.state}"

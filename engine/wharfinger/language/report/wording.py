@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from wharfinger.errors import printable
+
 LONGEST = 80
 MOST_LETTERS = 300_000  # compared in one search for a name; a third of a second
 
@@ -116,8 +118,11 @@ GAP = "  "
 
 
 def columns(rows: Iterable[Sequence[str]], *, right: frozenset[int] = frozenset(), indent: str = "") -> str:
-    """The rows as aligned columns, one line each; columns in `right` are flush right, and the last is never padded."""
-    table = [tuple(row) for row in rows]
+    """The rows as aligned columns, one line each; columns in `right` are flush right, and the last is never padded.
+
+    Cells may be texts of users, such as the name of a group from an annotation: they are made printable.
+    """
+    table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "".join(indent + _line(row, widths, right).rstrip() + "\n" for row in table)
 

@@ -8,6 +8,10 @@ def test_columns_are_as_wide_as_their_widest_cell_and_end_without_spaces():
     assert text == "a        n  note\nlonger  12\nb        7  x\n"
 
 
+def test_a_cell_has_no_ends_of_lines_and_no_control_characters():
+    assert wording.columns([("team/a\nb", "x"), ("\x1b[2J", "y")]) == "team/a b  x\n\N{REPLACEMENT CHARACTER}[2J      y\n"
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(412.0, "412"), (97.5, "97.5"), (100 / 3, "33.33"), (-0.0, "0"), (-0.001, "0"), (1234567.0, "1234567")]
 )
