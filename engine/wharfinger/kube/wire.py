@@ -103,6 +103,7 @@ SCHEDULING = (
     Resource(kind=objects.DeviceClass, path="/apis/resource.k8s.io/v1/deviceclasses", optional=True),
     Resource(kind=objects.ResourceSlice, path="/apis/resource.k8s.io/v1/resourceslices", optional=True),
     Resource(kind=objects.ResourceClaim, path="/apis/resource.k8s.io/v1/resourceclaims", optional=True),
+    Resource(kind=objects.ResourceClaimTemplate, path="/apis/resource.k8s.io/v1/resourceclaimtemplates", optional=True),
     PODGROUPS,
     COSCHEDULING_PODGROUPS,
 )

@@ -25,6 +25,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import groups_in_steps, tell_sizes
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -227,15 +228,14 @@ def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gene
     if key is not None:
         return (yield from _further_groups(chain, state, index, key, pods))
     (workload,) = grouped(pods)
-    decider = Decider(chain)
+    decider, world = Decider(chain), dry_run.Direct(state)
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MOST_PODS)):
         for claim in claims:
             state.put(claim)
-        decision = decider.decide(state.snapshot(), pod)
+        decision = decider.decide(state.snapshot(), world.claimed(pod))
         if decision.node is None:
             return Further(count=count, message=cut(decision.message, 4000))
-        dry_run.bind_claims(state, pod, decision.node)
-        state.assume(decision.assigned, decision.node)
+        world.place(decision.assigned, decision.node, decision.claims)
         yield
     return Further(count=MOST_PODS, message="")
 
@@ -244,7 +244,7 @@ def _further_groups(
     chain: Chain, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
 ) -> Generator[None, None, Further]:
     """Place further groups like the one of the pods until one has no place; the count is that of their pods."""
-    decider, count = Decider(chain), 0
+    decider, world, count = Decider(chain), dry_run.Direct(state), 0
     for further in further_groups(index, key, pods, state):
         if count + len(further.pods) > MOST_PODS:
             return Further(count=count, message="")
@@ -254,13 +254,13 @@ def _further_groups(
             index.put(pod)
         tell_sizes(index, state)
         own = index.key_of(further.pods[0].uid) or key
-        found = yield from attempt(decider, state, index, own, further.pods)
+        found = yield from attempt(decider, state, index, own, tuple(map(world.claimed, further.pods)))
         if len(found.placed) < len(further.pods):
             return Further(count=count, message=cut(found.result.of_member, 4000))
         for pod, node in found.placed:
-            dry_run.bind_claims(state, pod, node)
-            assigned = chain.assigned_on(pod, state.snapshot(), node)
-            state.assume(assigned, node)
+            snapshot = state.snapshot()
+            assigned = chain.assigned_on(pod, snapshot, node)
+            world.place(assigned, node, allocations(decider, snapshot, pod, node))
             index.put(assigned.placed_on(node))
         count += len(further.pods)
     return Further(count=count, message="")

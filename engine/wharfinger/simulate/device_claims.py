@@ -1,23 +1,38 @@
 """Claims for devices in a dry run: what the controller and the scheduler would write between two decisions.
 
 A pod that names a ResourceClaimTemplate gets a claim made of it, as the controller of Kubernetes makes it; a decision's allocations are
-written to the claims, reserved for the pod. So the next pod finds the devices taken.
+written to the claims, reserved for the pod. So the next pod finds the devices taken. When a pod leaves, it is no longer among those for
+which its claims are reserved, and a claim that is reserved for nobody loses its devices, as the same controller does it. A claim that was
+made of a template stays for the pod that is created again in its place. Source: pkg/controller/resourceclaim/controller.go,
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from wharfinger.framework.plugins.devices import extended_resources
+from wharfinger.framework.plugins.devices.pod_claims import made_for
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.model import objects
+from wharfinger.model.objects.devices import EXTENDED_RESOURCE_CLAIM
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
+Put = Callable[[objects.AnyObject], None]
+"""Adds or replaces an object of a state."""
 
-def with_made_claims(state: ClusterState, pod: PodView) -> PodView:
-    """The pod with a claim in `state` for each template that it names; the pod itself if none has to be made."""
+
+def with_made_claims(state: ClusterState, pod: PodView, put: Put | None = None) -> PodView:
+    """The pod with a claim in `state` for each template that it names; the pod itself if none has to be made.
+
+    `put` adds the claims, by default `state.put`.
+    """
+    if not pod.object.spec.resource_claims:
+        return pod
     made = {status.name for status in pod.object.status.resource_claim_statuses}
     statuses = []
     for use in pod.object.spec.resource_claims:
@@ -25,8 +40,9 @@ def with_made_claims(state: ClusterState, pod: PodView) -> PodView:
             continue
         template = state.objects.get(objects.ResourceClaimTemplate, use.resource_claim_template_name, pod.namespace)
         if template is not None:
-            claim = _made(pod, use.name, template)
-            state.put(claim)
+            claim, is_new = _made(state, pod, use.name, template)
+            if is_new:
+                (put or state.put)(claim)
             statuses.append(objects.PodResourceClaimStatus(name=use.name, resource_claim_name=claim.metadata.name))
     if not statuses:
         return pod
@@ -49,26 +65,92 @@ def missing_templates(state: ClusterState, pods: Iterable[PodView]) -> list[str]
     ]
 
 
-def _made(pod: PodView, name: str, template: objects.ResourceClaimTemplate) -> objects.ResourceClaim:
+def _made(state: ClusterState, pod: PodView, name: str, template: objects.ResourceClaimTemplate) -> tuple[objects.ResourceClaim, bool]:
+    """(the claim of a pod under a name that no claim of others has, whether it is a new one)."""
+    own = f"{pod.name}-{name}"
+    for claim_name in itertools.chain([own], (f"{own}-{number}" for number in itertools.count(1))):
+        known = state.objects.get(objects.ResourceClaim, claim_name, pod.namespace)
+        if known is None:
+            break
+        if made_for(known, pod) and any(owner.name == pod.name for owner in known.metadata.owner_references):
+            return known, False
     meta = template.spec.metadata
     owner = objects.OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.object.metadata.uid, controller=True)
     metadata = objects.ObjectMeta(
-        name=f"{pod.name}-{name}",
+        name=claim_name,
         namespace=pod.namespace,
         uid=f"{pod.uid}/{name}",
         labels=meta.labels,
         annotations=meta.annotations,
         owner_references=(owner,),
     )
-    return objects.ResourceClaim(metadata=metadata, spec=template.spec.spec)
+    return objects.ResourceClaim(metadata=metadata, spec=template.spec.spec), True
 
 
-def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimAllocation]) -> None:
-    """Writes the allocations of a pod's claims to `state`; a claim for extended resources gets a name of its own."""
-    consumer = objects.ClaimConsumer(resource="pods", name=pod.name, uid=pod.object.metadata.uid)
+def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimAllocation], put: Put | None = None) -> None:
+    """Writes the allocations of a pod's claims to `state`, and reserves for it those that are allocated already.
+
+    A claim for extended resources gets a name of its own.
+    """
+    if not pod.demand.may_claim:
+        return
+    put = put or state.put
+    consumer = _consumer(pod)
+    written = set()
     for each in allocations:
         claim = each.claim
         if claim.metadata.generate_name:
-            claim = replace(claim, metadata=replace(claim.metadata, name=f"{claim.metadata.generate_name}{pod.uid}"))
+            claim = replace(claim, metadata=replace(claim.metadata, name=_name_of_extended(pod)))
+        written.add(claim.metadata.name)
         status = replace(claim.status, allocation=each.allocation, reserved_for=(*claim.status.reserved_for, consumer))
-        state.put(replace(claim, status=status))
+        put(replace(claim, status=status))
+    for claim in _claims_of(state, pod):
+        if claim.metadata.name not in written and claim.status.allocation is not None and consumer not in claim.status.reserved_for:
+            put(replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, consumer))))
+
+
+def give_back_claims(
+    state: ClusterState, pod: PodView, put: Put | None = None, drop: Callable[[objects.ResourceClaim], None] | None = None
+) -> None:
+    """Takes a pod that leaves off its claims; those that are reserved for no other pod lose their devices.
+
+    A claim for extended resources is dropped: the pod that is created again gets another. `put` and `drop` change the state, by default
+    without a way back.
+    """
+    if not pod.demand.may_claim:
+        return
+    consumer = _consumer(pod)
+    for claim in list(_claims_of(state, pod)):
+        left = tuple(each for each in claim.status.reserved_for if each != consumer)
+        if EXTENDED_RESOURCE_CLAIM in claim.metadata.annotations:
+            if drop is None:
+                state.drop("ResourceClaim", objects.key_of(claim))
+            else:
+                drop(claim)
+        elif claim.status.allocation is not None and len(left) < len(claim.status.reserved_for):
+            allocation = claim.status.allocation if left else None
+            (put or state.put)(replace(claim, status=replace(claim.status, allocation=allocation, reserved_for=left)))
+
+
+def _consumer(pod: PodView) -> objects.ClaimConsumer:
+    return objects.ClaimConsumer(resource="pods", name=pod.name, uid=pod.object.metadata.uid)
+
+
+def _name_of_extended(pod: PodView) -> str:
+    return f"{extended_resources.in_memory_claim(pod).metadata.generate_name}{pod.uid}"
+
+
+def _claims_of(state: ClusterState, pod: PodView) -> Iterator[objects.ResourceClaim]:
+    """The claims of a pod that are there: those that it names, those made of templates, and that for extended resources."""
+    made = {status.name: status.resource_claim_name for status in pod.object.status.resource_claim_statuses}
+    names = dict.fromkeys(use.resource_claim_name or made.get(use.name) for use in pod.object.spec.resource_claims)
+    for name in names:
+        claim = None if name is None else state.objects.get(objects.ResourceClaim, name, pod.namespace)
+        if claim is not None:
+            yield claim
+    if len(pod.object.spec.resource_claims) == 0 or extended_resources.backed(pod, state.objects):
+        special = extended_resources.written_claim(pod, state.objects) or state.objects.get(
+            objects.ResourceClaim, _name_of_extended(pod), pod.namespace
+        )
+        if special is not None:
+            yield special

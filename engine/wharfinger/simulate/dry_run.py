@@ -26,6 +26,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
+from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.framework.verdict import Reason
 from wharfinger.groups.attempt import attempt, decided, undecided
 from wharfinger.groups.membership import GroupIndex
@@ -168,14 +169,11 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     if decision.nominated is not None and mode is Mode.SEQUENTIAL:
         evicted = decision.victims
         for victim in evicted:
-            state.remove_pod(victim)
+            Direct(state).leave(victim)
         decision = decider.decide(state.snapshot(now), pod)
     outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(now), evicted))
     if decision.node is not None and mode is Mode.SEQUENTIAL:
-        bind_claims(state, pod, decision.node)
-        assigned = decision.assigned
-        device_claims.write_claims(state, pod, decision.claims)
-        state.assume(assigned, decision.node)
+        Direct(state).place(decision.assigned, decision.node, decision.claims)
     return outcome
 
 
@@ -184,8 +182,11 @@ class World(Protocol):
 
     state: ClusterState
 
-    def place(self, pod: PodView, node: str) -> None:
-        """Count a pod on a node, with its claims bound there."""
+    def claimed(self, pod: PodView) -> PodView:
+        """The pod with claims made of the templates that it names."""
+
+    def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
+        """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
 
     def leave(self, pod: PodView) -> None:
         """Let a placed pod leave its node."""
@@ -197,14 +198,20 @@ class Direct:
 
     state: ClusterState
 
-    def place(self, pod: PodView, node: str) -> None:
-        """Count a pod on a node, with its claims bound there."""
+    def claimed(self, pod: PodView) -> PodView:
+        """The pod with claims made of the templates that it names."""
+        return device_claims.with_made_claims(self.state, pod)
+
+    def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
+        """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
         bind_claims(self.state, pod, node)
+        device_claims.write_claims(self.state, pod, claims)
         self.state.assume(pod, node)
 
     def leave(self, pod: PodView) -> None:
-        """Let a placed pod leave its node."""
-        self.state.remove_pod(pod)
+        """Let a placed pod leave its node, and give back its devices."""
+        if self.state.remove_pod(pod):
+            device_claims.give_back_claims(self.state, pod)
 
 
 def place_group(  # noqa: PLR0913 — the keywords are independent choices
@@ -224,7 +231,8 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
     """
     assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
     state = world.state
-    found = yield from attempt(decider, state, index, turn.group, turn.pods, preempt=True)
+    pods = tuple(map(world.claimed, turn.pods))
+    found = yield from attempt(decider, state, index, turn.group, pods, preempt=True)
     evicted: tuple[PodView, ...] = ()
     if found.freed is not None and mode is Mode.SEQUENTIAL:
         evicted, found = found.freed.victims, found.once_free()
@@ -239,9 +247,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
         evicted = ()
         if mode is Mode.SEQUENTIAL:
             assigned = decider.chain.assigned_on(pod, state.snapshot(), node)
-            if isinstance(world, Direct):
-                device_claims.write_claims(state, pod, decision.claims)
-            world.place(assigned, node)
+            world.place(assigned, node, decision.claims)
             index.put(assigned.placed_on(node))
         yield
     for pod in found.without:

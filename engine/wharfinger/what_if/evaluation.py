@@ -73,6 +73,7 @@ def _result(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...
 def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[PodResult, tuple[PodView, ...]]:
     """(the decision about a pod, which is placed; the victims of preemption, which leave)."""
     state = supposed.state
+    pod = supposed.claimed(pod)
     decision = decider.decide(state.snapshot(), pod)
     evicted: tuple[PodView, ...] = ()
     if decision.nominated is not None:
@@ -82,5 +83,5 @@ def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[P
         decision = decider.decide(state.snapshot(), pod)
     result = pod_result(decision, evicted)
     if decision.node is not None:
-        supposed.place(decision.assigned, decision.node)
+        supposed.place(decision.assigned, decision.node, decision.claims)
     return result, evicted

@@ -29,10 +29,11 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.tentative import allocations
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.model.state.tables import ObjectStore
-from wharfinger.simulate.dry_run import bind_claims, queue_order
+from wharfinger.simulate.dry_run import Direct, queue_order
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.kubectl_drain import staying
 from wharfinger.what_if.recreated import recreated
@@ -269,23 +270,24 @@ class _Search:
             if kept[pod.template, name] < places.get((pod.template, name), 0):
                 kept[pod.template, name] += 1
                 continue
-            state.remove_pod(pod)
+            Direct(state).leave(pod)
             waiting.append(pod)
         evicted = self._left_over(waiting, places)
         nodes: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
         for (template, name), number in places.items():
             nodes[template][name] = number - kept[template, name]
-        decider, plan = Decider(self._chain), []
+        decider, world, plan = Decider(self._chain), Direct(state), []
         waiting = queue_order(self._chain, waiting)
         while waiting:
             again = []
-            for pod in waiting:
+            for pod in map(world.claimed, waiting):
                 node = self._node(decider, state, pod, nodes[pod.template])
                 if node is None:
                     again.append(pod)
                     continue
-                bind_claims(state, pod, node)
-                state.assume(self._chain.assigned_on(pod, state.snapshot(), node), node)
+                snapshot = state.snapshot()
+                assigned = self._chain.assigned_on(pod, snapshot, node)
+                world.place(assigned, node, allocations(decider, snapshot, pod, node))
                 nodes[pod.template][node] -= 1
                 plan.append(Placed(pod=pod.key, source=self._moving.get(pod.uid, ""), node=node))
             if len(again) == len(waiting):

@@ -5,13 +5,16 @@ A copy of a large cluster takes longer than most questions. So a question change
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.simulate import device_claims
 from wharfinger.simulate.dry_run import bind_claims
 from wharfinger.what_if.new_nodes import NewNode
 
@@ -41,14 +44,19 @@ class SupposedChanges:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.undo()
 
-    def place(self, pod: PodView, node: str) -> None:
-        """Count a pod on a node, with its claims bound there."""
+    def claimed(self, pod: PodView) -> PodView:
+        """The pod with claims made of the templates that it names, as the controller makes them before a scheduler sees the pod."""
+        return device_claims.with_made_claims(self.state, pod, self.put)
+
+    def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
+        """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
         nominated = self.state.snapshot().nominated_to(pod.uid)
         if nominated is not None:
             self._nominated.append((pod, nominated))
         if pod.object.spec.volumes and volume_claims.waiting_claims(pod, self.state.objects):
             self._keep_volumes()
             bind_claims(self.state, pod, node)
+        device_claims.write_claims(self.state, pod, claims, self.put)
         self.state.assume(pod, node)
         self._placed[pod.uid] = pod
 
@@ -57,6 +65,11 @@ class SupposedChanges:
         before = self.state.objects.get(type(obj), obj.metadata.name, obj.metadata.namespace)
         self._put.append((objects.kind_of(obj), objects.key_of(obj), before))
         self.state.put(obj)
+
+    def drop(self, obj: objects.AnyObject) -> None:
+        """Remove an object that is neither a node nor a pod."""
+        self._put.append((objects.kind_of(obj), objects.key_of(obj), obj))
+        self.state.drop(objects.kind_of(obj), objects.key_of(obj))
 
     def add(self, new: NewNode) -> None:
         """Add a node with what runs there."""
@@ -68,9 +81,11 @@ class SupposedChanges:
         self._nodes.append(new)
 
     def leave(self, pod: PodView) -> None:
-        """Let a placed pod leave its node."""
-        if self.state.remove_pod(pod) and self._placed.pop(pod.uid, None) is None:
-            self._left.append(pod)
+        """Let a placed pod leave its node, and give back its devices."""
+        if self.state.remove_pod(pod):
+            if self._placed.pop(pod.uid, None) is None:
+                self._left.append(pod)
+            device_claims.give_back_claims(self.state, pod, self.put, self.drop)
 
     def replace(self, node: objects.Node) -> None:
         """Let a node be as given."""

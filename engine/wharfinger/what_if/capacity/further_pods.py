@@ -94,13 +94,14 @@ def _renamed(pod: PodView, name: str, number: int, template: bytes | None) -> Po
     own = pod.object
     given = own.metadata.uid
     uid = given.removesuffix(pod.name) + name if given.endswith(pod.name) else f"{given}/{name}" if given else ""
+    status = replace(own.status, resource_claim_statuses=()) if own.status.resource_claim_statuses else own.status
     if template is not None:
-        return PodView(replace(own, metadata=replace(own.metadata, name=name, uid=uid)), template)
+        return PodView(replace(own, metadata=replace(own.metadata, name=name, uid=uid), status=status), template)
     changed = {_POD_NAME: name, **dict.fromkeys(_INDEXES, str(number))}
     labels, annotations = ({key: changed.get(key, value) for key, value in texts.items()} for texts in (pod.labels, pod.annotations))
     volumes = tuple(_of(volume, pod.name, name) for volume in own.spec.volumes)
     metadata = replace(own.metadata, name=name, uid=uid, labels=labels, annotations=annotations)
-    return PodView(replace(own, metadata=metadata, spec=replace(own.spec, volumes=volumes)))
+    return PodView(replace(own, metadata=metadata, spec=replace(own.spec, volumes=volumes), status=status))
 
 
 def _claim_of(volume: objects.Volume) -> str:

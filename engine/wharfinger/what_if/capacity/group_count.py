@@ -10,6 +10,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import Attempt, attempt
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
+from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import tell_sizes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.what_if.capacity.further_groups import further_groups
@@ -86,12 +87,14 @@ class GroupCount:
 
     def _attempt(self, key: str, pods: Sequence[PodView]) -> Attempt:
         self.decisions += len(pods)
-        return at_once(attempt(self._decider, self._supposed.state, self.index, key, pods))
+        claimed = tuple(map(self._supposed.claimed, pods))
+        return at_once(attempt(self._decider, self._supposed.state, self.index, key, claimed))
 
     def _put(self, found: Attempt) -> list[str]:
         for pod, node in found.placed:
-            assigned = self._chain.assigned_on(pod, self._supposed.state.snapshot(), node)
-            self._supposed.place(assigned, node)
+            snapshot = self._supposed.state.snapshot()
+            assigned = self._chain.assigned_on(pod, snapshot, node)
+            self._supposed.place(assigned, node, allocations(self._decider, snapshot, pod, node))
             self.index.put(assigned.placed_on(node))
             self._advance()
         return [node for _, node in found.placed]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.turns import Turn, groups_among, turns
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
@@ -118,8 +119,8 @@ class Count:
         self.decisions += 1
         return self._decider.decide(self._state.snapshot(), pod)
 
-    def _put(self, pod: PodView, node: str) -> None:
-        self._supposed.place(self._chain.assigned_on(pod, self._state.snapshot(), node), node)
+    def _put(self, pod: PodView, node: str, claims: Sequence[ClaimAllocation] = ()) -> None:
+        self._supposed.place(self._chain.assigned_on(pod, self._state.snapshot(), node), node, claims)
         self._advance()
 
     def _place(self, found: Sequence[Found], together: GroupCount) -> None:
@@ -171,9 +172,9 @@ class Count:
             return None
         for claim in further.claims:
             self._supposed.put(claim)
-        decision = self._decide(pod)
+        decision = self._decide(self._supposed.claimed(pod))
         if decision.node is not None:
-            self._put(pod, decision.node)
+            self._put(decision.pod, decision.node, decision.claims)
         elif first:
             found.stop = _stop(decision)
             found.candidates = self._candidates(decision)
@@ -189,10 +190,14 @@ class Count:
             waiting = itertools.islice(itertools.chain(map(FurtherPod, group.pods), group.further(self._state)), most)
             placed = 0
             while (further := next(waiting, None)) is not None:
-                decision = None if self._chain.gate(further.pod) is not None else self._decide(further.pod)
+                decision = None if self._chain.gate(further.pod) is not None else self._decide(self._supposed.claimed(further.pod))
                 if decision is None or decision.node is None:
                     return placed, False
-                nodes = decision.feasible_nodes() if _order_is_free(decision) else (decision.node,)
+                if not _order_is_free(decision):
+                    self._put(decision.pod, decision.node, decision.claims)
+                    placed += 1
+                    continue
+                nodes = decision.feasible_nodes()
                 taken = [further, *itertools.islice(waiting, len(nodes) - 1)]
                 for each, node in zip(taken, nodes, strict=False):
                     self._put(each.pod, node)

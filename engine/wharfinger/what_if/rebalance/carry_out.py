@@ -203,14 +203,15 @@ class PlanExecution:
         for name in move.cordon:
             draft.cordon(name)
         draft.evict(pod)
-        again = draft.again(pod)
+        again = draft.claimed(draft.again(pod))
         decision = draft.decide(again)
         if decision.node is None:
             return f"pod {move.pod} would find no place: {decision.message}"
         as_planned = move.target in {ranked.node for ranked in decision.ranking(decision.ties)}
         if (first or self._exact) and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
             return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
-        draft.place(again, move.target if as_planned else decision.node)
+        target = move.target if as_planned else decision.node
+        draft.place(again, target, decision.claims_at(target))
         return None
 
     # ── one move ──

@@ -18,12 +18,15 @@ from msgspec import structs
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.verdict import Mask
+from wharfinger.model.objects import key_of, kind_of
+from wharfinger.simulate import device_claims
 from wharfinger.what_if.kubectl_drain import UNSCHEDULABLE, cordoned
 from wharfinger.what_if.recreated import recreated
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
@@ -151,6 +154,7 @@ class Draft:
         source = self.snapshot.names[row]
         self.state.remove_pod(own)
         self._undo.append(lambda: self.state.add_pod(own.placed_on(source)))
+        device_claims.give_back_claims(self.state, own, self._put, self._drop)
         return source
 
     def move(self, pod: PodView, acceptable: Acceptable, kept: frozenset[str], wanted: Choice | None = None) -> Moved | None:
@@ -165,7 +169,7 @@ class Draft:
         mask = acceptable(snapshot)
         self.uncordon([name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source])
         self.cordon(source)
-        pending = self.again(pod)
+        pending = self.claimed(self.again(pod))
         for number in range(ROUNDS):
             decision = self.decide(pending)
             if decision.node is None or decision.row is None:
@@ -182,13 +186,28 @@ class Draft:
         self.back_to(mark)
         return None
 
-    def place(self, pending: PodView, target: str) -> None:
-        """Places a pod that is on no node."""
+    def claimed(self, pending: PodView) -> PodView:
+        """The pod with claims made of the templates that it names."""
+        return device_claims.with_made_claims(self.state, pending, self._put)
+
+    def _put(self, obj: objects.AnyObject) -> None:
+        before = self.state.objects.get(type(obj), obj.metadata.name, obj.metadata.namespace)
+        self.state.put(obj)
+        undo = partial(self.state.drop, kind_of(obj), key_of(obj)) if before is None else partial(self.state.put, before)
+        self._undo.append(undo)
+
+    def _drop(self, obj: objects.AnyObject) -> None:
+        self.state.drop(kind_of(obj), key_of(obj))
+        self._undo.append(partial(self.state.put, obj))
+
+    def place(self, pending: PodView, target: str, claims: Iterable[ClaimAllocation] = ()) -> None:
+        """Places a pod that is on no node, with devices taken for `claims`."""
+        device_claims.write_claims(self.state, pending, claims, self._put)
         self.state.assume(self._decider.chain.assigned_on(pending, self.snapshot, target), target)
         self._undo.append(lambda: self.state.remove_pod(pending))
 
     def _placed(self, pod: PodView, pending: PodView, source: str, decision: Decision, target: str) -> Moved:
-        self.place(pending, target)
+        self.place(pending, target, decision.claims)
         moved = Moved(pod=pod, source=source, target=target, cordoned=self.cordoned, ties=decision.ties)
         self.moves.append(moved)
         self._undo.append(self.moves.pop)

@@ -23,8 +23,9 @@ from wharfinger.errors import UsageError
 from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
+from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import groups_among, turns
-from wharfinger.simulate.dry_run import Utilisation, bind_claims, utilisation
+from wharfinger.simulate.dry_run import Direct, Utilisation, utilisation
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
@@ -307,13 +308,15 @@ def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple
     decider = Decider(chain)
     for turn in turns(chain, index, pods):
         if turn.group is None:
-            decision = draft.decide(turn.pods[0])
-            found = [] if decision.node is None else [(turn.pods[0], decision.node)]
+            decision = draft.decide(draft.claimed(turn.pods[0]))
+            found = [] if decision.node is None else [(decision.pod, decision.node)]
         else:
-            found = list(at_once(attempt(decider, draft.state, index, turn.group, turn.pods)).placed)
+            members = tuple(map(draft.claimed, turn.pods))
+            found = list(at_once(attempt(decider, draft.state, index, turn.group, members)).placed)
         for pod, node in found:
-            bind_claims(draft.state, pod, node)
-            draft.state.assume(chain.assigned_on(pod, draft.state.snapshot(), node), node)
+            snapshot = draft.snapshot
+            assigned, claims = chain.assigned_on(pod, snapshot, node), allocations(decider, snapshot, pod, node)
+            Direct(draft.state).place(assigned, node, claims)
             index.put(pod.placed_on(node))
             placed.append(pod.key)
     return tuple(placed)
