@@ -2,6 +2,7 @@
 
 cpu, memory, nvidia.com/gpu …   requested per allocatable
 pods                            pods per pods allowed
+devices                         devices of ResourceSlices of which claims hold all or a part, per devices
 metric:<policy>/<name>          the samples of a metric that a policy declares
 pod:<namespace>/<name>          the first tier's total of every node that is feasible for that pod now
 group:<namespace>/<name>        the members of a group that are on a node; of one that waits, how many its domain may take at most
@@ -24,7 +25,9 @@ from wharfinger.groups import member_classes
 from wharfinger.groups.domains import domains
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
+from wharfinger.model.devices.pools import Pools
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.device_states import DeviceStates, State
 from wharfinger.simulate.dry_run import FIRST
 from wharfinger.web.ui.board import Coloring
 from wharfinger.web.ui.tiles import points, scale_of, share
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.scheduler import Scheduler
 
 METRIC, POD, GROUP = "metric:", "pod:", "group:"
+DEVICES = "devices"
 MOST_RESOURCES = 30
 MOST_METRICS = 50
 MOST_KEPT = 6
@@ -67,6 +71,8 @@ class NodeColorings:
         ordered = sorted(offered, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
         yield from ((name, f"{name} requested") for name in ordered[:MOST_RESOURCES])
         yield "pods", "pods per node"
+        if snapshot.objects.following(Pools):
+            yield DEVICES, "devices held by claims"
         yield from ((f"{METRIC}{name}", f"metric {name}") for name, _ in zip(self._metrics(), range(MOST_METRICS), strict=False))
 
     def _metrics(self) -> dict[str, typed.Metric]:
@@ -75,12 +81,11 @@ class NodeColorings:
 
     def coloring(self, key: str, snapshot: Snapshot) -> Coloring:
         """The colours of all nodes; UnknownObject for a key that is not there."""
-        if key.startswith(METRIC):
-            return self._measured(key.removeprefix(METRIC), snapshot)
-        if key.startswith(POD):
-            return self._scores(key.removeprefix(POD), snapshot)
-        if key.startswith(GROUP):
-            return self._group(key.removeprefix(GROUP), snapshot)
+        for prefix, coloring in ((METRIC, self._measured), (POD, self._scores), (GROUP, self._group)):
+            if key.startswith(prefix):
+                return coloring(key.removeprefix(prefix), snapshot)
+        if key == DEVICES:
+            return _devices(snapshot)
         if key == "pods":
             return share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
         index = snapshot.resource_index(key)
@@ -157,6 +162,25 @@ class NodeColorings:
         while len(self._evaluations) > MOST_KEPT:
             self._evaluations.popitem(last=False)
         return kept.evaluation
+
+
+def _devices(snapshot: Snapshot) -> Coloring:
+    """The part of each node's devices that claims hold; nodes with equal devices of which the same is taken are counted once."""
+    states = snapshot.objects.following(DeviceStates)
+    found, numbers = np.unique(states.ids(snapshot), return_inverse=True)
+    counts = [_held_of(states.state(number)) for number in found.tolist()]
+    held, offered = np.array(counts, np.int64).reshape(-1, 2)[numbers.reshape(-1)].T
+    return share("devices held by claims", held, offered)
+
+
+def _held_of(state: State) -> tuple[int, int]:
+    """(devices of which claims hold all or a part, devices) of a node; those that the node cannot reach do not count."""
+    held = offered = 0
+    for pool, usage in zip(state.node.pools, state.usage, strict=True):
+        reachable = [True] * len(pool.devices) if pool.reachable is None else pool.reachable
+        offered += sum(reachable)
+        held += sum(position < len(reachable) and reachable[position] for position, _ in usage)
+    return held, offered
 
 
 def _waiting(pod: PodView) -> PodView:

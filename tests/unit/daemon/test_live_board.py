@@ -251,6 +251,11 @@ def test_the_devices_of_a_node_are_told_by_pool_with_their_states(setting):
         "default/c",
     )
     assert devices_of(setting, "b")["count"] == 0
+    assert "devices" in {coloring["key"] for coloring in setting.parts()["summary"]["shades"]}
+    picture = setting.board.picture("devices", known=-1)
+    values = dict(zip(picture.tiles.names, picture.coloring.values.tolist(), strict=True))
+    assert values["a"] == 0.5
+    assert np.isnan(values["b"])
 
 
 def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatch):
