@@ -227,7 +227,7 @@ class LiveEvaluations:
 
     async def _answer(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         snapshot = scheduler.state.snapshot()
-        known = files.Objects(by_kind={kind: snapshot.objects.all(kind) for kind in (objects.PriorityClass, objects.RuntimeClass)})
+        known = files.Objects(by_kind={kind: snapshot.objects.all(kind) for kind in workloads.LOOKED_UP})
         expansion, remarks = await self._thread.run_without_rest(_expanded, request.objects, known)
         name, chain = _profile(scheduler, request, expansion.pods)
         now = scheduler.state.snapshot(float(int(self._clock.now())))

@@ -25,6 +25,8 @@ from wharfinger.model.objects import matching, quantity, requests
 from wharfinger.model.reading.files import Objects
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+LOOKED_UP: tuple[type[objects.AnyObject], ...] = (objects.PriorityClass, objects.RuntimeClass, objects.ResourceClaim)
+"""The kinds of a cluster that `expand` looks up for pods; for DaemonSets the nodes, too."""
 _EVICTION_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _EVICTION_SECONDS = 300
 

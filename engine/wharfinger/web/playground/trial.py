@@ -25,7 +25,6 @@ from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics import typed
 from wharfinger.language.syntax import ast
-from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.snapshot import Snapshot
@@ -159,7 +158,7 @@ def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion
     """The first pod of a manifest and what comes with it; raises InvalidObject where there is none."""
     given = files.read_bytes(manifest.encode(), "the pod", written=True)
     found = opened.state.snapshot(opened.now).objects
-    known = files.Objects(by_kind={kind: found.all(kind) for kind in (objects.PriorityClass, objects.RuntimeClass)})
+    known = files.Objects(by_kind={kind: found.all(kind) for kind in workloads.LOOKED_UP})
     expansion = workloads.expand(given, known, most=MOST_MANIFESTS)
     if not expansion.pods:
         raise InvalidObject("the pod: there is no pod or workload in it")

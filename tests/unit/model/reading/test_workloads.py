@@ -216,3 +216,4 @@ metadata: {name: shared, namespace: default}
 status: {allocation: {devices: {results: [{request: gpu, driver: d, pool: p, device: gpu-0}]}}}
 """
     assert [objects.key_of(made) for made in expand(CLAIMS, held).made] == ["default/gpu"]
+    assert objects.ResourceClaim in workloads.LOOKED_UP  # for those who look up in a running cluster
