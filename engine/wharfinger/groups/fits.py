@@ -38,7 +38,8 @@ def domain_fits(decider: Decider, state: ClusterState, group: Group, *, steps: i
     promise = np.zeros(len(candidates), np.int64)
     for each in member_classes.classes(decider, members, state.snapshot(now)):
         room = member_classes.room(decider, state.snapshot(now), each.pod)
-        promise += [min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum())) for domain in candidates]
+        most = [min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum())) for domain in candidates]
+        promise += np.array(most, np.int64)
         yield
     found: list[DomainFit] = []
     for number in np.argsort(-promise, kind="stable").tolist():

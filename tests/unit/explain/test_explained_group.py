@@ -7,6 +7,7 @@ from tests.unit.groups.test_turns import pod
 from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
 from wharfinger.errors import UnknownObject
 from wharfinger.model.reading.files import Objects
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.cluster import Cluster
 
 
@@ -34,3 +35,10 @@ def test_a_group_that_is_not_there_is_unknown():
     world = cluster(pod_group("gang", 8, RACK))
     with pytest.raises(UnknownObject, match="did you mean default/gang"):
         wharfinger.explain_group((), found(world, members("gang", 8)), "default/gong")
+
+
+def test_a_group_without_any_node_is_explained():
+    world = ClusterState(1000.0)
+    world.put(pod_group("gang", 2, RACK))
+    told = wharfinger.explain_group((), found(world, members("gang", 2)), "default/gang")
+    assert (told.state, told.domains) == ("waits for room", ())
