@@ -13,7 +13,7 @@ from wharfinger.framework.plugins.resources.node_resources_fit import NodeResour
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile
-from wharfinger.scheduler.queue import SchedulingQueue
+from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.scheduler.queued_pods import Place
 
 PROFILE = Profile("wharfinger", assemble())

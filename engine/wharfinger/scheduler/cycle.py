@@ -9,9 +9,10 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.policies.budget import SUSPENDED
-from wharfinger.scheduler import hints, pod_status
+from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.events import NOT_DECIDED, Decided, DecisionSummary
 from wharfinger.scheduler.ports import LiveCluster
+from wharfinger.scheduler.queue import hints
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
-    from wharfinger.scheduler.binding import BindingCycle
+    from wharfinger.scheduler.binding.cycle import BindingCycle
     from wharfinger.scheduler.pod_status import Failures
     from wharfinger.scheduler.preemption import Preemptor
-    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 

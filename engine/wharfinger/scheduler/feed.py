@@ -16,7 +16,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.ports import LiveCluster
-from wharfinger.scheduler.queue import SchedulingQueue
+from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.signals.mapping import Mapped, NodeNames
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from wharfinger.scheduler.ports import LiveCluster
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
     from wharfinger.framework.extension import Plugin
-    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 UNSCHEDULABLE = "Unschedulable"

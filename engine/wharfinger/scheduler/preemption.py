@@ -22,10 +22,10 @@ from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.scheduler.binding import Permits
+    from wharfinger.scheduler.binding.permits import Permits
     from wharfinger.scheduler.group_status import GroupStatus
     from wharfinger.scheduler.pod_status import StatusWrites
-    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 LONGEST = 10.0

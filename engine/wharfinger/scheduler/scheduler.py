@@ -20,7 +20,8 @@ from wharfinger.groups.membership import GroupIndex, no_rule
 from wharfinger.groups.policy_groups import group_of_policies
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
-from wharfinger.scheduler.binding import BindingCycle, Permits
+from wharfinger.scheduler.binding.cycle import BindingCycle
+from wharfinger.scheduler.binding.permits import Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
 from wharfinger.scheduler.feed import ClusterFeed, Measurements
 from wharfinger.scheduler.group_status import GroupStatus
@@ -29,8 +30,8 @@ from wharfinger.scheduler.pod_status import Failures, StatusWrites
 from wharfinger.scheduler.ports import LiveCluster, Ports
 from wharfinger.scheduler.preemption import Preemptor
 from wharfinger.scheduler.profiles import Profiles
-from wharfinger.scheduler.queue import SchedulingQueue
-from wharfinger.scheduler.queue_places import QueueSettings
+from wharfinger.scheduler.queue.places import QueueSettings
+from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.scheduler.queued_pods import QueuedGroup
 
 if TYPE_CHECKING:

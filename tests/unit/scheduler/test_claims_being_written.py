@@ -7,7 +7,7 @@ from tests.bench import devices
 from tests.unit.scheduler.running import node, running
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
-from wharfinger.scheduler.device_claims import LONGEST_LOOK
+from wharfinger.scheduler.binding.devices import LONGEST_LOOK
 
 pytestmark = pytest.mark.anyio
 

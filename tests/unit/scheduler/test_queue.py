@@ -12,7 +12,7 @@ from wharfinger.framework.plugins.resources.node_resources_fit import NodeResour
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
-from wharfinger.scheduler.queue import PORTION, SchedulingQueue
+from wharfinger.scheduler.queue.scheduling_queue import PORTION, SchedulingQueue
 from wharfinger.scheduler.queued_pods import MOST_CHANGES, Place
 
 FIT = frozenset({NodeResourcesFit()})

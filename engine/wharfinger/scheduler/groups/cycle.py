@@ -20,23 +20,24 @@ from wharfinger.groups.preempting import NO_VICTIMS, PreemptionAnswer, priority_
 from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
-from wharfinger.scheduler import hints, pod_status
-from wharfinger.scheduler.bind_together import BindTogether
+from wharfinger.scheduler import pod_status
+from wharfinger.scheduler.binding.together import BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
 from wharfinger.scheduler.groups.reservation import Reservations
 from wharfinger.scheduler.groups.searching import SOME, GroupSearch
+from wharfinger.scheduler.queue import hints
 
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
-    from wharfinger.scheduler.binding import BindingCycle
+    from wharfinger.scheduler.binding.cycle import BindingCycle
     from wharfinger.scheduler.group_status import GroupStatus
     from wharfinger.scheduler.pod_status import Failures
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.profiles import Profile
-    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
 
 TRIES = 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.groups.searching import GroupSearch
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.profiles import Profile
-    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 
 SLACK = 60.0
 """Seconds after the expected time for which nodes are still kept."""

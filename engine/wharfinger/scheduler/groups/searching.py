@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.scheduler.device_claims import DeviceClaims
+    from wharfinger.scheduler.binding.devices import DeviceClaims
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.profiles import Profile
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from wharfinger.framework.ports import Clock
 from wharfinger.framework.verdict import Reason
-from wharfinger.scheduler import hints
-from wharfinger.scheduler.queue_places import REJECTED, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queue import hints
+from wharfinger.scheduler.queue.places import REJECTED, QueuePlaces, QueueSettings
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 
 if TYPE_CHECKING:

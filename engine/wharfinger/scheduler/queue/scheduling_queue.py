@@ -19,10 +19,10 @@ from wharfinger.framework.ports import Clock
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.model.state.tables import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
-from wharfinger.scheduler import hints
 from wharfinger.scheduler.events import PodsFlushed
-from wharfinger.scheduler.queue_places import PORTION, REJECTED, GateFailed, QueuePlaces, QueueSettings
-from wharfinger.scheduler.queued_groups import QueuedGroups
+from wharfinger.scheduler.queue import hints
+from wharfinger.scheduler.queue.places import PORTION, REJECTED, GateFailed, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queue.queued_groups import QueuedGroups
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from wharfinger.errors import PluginFault
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.ports import Clock
 from wharfinger.framework.verdict import Reason
-from wharfinger.scheduler import hints
 from wharfinger.scheduler.events import PodQueued
+from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedGroup, QueuedPod, ReadyHeap
 
 PORTION = 500

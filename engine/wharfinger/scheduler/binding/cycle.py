@@ -7,248 +7,34 @@ Members of a group wait for each other before Bind (`bind_together`).
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
 Where a bind gets no answer, it may have been written all the same: the pod stays assumed while the watch is given time to show it, and the
 same bind is sent again, which does no harm as it names the pod's uid and the node.
-
-A claim whose class waits for its first consumer is bound once it is known where the pod goes. Where a persistent volume is there for it on
-the node, that is reserved; otherwise the claim is annotated with the node, which tells the provisioner where to make one. Then the
-controllers of the cluster have their time to finish. As in kube-scheduler 1.36 (pkg/scheduler/framework/plugins/volumebinding/binder.go,
-`BindPodVolumes`), except that volumes are chosen again from the present state instead of being kept from the decision. If that state is
-out of date, a write is refused and the pod is tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Failed
-from wharfinger.event_loop import Background, until
+from wharfinger.event_loop import Background
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Permission, PermitPlugin, Placement, Plugin
-from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
+from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
 from wharfinger.framework.policy_rules import PolicyPermit
-from wharfinger.framework.ports import BindFailed, WriteFailed
+from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.verdict import Reason
-from wharfinger.model import objects
 from wharfinger.scheduler import pod_status
-from wharfinger.scheduler.bind_together import BindTogether, GivenBack
-from wharfinger.scheduler.device_claims import DeviceClaims
+from wharfinger.scheduler.binding.devices import DeviceClaims
+from wharfinger.scheduler.binding.permits import Permits
+from wharfinger.scheduler.binding.together import BindTogether, GivenBack
+from wharfinger.scheduler.binding.volumes import VolumeBinds
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
-    from wharfinger.framework.ports import VolumeWriter
-    from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.pod_status import Failures, StatusWrites
-    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
-
-LONGEST = 600.0
-"""Seconds to wait for the controllers, as `bindTimeoutSeconds` of VolumeBindingArgs."""
-
-LOOK = 0.25
-"""Seconds between two checks of the claims."""
-
-
-class VolumeBinds:
-    """Binds the claims of placed pods."""
-
-    def __init__(self, cluster: LiveCluster) -> None:
-        self._cluster = cluster
-
-    async def bind(self, placement: Placement) -> None:
-        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound."""
-        waiting = self._waiting(placement.pod)
-        if not waiting:
-            return
-        writer = self._cluster.ports.volumes
-        if writer is None:
-            names = ", ".join(claim.metadata.name for claim in waiting)
-            raise BindFailed(f"binding volumes on first use is not supported here (claims {names})", retriable=False)
-        try:
-            await self._write(waiting, placement, writer)
-        except WriteFailed as failed:
-            raise BindFailed(f"binding volumes: {failed.reason}") from failed
-        await self._wait_for_claims(placement)
-
-    def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
-        """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
-        store = self._cluster.state.objects
-        found = []
-        for use in volume_claims.claims_used(pod):
-            claim = volume_claims.claim_of(use, pod, store)
-            if claim is None:
-                raise BindFailed(volume_claims.claim_not_found(use.claim))
-            if not volume_claims.fully_bound(claim) and claim not in found:
-                found.append(claim)
-        return found
-
-    async def _write(self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter) -> None:
-        """Reserve volumes, and name the node to provisioners."""
-        snapshot = self._cluster.snapshot()
-        row = snapshot.row(placement.node)
-        if row is None:
-            raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
-        fresh = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
-        for claim, volume in volume_claims.chosen_on(fresh, snapshot, row):
-            if volume is None:
-                await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
-            elif volume.spec.claim_ref is None:
-                await writer.reserve_volume(volume, claim)
-
-    async def _wait_for_claims(self, placement: Placement) -> None:
-        clock = self._cluster.ports.clock
-        ends_at = clock.monotonic() + LONGEST
-        annotated: set[str] = set()  # claims that were seen with the annotation that names the node
-        while waiting := self._waiting(placement.pod):
-            for claim in waiting:
-                if SELECTED_NODE in claim.metadata.annotations:
-                    annotated.add(claim.metadata.uid)
-                elif claim.metadata.uid in annotated:  # the provisioner cannot make a volume there (checkBindings)
-                    raise BindFailed(f'provisioning failed for PVC "{claim.metadata.name}"')
-            if not self._cluster.state.is_placed(placement.pod.uid):
-                raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
-            if clock.monotonic() >= ends_at:
-                raise BindFailed("timed out waiting for the pod's volumes to be bound")
-            await clock.sleep(LOOK)
-
-
-@dataclass(slots=True, eq=False)
-class _Question:
-    """A placement that waits for one plugin's answer."""
-
-    placement: Placement
-    plugin: PermitPlugin | PolicyPermit
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
-    refusal: Reason | None = None
-    error: Exception | None = None
-    wait_seconds: float = 0.0
-
-
-ASK_AGAIN = 5.0
-"""Seconds after which a permit that reads the time is asked again."""
-
-
-class Permits:
-    """The placements that Permit plugins are asked about, each until its binding cycle ends.
-
-    Whenever a placement comes or goes, the plugins of all placements that wait are asked again at once, so that placements of a group see
-    each other: the one that completes the group is among them. Permits of policies are also asked again when the cluster changes.
-    """
-
-    def __init__(self, cluster: LiveCluster) -> None:
-        self._cluster = cluster
-        self._clock = cluster.ports.clock
-        self._again = False
-        self._waiting: dict[str, Placement] = {}
-        self._questions: dict[str, _Question] = {}
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._waiting
-
-    async def ask(self, placement: Placement, plugins: Sequence[PermitPlugin | PolicyPermit]) -> tuple[Plugin, Reason] | None:
-        """The plugin that refuses, and why; None once every plugin has approved."""
-        self._waiting[placement.pod.uid] = placement
-        for plugin in plugins:
-            refusal = await self._answer(_Question(placement, plugin))
-            if refusal is not None:
-                return plugin, refusal
-        return None
-
-    def reject(self, uid: str, reason: Reason) -> bool:
-        """True if a placement was waiting for an answer; it is refused now."""
-        question = self._questions.get(uid)
-        if question is None or question.answered.is_set():
-            return False
-        question.refusal = reason
-        question.answered.set()
-        return True
-
-    def cluster_changed(self) -> None:
-        """Ask the permits of policies again in the next turn of the event loop, if a placement waits for one."""
-        if (
-            not self._questions
-            or self._again
-            or not any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
-        ):
-            return
-        self._again = True
-        asyncio.get_running_loop().call_soon(self._ask_rules)
-
-    def _ask_rules(self) -> None:
-        self._again = False
-        self._ask_all(PolicyPermit)
-
-    def end(self, uid: str) -> None:
-        """Note that the binding cycle of a placement has ended."""
-        if self._waiting.pop(uid, None) is not None:
-            self._ask_all()
-
-    async def _answer(self, question: _Question) -> Reason | None:
-        uid = question.placement.pod.uid
-        self._questions[uid] = question
-        try:
-            self._ask_all()
-            if not await self._answered(question):
-                name, plugin = question.placement.pod.name, question.plugin.name
-                waited = f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"'
-                if isinstance(question.plugin, PolicyPermit) and (why := question.plugin.message(question.placement, self._snapshot())):
-                    waited += f": {why}"
-                return Reason(waited)
-        finally:
-            del self._questions[uid]
-        if question.error is not None:
-            raise question.error
-        return question.refusal
-
-    async def _answered(self, question: _Question) -> bool:
-        """True once the plugin has answered, False when its time is over."""
-        plugin = question.plugin
-        if not (isinstance(plugin, PolicyPermit) and plugin.timed):
-            return await until(question.answered, self._clock, question.wait_seconds)
-        ends_at = self._clock.monotonic() + question.wait_seconds
-        while (left := ends_at - self._clock.monotonic()) > 0:
-            if await until(question.answered, self._clock, min(left, ASK_AGAIN)):
-                return True
-            self._ask(question, {})
-        return question.answered.is_set()
-
-    def _snapshot(self) -> Snapshot:
-        return self._cluster.snapshot()
-
-    def _ask_all(self, kind: type[Plugin] = Plugin) -> None:
-        common: dict[Hashable, Permission] = {}
-        for question in list(self._questions.values()):
-            if not question.answered.is_set() and isinstance(question.plugin, kind):
-                self._ask(question, common)
-
-    def _permission(self, question: _Question, common: dict[Hashable, Permission]) -> Permission:
-        """The plugin's answer; those that pods of one template share are kept in `common`."""
-        plugin, placement = question.plugin, question.placement
-        if not isinstance(plugin, PolicyPermit):
-            return plugin.permit(placement, [other for other in self._waiting.values() if other is not placement])
-        if not plugin.common:
-            return plugin.permission(placement, self._snapshot())
-        key = (plugin, placement.pod.template)
-        if key not in common:
-            common[key] = plugin.permission(placement, self._snapshot())
-        return common[key]
-
-    def _ask(self, question: _Question, common: dict[Hashable, Permission]) -> None:
-        try:
-            permission = self._permission(question, common)
-            question.wait_seconds = float(permission.wait_seconds)
-        except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is
-            question.error = error
-            question.answered.set()
-            return
-        if permission.approved or permission.reason is not None:
-            question.refusal = permission.reason
-            question.answered.set()
 
 
 PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)

@@ -1,0 +1,4 @@
+"""From a decision to a bound pod: permits, volumes, devices, and the members of a group together.
+
+Start with `cycle`.
+"""

@@ -1,0 +1,151 @@
+"""Permits: plugins and policies may hold a pod that is placed, until they agree to its binding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.event_loop import until
+from wharfinger.framework.extension import Permission, PermitPlugin, Placement, Plugin
+from wharfinger.framework.policy_rules import PolicyPermit
+from wharfinger.framework.verdict import Reason
+from wharfinger.scheduler.ports import LiveCluster
+
+if TYPE_CHECKING:
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """A placement that waits for one plugin's answer."""
+
+    placement: Placement
+    plugin: PermitPlugin | PolicyPermit
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: Reason | None = None
+    error: Exception | None = None
+    wait_seconds: float = 0.0
+
+
+ASK_AGAIN = 5.0
+"""Seconds after which a permit that reads the time is asked again."""
+
+
+class Permits:
+    """The placements that Permit plugins are asked about, each until its binding cycle ends.
+
+    Whenever a placement comes or goes, the plugins of all placements that wait are asked again at once, so that placements of a group see
+    each other: the one that completes the group is among them. Permits of policies are also asked again when the cluster changes.
+    """
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+        self._clock = cluster.ports.clock
+        self._again = False
+        self._waiting: dict[str, Placement] = {}
+        self._questions: dict[str, _Question] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._waiting
+
+    async def ask(self, placement: Placement, plugins: Sequence[PermitPlugin | PolicyPermit]) -> tuple[Plugin, Reason] | None:
+        """The plugin that refuses, and why; None once every plugin has approved."""
+        self._waiting[placement.pod.uid] = placement
+        for plugin in plugins:
+            refusal = await self._answer(_Question(placement, plugin))
+            if refusal is not None:
+                return plugin, refusal
+        return None
+
+    def reject(self, uid: str, reason: Reason) -> bool:
+        """True if a placement was waiting for an answer; it is refused now."""
+        question = self._questions.get(uid)
+        if question is None or question.answered.is_set():
+            return False
+        question.refusal = reason
+        question.answered.set()
+        return True
+
+    def cluster_changed(self) -> None:
+        """Ask the permits of policies again in the next turn of the event loop, if a placement waits for one."""
+        if (
+            not self._questions
+            or self._again
+            or not any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
+        ):
+            return
+        self._again = True
+        asyncio.get_running_loop().call_soon(self._ask_rules)
+
+    def _ask_rules(self) -> None:
+        self._again = False
+        self._ask_all(PolicyPermit)
+
+    def end(self, uid: str) -> None:
+        """Note that the binding cycle of a placement has ended."""
+        if self._waiting.pop(uid, None) is not None:
+            self._ask_all()
+
+    async def _answer(self, question: _Question) -> Reason | None:
+        uid = question.placement.pod.uid
+        self._questions[uid] = question
+        try:
+            self._ask_all()
+            if not await self._answered(question):
+                name, plugin = question.placement.pod.name, question.plugin.name
+                waited = f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"'
+                if isinstance(question.plugin, PolicyPermit) and (why := question.plugin.message(question.placement, self._snapshot())):
+                    waited += f": {why}"
+                return Reason(waited)
+        finally:
+            del self._questions[uid]
+        if question.error is not None:
+            raise question.error
+        return question.refusal
+
+    async def _answered(self, question: _Question) -> bool:
+        """True once the plugin has answered, False when its time is over."""
+        plugin = question.plugin
+        if not (isinstance(plugin, PolicyPermit) and plugin.timed):
+            return await until(question.answered, self._clock, question.wait_seconds)
+        ends_at = self._clock.monotonic() + question.wait_seconds
+        while (left := ends_at - self._clock.monotonic()) > 0:
+            if await until(question.answered, self._clock, min(left, ASK_AGAIN)):
+                return True
+            self._ask(question, {})
+        return question.answered.is_set()
+
+    def _snapshot(self) -> Snapshot:
+        return self._cluster.snapshot()
+
+    def _ask_all(self, kind: type[Plugin] = Plugin) -> None:
+        common: dict[Hashable, Permission] = {}
+        for question in list(self._questions.values()):
+            if not question.answered.is_set() and isinstance(question.plugin, kind):
+                self._ask(question, common)
+
+    def _permission(self, question: _Question, common: dict[Hashable, Permission]) -> Permission:
+        """The plugin's answer; those that pods of one template share are kept in `common`."""
+        plugin, placement = question.plugin, question.placement
+        if not isinstance(plugin, PolicyPermit):
+            return plugin.permit(placement, [other for other in self._waiting.values() if other is not placement])
+        if not plugin.common:
+            return plugin.permission(placement, self._snapshot())
+        key = (plugin, placement.pod.template)
+        if key not in common:
+            common[key] = plugin.permission(placement, self._snapshot())
+        return common[key]
+
+    def _ask(self, question: _Question, common: dict[Hashable, Permission]) -> None:
+        try:
+            permission = self._permission(question, common)
+            question.wait_seconds = float(permission.wait_seconds)
+        except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is
+            question.error = error
+            question.answered.set()
+            return
+        if permission.approved or permission.reason is not None:
+            question.refusal = permission.reason
+            question.answered.set()
