@@ -31,6 +31,7 @@ _PLACES = (  # by the beginning of the text; a longer one comes before its prefi
     ("pod ", "pod"),
     ("group ", "group"),
     ("binding cycle", "binding"),
+    ("giving devices back", "binding"),
     ("preemption", "preemption"),
     ("plugin ", "plugin"),
     ("watch of ", "watch"),

@@ -138,10 +138,15 @@ def test_preemption_asks_a_bounded_number_of_questions():
     assert (reported(few), reported(much)) == ([], ["P610"])
 
 
+OF_CLUSTERS = {"gpu-sharing"}
+"""Policies that compute more for each node than a namespace may."""
+
+
 @pytest.mark.parametrize("path", sorted(POLICIES.glob("*.policy")), ids=lambda path: path.stem)
 def test_policies_that_we_ship_may_be_those_of_a_namespace(path):
     found, _ = load.load_policies([path], CATALOGUE)
-    assert [reported(with_authority(policy, WEB)) for policy in found if policy is not None] in ([[]], [])
+    said = [reported(with_authority(policy, WEB)) for policy in found if policy is not None]
+    assert said in ([["P610"]] if path.stem in OF_CLUSTERS else [[]], [])
 
 
 def test_the_estimate_holds_whatever_was_decided_before():

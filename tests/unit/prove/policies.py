@@ -10,6 +10,9 @@ from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.policies import policy_tests
 
 FOLDER = Path(__file__).parents[3] / "policies"
+BEYOND = {"gang-racks", "gpu-sharing"}
+"""Shipped policies that read groups or devices, which are beyond what is modelled."""
+MODELLED = sorted(path.stem for path in FOLDER.glob("*.policy") if path.stem not in BEYOND)
 
 
 def checked(text, name="p.policy"):
