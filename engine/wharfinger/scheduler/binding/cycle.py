@@ -1,8 +1,8 @@
 """The binding cycle: the steps from a decision to a bound pod, for many pods at a time.
 
-    Permit ──▶ PreBind (with the pod's volumes) ──▶ Bind ──▶ PostBind
+    Permit ──▶ PreBind (with the pod's volumes and devices) ──▶ Bind ──▶ PostBind
 
-Members of a group wait for each other before Bind (`bind_together`).
+Members of a group wait for each other before Bind (`together`).
 
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
 Where a bind gets no answer, it may have been written all the same: the pod stays assumed while the watch is given time to show it, and the
