@@ -154,7 +154,12 @@ def waiting_pod(setting, name, message, namespace="default", policies=()):
 @pytest.fixture
 def crowd(setting):
     waiting_pod(setting, "a", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.", policies=("pools",))
-    waiting_pod(setting, "b", "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 no.", namespace="shop")
+    waiting_pod(
+        setting,
+        "b",
+        "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available: 3 no.",
+        namespace="shop",
+    )
     waiting_pod(setting, "c", "0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.")
     return setting
 

@@ -179,7 +179,9 @@ class Diagnosis:
         return considered
 
 
-_MESSAGE = re.compile(r"0/\d+ nodes are available: (?P<reasons>.*?)\.(?: [a-z]+: .*)?", re.DOTALL)
+_CLAIMS = r"(?:no new claims to deallocate|still not schedulable|(?:deallocation|deletion) of ResourceClaim completed|not found)"
+_POST_FILTER = rf"(?: (?:{_CLAIMS}, )?[a-z]+: .*| {_CLAIMS})"
+_MESSAGE = re.compile(rf"0/\d+ nodes are available: (?P<reasons>.*?)\.{_POST_FILTER}?", re.DOTALL)
 _COUNTED = re.compile(r"(?P<count>\d+) (?P<text>.*)", re.DOTALL)
 
 
