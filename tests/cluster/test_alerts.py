@@ -58,6 +58,10 @@ CASES = {
         BUILD | gauge("scheduler_pending_pods", 101, queue="active"),
         BUILD | gauge("scheduler_pending_pods", 1000, queue="unschedulable"),
     ),
+    "WharfingerGroupsWait": (
+        BUILD | gauge("wharfinger_waiting_groups", 2, queue="unschedulable"),
+        BUILD | gauge("wharfinger_waiting_groups", 2, queue="incomplete"),
+    ),
     "WharfingerSlow": (BUILD | buckets(8), BUILD | buckets(2)),
     "WharfingerMissedEvents": (
         BUILD | counter("scheduler_pod_scheduled_after_flush_total"),
