@@ -7,6 +7,7 @@ from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.misbehaviour import Answer, Hold
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
+from wharfinger.model.devices.allocated import Allocations
 
 PER_NODE = 4
 
@@ -49,7 +50,7 @@ def test_each_pod_gets_a_device_of_its_own_and_those_of_pods_that_go_are_given_a
         wait_bound(api, 12)
         sound(api, 12)
         eventually(lambda: not scheduler.assumed())
-        assert scheduler.ask(lambda each: not list(each.state.objects.following(_allocations()).all_in_flight()))
+        assert scheduler.ask(lambda each: not list(each.state.objects.following(Allocations).all_in_flight()))
 
 
 def test_pods_that_share_a_claim_go_where_its_device_is(cluster):
@@ -143,9 +144,3 @@ def test_a_pod_that_is_deleted_before_it_is_bound_leaves_its_device(cluster, pro
         api.delete_all("Pod", "default")
         eventually(lambda: not devices.held(api))
         eventually(lambda: not scheduler.waiting())
-
-
-def _allocations():
-    from wharfinger.model.devices.allocated import Allocations
-
-    return Allocations

@@ -18,6 +18,7 @@ from wharfinger.kube import refusals
 from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
 from wharfinger.kube.writes import PatientWrites, path_of
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import consumer_of, is_reserved
 from wharfinger.model.objects.devices import FINALIZER
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
@@ -26,7 +27,7 @@ from wharfinger.model.reading import decode
 _CONFLICTS = 5
 """How often a claim is read again because it has changed."""
 _API = "/apis/resource.k8s.io/v1"
-_POD_LEVEL = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+_KIND = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 
 
 class ApiClaimWriter:
@@ -57,7 +58,7 @@ class ApiClaimWriter:
             "annotations": meta.annotations,
             "ownerReferences": owners,
         }
-        body = {**_POD_LEVEL, "metadata": metadata, "spec": msgspec.to_builtins(claim.spec)}
+        body = {**_KIND, "metadata": metadata, "spec": msgspec.to_builtins(claim.spec)}
         path = f"{_API}/namespaces/{meta.namespace or 'default'}/resourceclaims"
         return _read(await self._write("POST", path, msgspec.json.encode(body), JSON))
 
@@ -67,7 +68,7 @@ class ApiClaimWriter:
         for left in reversed(range(_CONFLICTS)):
             if claim.metadata.uid != uid:
                 raise WriteFailed(f"claim {objects.key_of(claim)} was replaced by another one", gone=True)
-            if _is_reserved(claim, pod) and claim.status.allocation is not None:
+            if is_reserved(claim, pod) and claim.status.allocation is not None:
                 return claim
             _check(claim, allocation)
             try:
@@ -83,7 +84,7 @@ class ApiClaimWriter:
             finalizers = [*claim.metadata.finalizers, FINALIZER]
             protected = {"metadata": {**_version(claim), "finalizers": finalizers}}
             claim = _read(await self._write("PATCH", _path(claim), msgspec.json.encode(protected), MERGE_PATCH))
-        consumers = [*map(msgspec.to_builtins, claim.status.reserved_for), {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+        consumers = [*map(msgspec.to_builtins, claim.status.reserved_for), msgspec.to_builtins(consumer_of(pod))]
         status: dict[str, Any] = {"reservedFor": consumers}
         if allocation is not None:
             stamp = {"allocationTimestamp": time_text(self._clock.now())}
@@ -154,10 +155,6 @@ def _path(claim: objects.ResourceClaim) -> str:
 def _version(claim: objects.ResourceClaim) -> Mapping[str, str]:
     """The uid and version that the API server must still have."""
     return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
-
-
-def _is_reserved(claim: objects.ResourceClaim, pod: PodView) -> bool:
-    return any(each.uid == pod.object.metadata.uid for each in claim.status.reserved_for)
 
 
 def _check(claim: objects.ResourceClaim, allocation: objects.Allocation | None) -> None:

@@ -33,6 +33,7 @@ from wharfinger.framework.ports import (
     stepped,
 )
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import with_allocation, with_reservation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
@@ -202,9 +203,7 @@ class DryRunClaimWriter:
 
     async def reserve(self, claim: objects.ResourceClaim, pod: PodView, allocation: objects.Allocation | None) -> objects.ResourceClaim:
         """Let the claim count as allocated, and reserved for the pod."""
-        consumer = objects.ClaimConsumer(resource="pods", name=pod.name, uid=pod.object.metadata.uid)
-        reserved = (*claim.status.reserved_for, consumer)
-        written = replace(claim, status=replace(claim.status, allocation=allocation or claim.status.allocation, reserved_for=reserved))
+        written = with_reservation(claim if allocation is None else with_allocation(claim, allocation), pod)
         self._sink.assume_changed(_DEVICES, written)
         return written
 

@@ -18,6 +18,7 @@ from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import made_for
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import consumer_of, with_allocation, with_reservation
 from wharfinger.model.objects.devices import EXTENDED_RESOURCE_CLAIM
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -95,18 +96,17 @@ def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimA
     if not pod.demand.may_claim:
         return
     put = put or state.put
-    consumer = _consumer(pod)
+    consumer = consumer_of(pod)
     written = set()
     for each in allocations:
         claim = each.claim
         if claim.metadata.generate_name:
             claim = replace(claim, metadata=replace(claim.metadata, name=_name_of_extended(pod)))
         written.add(claim.metadata.name)
-        status = replace(claim.status, allocation=each.allocation, reserved_for=(*claim.status.reserved_for, consumer))
-        put(replace(claim, status=status))
+        put(with_reservation(with_allocation(claim, each.allocation), pod))
     for claim in _claims_of(state, pod):
         if claim.metadata.name not in written and claim.status.allocation is not None and consumer not in claim.status.reserved_for:
-            put(replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, consumer))))
+            put(with_reservation(claim, pod))
 
 
 def give_back_claims(
@@ -119,7 +119,7 @@ def give_back_claims(
     """
     if not pod.demand.may_claim:
         return
-    consumer = _consumer(pod)
+    consumer = consumer_of(pod)
     for claim in list(_claims_of(state, pod)):
         left = tuple(each for each in claim.status.reserved_for if each != consumer)
         if EXTENDED_RESOURCE_CLAIM in claim.metadata.annotations:
@@ -132,18 +132,13 @@ def give_back_claims(
             (put or state.put)(replace(claim, status=replace(claim.status, allocation=allocation, reserved_for=left)))
 
 
-def _consumer(pod: PodView) -> objects.ClaimConsumer:
-    return objects.ClaimConsumer(resource="pods", name=pod.name, uid=pod.object.metadata.uid)
-
-
 def _name_of_extended(pod: PodView) -> str:
     return f"{extended_resources.in_memory_claim(pod).metadata.generate_name}{pod.uid}"
 
 
 def _claims_of(state: ClusterState, pod: PodView) -> Iterator[objects.ResourceClaim]:
     """The claims of a pod that are there: those that it names, those made of templates, and that for extended resources."""
-    made = {status.name: status.resource_claim_name for status in pod.object.status.resource_claim_statuses}
-    names = dict.fromkeys(use.resource_claim_name or made.get(use.name) for use in pod.object.spec.resource_claims)
+    names = dict.fromkeys(map(pod.claim_name, pod.object.spec.resource_claims))
     for name in names:
         claim = None if name is None else state.objects.get(objects.ResourceClaim, name, pod.namespace)
         if claim is not None:

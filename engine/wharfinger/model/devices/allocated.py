@@ -14,8 +14,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
+from msgspec.structs import replace
+
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
+from wharfinger.model.objects.pod_view import PodView
 
 PoolId = tuple[str, str]
 """(driver, name) of a pool."""
@@ -222,5 +225,19 @@ def carry(source: Store, target: Store) -> None:
 
 def with_allocation(claim: objects.ResourceClaim, allocation: objects.Allocation | None) -> objects.ResourceClaim:
     """The claim with this allocation in its status."""
-    status = objects.ResourceClaimStatus(allocation=allocation, reserved_for=claim.status.reserved_for, devices=claim.status.devices)
-    return objects.ResourceClaim(metadata=claim.metadata, spec=claim.spec, status=status)
+    return replace(claim, status=replace(claim.status, allocation=allocation))
+
+
+def consumer_of(pod: PodView) -> objects.ClaimConsumer:
+    """The pod as `reservedFor` of a claim names it."""
+    return objects.ClaimConsumer(resource="pods", name=pod.name, uid=pod.object.metadata.uid)
+
+
+def is_reserved(claim: objects.ResourceClaim, pod: PodView) -> bool:
+    """True if a claim is reserved for the pod, as Kubernetes sees it: by uid."""
+    return any(each.uid == pod.object.metadata.uid for each in claim.status.reserved_for)
+
+
+def with_reservation(claim: objects.ResourceClaim, pod: PodView) -> objects.ResourceClaim:
+    """The claim, reserved for the pod too."""
+    return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, consumer_of(pod))))

@@ -50,5 +50,5 @@ class SharedGpus:
         return self._all.token(store)
 
     def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:
-        """None of the nodes."""
+        """No nodes besides those whose node or pods changed."""
         return self._all.changed_nodes(store, token)

@@ -114,8 +114,7 @@ def _attributes(driver: str, device: objects.Device) -> Iterator[tuple[str, Attr
 
 def _requests(pod: PodView, named: objects.PodResourceClaim, store: Store) -> tuple[objects.DeviceRequest, ...]:
     """The requests of a claim of a pod; of its template, as long as there is no claim."""
-    statuses = {status.name: status.resource_claim_name for status in pod.object.status.resource_claim_statuses}
-    name = named.resource_claim_name or statuses.get(named.name)
+    name = pod.claim_name(named)
     claim = store.get(objects.ResourceClaim, name, pod.namespace) if name else None
     if claim is not None:
         return claim.spec.devices.requests

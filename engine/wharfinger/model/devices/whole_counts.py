@@ -52,7 +52,7 @@ class WholeCounts:
         return None
 
     def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:  # noqa: ARG002 — a port
-        """None of the nodes."""
+        """No nodes besides those whose node or pods changed."""
         return ()
 
 

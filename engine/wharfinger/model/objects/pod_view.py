@@ -277,6 +277,11 @@ class PodView:
         """True once the pod is being deleted."""
         return self.object.metadata.deletion_timestamp is not None
 
+    def claim_name(self, use: objects.PodResourceClaim) -> str | None:
+        """The name of the claim for one of the pod's `resourceClaims`: named, or made of its template; None if there is none."""
+        made = {status.name: status.resource_claim_name for status in self.object.status.resource_claim_statuses}
+        return use.resource_claim_name or made.get(use.name)
+
     @property
     def finished(self) -> bool:
         """True if the pod has ended and uses no resources any more."""

@@ -25,7 +25,7 @@ from wharfinger.framework.plugins.devices.dynamic_resources import NAME, readine
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
-from wharfinger.model.devices.allocated import claim_uid
+from wharfinger.model.devices.allocated import claim_uid, is_reserved
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
@@ -130,19 +130,20 @@ class DeviceClaims:
     def _claims(self, placement: Placement) -> list[objects.ResourceClaim]:
         """The pod's claims as they are now; `BindFailed` if one does not exist any more."""
         found: list[objects.ResourceClaim] = []
-        for name in _names(placement.pod):
-            claim = self._cluster.state.objects.get(objects.ResourceClaim, name, placement.pod.namespace)
+        pod = placement.pod
+        for name in filter(None, map(pod.claim_name, pod.object.spec.resource_claims)):
+            claim = self._cluster.state.objects.get(objects.ResourceClaim, name, pod.namespace)
             if claim is None:
-                raise BindFailed(f'{NAME}: could not find ResourceClaim "{placement.pod.namespace}/{name}"')
+                raise BindFailed(f'{NAME}: could not find ResourceClaim "{pod.namespace}/{name}"')
             found.append(claim)
-        chosen = self._taken.get(placement.pod.uid, ())
+        chosen = self._taken.get(pod.uid, ())
         return [*found, *(each.claim for each in chosen if each.claim.metadata.name == extended_resources.IN_MEMORY)]
 
     async def _bind(self, claim: objects.ResourceClaim, placement: Placement, writer: DeviceClaimWriter) -> None:
         pod = placement.pod
         taken = self._taken.get(pod.uid, ())
         chosen = next((each for each in taken if claim_uid(each.claim) == claim_uid(claim)), None)
-        if chosen is None and any(each.uid == pod.object.metadata.uid for each in claim.status.reserved_for):
+        if chosen is None and is_reserved(claim, pod):
             return
         made = claim
         if claim.metadata.name == extended_resources.IN_MEMORY and chosen is not None:
@@ -233,10 +234,3 @@ def _holds(claim: objects.ResourceClaim, allocation: objects.Allocation) -> bool
     """True if the claim has these devices."""
     has = claim.status.allocation
     return has is not None and has.devices.results == allocation.devices.results
-
-
-def _names(pod: PodView) -> list[str]:
-    """The names of the claims that the pod names, or that were made for it of templates."""
-    made = {status.name: status.resource_claim_name for status in pod.object.status.resource_claim_statuses}
-    names = (use.resource_claim_name or made.get(use.name) for use in pod.object.spec.resource_claims)
-    return [name for name in names if name]
