@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster import custom, objects
+from tests.cluster import custom, devices, objects
 from tests.cluster.custom import EAST, running
 from tests.cluster.misbehaviour import Answer
 from tests.cluster.waiting import eventually
@@ -73,6 +73,17 @@ def a_group(api):
     eventually(lambda: api.get("PodGroup", "team").get("status", {}).get("conditions"))
 
 
+def devices_of_a_class(api):
+    """An extended resource that a class backs becomes a claim, which is allocated before the pod is bound."""
+    api.create(devices.device_class("example.com/gpu"))
+    for node in api.list("Node"):  # the first ones may be full
+        api.create(devices.resource_slice(node["metadata"]["name"], 2))
+    pod = objects.pod("with-gpu", **OURS)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+    api.create(pod)
+    eventually(lambda: "nodeName" in api.get("Pod", "with-gpu")["spec"])
+
+
 def an_app(cluster):
     """An app with its own policy comes, drifts and is evicted, loses its port and its policy, and goes."""
     custom.create(cluster, "PolicyApp", "web", {**APP, "driftPolicy": "Evict"})
@@ -106,6 +117,7 @@ def happen(cluster, proxy, important):
     a_lost_answer(cluster.api, proxy)
     a_hopeless_pod(cluster.api, seen)
     a_group(cluster.api)
+    devices_of_a_class(cluster.api)
     app = an_app(cluster)
     next(app)
     previews(cluster)

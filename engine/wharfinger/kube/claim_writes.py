@@ -39,7 +39,10 @@ class ApiClaimWriter:
         self._write = PatientWrites(connection, clock, may_write).write
 
     async def create(self, claim: objects.ResourceClaim) -> objects.ResourceClaim:
-        """The claim as it was created; the API server gives it a name."""
+        """The claim as it was created; the API server gives it a name.
+
+        Its owner is the pod, without `blockOwnerDeletion`: kube-scheduler sets that, and needs a right to the finalizers of pods for it.
+        """
         meta = claim.metadata
         owners = [
             {
@@ -48,7 +51,6 @@ class ApiClaimWriter:
                 "name": each.name,
                 "uid": each.uid,
                 "controller": True,
-                "blockOwnerDeletion": True,
             }
             for each in meta.owner_references
         ]
