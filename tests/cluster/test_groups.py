@@ -15,11 +15,11 @@ from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.process import WharfProcess
 from tests.cluster.snapshot import read_cluster
 from tests.cluster.waiting import eventually
+from tests.group_searches import place
 from wharfinger import cli
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.membership import group_index
-from wharfinger.groups.placing import place
 from wharfinger.groups.terms import Impossible, Placed
 
 COSCHEDULING = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.group_searches import place
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.placing import place
 from wharfinger.groups.terms import Group, GroupTerms, Impossible, Level, Placed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

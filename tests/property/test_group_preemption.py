@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.group_searches import place, preempt
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.placing import place
-from wharfinger.groups.preempting import Unit, possible_victims, preempt
+from wharfinger.groups.preempting import Unit, possible_victims
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Level, Placed, Preemption
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

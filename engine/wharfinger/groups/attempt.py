@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.plugins.default_preemption import has_lower
 from wharfinger.groups.placing import placing
-from wharfinger.groups.preempting import NO_VICTIMS, PreemptionAnswer, preempting, priority_of
+from wharfinger.groups.preempting import PreemptionAnswer, no_victims, preempting
 from wharfinger.groups.results import GroupResult, answered, awaiting, missing_members
-from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
+from wharfinger.groups.terms import Group, GroupAnswer, Impossible, Placed, Preemption
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
@@ -86,11 +85,10 @@ def _placed(group: Group, answer: Placed, result: GroupResult) -> Attempt:
 
 def _preemption(decider: Decider, state: ClusterState, index: GroupIndex, group: Group) -> Generator[None, None, PreemptionAnswer]:
     """Which pods must leave for the group; nothing is searched for if no pod has a lower priority."""
-    if not has_lower(priority_of(group), state.snapshot()).any():
-        return Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
-    others = [other for key in index if (other := index.group(key)) is not None and other.terms.disruption is Disruption.GROUP]
+    if (hopeless := no_victims(group, state.snapshot())) is not None:
+        return hopeless
     with without_nominations(state, group.waiting):
-        return (yield from preempting(decider, state, group, others))
+        return (yield from preempting(decider, state, group, index.taken_whole()))
 
 
 def decided(decider: Decider, snapshot: Snapshot, pod: PodView, node: str, group: str) -> Decision:

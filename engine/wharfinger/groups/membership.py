@@ -221,6 +221,11 @@ class GroupIndex:
             placed=tuple(pod for pod in members if pod.uid in placed),
         )
 
+    def taken_whole(self) -> list[Group]:
+        """The groups with placed members of which preemption takes all at once."""
+        whole = (key for key in self if (terms := self.terms(key)) is not None and terms.disruption is Disruption.GROUP)
+        return [group for key in whole if (group := self.group(key)) is not None and group.placed]
+
     def awaited(self, key: str) -> str | None:
         """What the members of a group wait for before they are tried, in kube-scheduler's words; None if they can be tried.
 

@@ -1,10 +1,10 @@
 """Finds where a group of pods goes: all members that must be placed, close together, by the chain that places single pods.
 
-`placing` is a generator of short steps, `place` runs it to its end. Members are assumed on the state one after the other and forgotten
-again, so that filters and scores see those placed before. Domains are tried best first: those that may take the whole group come first,
-among them the one whose nodes score best. The first that takes every member is the answer; if none does, the one that takes most, as
-kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where that leaves out members that would fit, the exact
-search looks for more.
+`placing` is a generator of short steps; `event_loop.at_once` runs it to its end. Members are assumed on the state one after the other and
+forgotten again, so that filters and scores see those placed before. Domains are tried best first: those that may take the whole group come
+first, among them the one whose nodes score best. The first that takes every member is the answer; if none does, the one that takes most,
+as kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where that leaves out members that would fit, the
+exact search looks for more.
 
 Between two steps some members may be assumed on the state. Pass a copy (`FollowedCopy`) if others must not see that.
 """
@@ -41,26 +41,7 @@ STEPS_FOR_MORE = 1_000
 MOST_NEAREST = 3
 
 
-def place(  # noqa: PLR0913 — what decides, about whom, and how far to go
-    decider: Decider,
-    state: ClusterState,
-    group: Group,
-    *,
-    steps: int = STEPS,
-    keep: bool = False,
-    within: Mapping[str, str] | None = None,
-) -> GroupAnswer:
-    """The answer of `placing`, in one go."""
-    search = placing(decider, state, group, steps=steps, keep=keep, within=within)
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            answer: GroupAnswer = end.value
-            return answer
-
-
-def placing(  # noqa: PLR0913 — the same
+def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
     decider: Decider,
     state: ClusterState,
     group: Group,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.eviction import Budgets, Evictable
-from wharfinger.framework.plugins.default_preemption import OFFSET
+from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains, member_classes
 from wharfinger.groups.placing import STEPS, placing_with
 from wharfinger.groups.tentative import Tentative
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.model.state.snapshot import Snapshot
 
 PreemptionAnswer = Preemption | Impossible | NotFound
 SOME = 20
@@ -43,6 +44,7 @@ MANY = 500
 """Pods that are looked at in one step."""
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
+_NO_VICTIMS = Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
@@ -85,17 +87,6 @@ def _cost(units: Sequence[Unit], violations: int) -> tuple[int, int, int, int]:
     return violations, max(priorities, default=-OFFSET), sum(each + OFFSET for each in priorities), len(priorities)
 
 
-def preempt(decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = STEPS) -> PreemptionAnswer:
-    """The answer of `preempting`, in one go."""
-    search = preempting(decider, state, group, others, steps=steps)
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            answer: PreemptionAnswer = end.value
-            return answer
-
-
 def preempting(
     decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = STEPS
 ) -> Generator[None, None, PreemptionAnswer]:
@@ -108,12 +99,17 @@ def preempting(
         return Impossible(nearest=(), message=f"preemption: {NEVER}")
     units = yield from possible_victims(decider, state, group, others)
     if not units:
-        return Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
+        return _NO_VICTIMS
     search = _Freeing(Tentative(decider, state, steps), state, group)
     try:
         return (yield from search.run(units))
     finally:
         search.put_back_all()
+
+
+def no_victims(group: Group, snapshot: Snapshot) -> Impossible | None:
+    """The answer if no pod has a lower priority than the group, so that nothing has to be searched for; else None."""
+    return None if has_lower(priority_of(group), snapshot).any() else _NO_VICTIMS
 
 
 def priority_of(group: Group) -> int:

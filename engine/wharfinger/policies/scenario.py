@@ -18,12 +18,13 @@ from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
+from wharfinger.event_loop import at_once
 from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.membership import GroupIndex, group_index
-from wharfinger.groups.placing import place
+from wharfinger.groups.placing import placing
 from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.groups.terms import Group, GroupAnswer, Placed
 from wharfinger.language.semantics import typed, types
@@ -414,7 +415,7 @@ class Scenario:
             raise UsageError(f"{' and '.join(group.key for group in groups)} are different groups; name one of them with its namespace")
         group = groups[0]
         waiting = {pod.uid: pod for pod in group.waiting}
-        answer = place(Decider(self._chain), self._state, group, steps=MOST_STEPS)
+        answer = at_once(placing(Decider(self._chain), self._state, group, steps=MOST_STEPS))
         nodes = answer.nodes if isinstance(answer, Placed) else {}
         message = "" if isinstance(answer, Placed) else answer.message
         attempts = {}

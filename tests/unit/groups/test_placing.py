@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from tests.group_searches import place, preempt
 from tests.unit.framework.fleet import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.groups.placing import place, placing
+from wharfinger.groups.placing import placing
 from wharfinger.groups.policy_groups import group_of_policies
-from wharfinger.groups.preempting import preempt
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Impossible, Level, NotFound, Placed, Preemption
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.group_cases import Case, CaseClass, CaseNode, feasible, group_of, random_case, state_of
+from tests.group_searches import place
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.groups.placing import place
 from wharfinger.groups.terms import GroupAnswer, Impossible, Level, Placed
 
 HOST, RACK = "kubernetes.io/hostname", "example.com/rack"

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
+from tests.group_searches import place
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from wharfinger.framework.ports import BindFailed, WriteFailed
-from wharfinger.groups.placing import place
 from wharfinger.groups.terms import Impossible
 from wharfinger.scheduler.groups import searching
 from wharfinger.scheduler.scheduler import SchedulerSettings

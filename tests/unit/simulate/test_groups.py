@@ -3,6 +3,7 @@
 import pytest
 from msgspec import structs
 
+from tests.group_searches import place
 from tests.unit.groups.test_placing import RACK, racks
 from tests.unit.groups.test_turns import pod
 from wharfinger.event_loop import at_once
@@ -10,7 +11,6 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups import preempting
 from wharfinger.groups.membership import group_index
-from wharfinger.groups.placing import place
 from wharfinger.groups.results import GroupState
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -16,7 +16,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.framework.ports import Reference
-from wharfinger.groups.preempting import NO_VICTIMS, PreemptionAnswer, priority_of
+from wharfinger.groups.preempting import PreemptionAnswer, no_victims, priority_of
 from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
@@ -307,17 +307,9 @@ class GroupCycle:
     def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
         """Which pods must leave; nothing is searched for if no pod has a lower priority."""
         group, snapshot = attempt.group, self._cluster.snapshot()
-        if not default_preemption.has_lower(priority_of(group), snapshot).any():
-            return Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
-        index = self._groups.index
-        others = [
-            other
-            for key in index
-            if (terms := index.terms(key)) is not None
-            and terms.disruption is Disruption.GROUP
-            and (other := index.group(key)) is not None
-            and other.placed
-        ]
+        if (hopeless := no_victims(group, snapshot)) is not None:
+            return hopeless
+        others = self._groups.index.taken_whole()
         started = self._clock.monotonic()
         found = yield from self._search.preempting(attempt.profile, group, others)
         attempt.searched += self._clock.monotonic() - started

@@ -155,11 +155,6 @@ class Asked:
     _by_kind: dict[int, PoolCode] = field(default_factory=dict)
     _pool_codes: dict[Hashable, PoolCode] = field(default_factory=dict)
 
-    @property
-    def has_choices(self) -> bool:
-        """True if some request has alternatives, so that nodes may score."""
-        return any(request.choice for claim in self.claims for request in claim.requests)
-
     def follow(self, epoch: int) -> None:
         """Forget which devices and pools have which codes, if they are numbered anew."""
         if epoch != self._epoch:

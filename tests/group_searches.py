@@ -1,0 +1,15 @@
+"""Searches for places of groups, run to their end in one go."""
+
+from wharfinger.event_loop import at_once
+from wharfinger.groups.placing import placing
+from wharfinger.groups.preempting import preempting
+
+
+def place(*given, **more):
+    """The answer of `placing`."""
+    return at_once(placing(*given, **more))
+
+
+def preempt(*given, **more):
+    """The answer of `preempting`."""
+    return at_once(preempting(*given, **more))
