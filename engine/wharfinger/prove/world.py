@@ -22,6 +22,7 @@ from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.language.syntax.test_steps import START
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
+from wharfinger.model.devices.gpu_names import MOST_GPUS, WHOLE, GpuNames
 from wharfinger.model.objects.requests import MOST
 from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
 
@@ -273,6 +274,8 @@ class World:
     # ── what hangs together ──
 
     def _link(self) -> None:
+        if self.example:
+            self._link_gpus()
         for owner in [node(index) for index in range(self.n_nodes)]:
             for native in NATIVE:
                 self._link_native(owner, native)
@@ -337,3 +340,38 @@ class World:
                 for key in self.keyed[owner, "conditions"][1]:
                     status = self.attribute(owner, attributes["conditions"], key)
                     self.facts.append(z3.Or(*(status.term == self.text(each) for each in READY)))
+
+    def _link_gpus(self) -> None:
+        """Keeps an example to pods of one GPU at most and to whole GPUs, where the policies read shares of GPUs.
+
+        GpuShares then rejects a node exactly where its free thousandths are fewer than those that the pod wants.
+        """
+        names = GpuNames()
+        share, count = self.text(names.share), self.text(names.count)
+        if not self._reads_key(share):
+            return
+        offers, used, asks = (
+            _keyed_row(NODE_ATTRIBUTES, "allocatable"),
+            _keyed_row(NODE_ATTRIBUTES, "requested"),
+            _keyed_row(POD_ATTRIBUTES, "requests"),
+        )
+        asked = self.attribute(POD, asks, share)
+        self.facts.append(asked.term <= WHOLE)
+        if self._reads_key(count):
+            whole = self.attribute(POD, asks, count)
+            self.facts.append(as_bool(implied(whole.present, both(asked.present, asked.term == WHOLE * whole.term))))
+        for owner in [node(index) for index in range(self.n_nodes)]:
+            gpus, offered = z3.Int(f"{owner} GPUs"), self.attribute(owner, offers, share)
+            self.facts.extend((gpus >= 0, gpus <= MOST_GPUS, offered.term == z3.ToReal(WHOLE * gpus)))
+            self.facts.append(self.attribute(owner, used, share).term <= WHOLE)
+            if self._reads_key(count):
+                counted = self.attribute(owner, offers, count)
+                self.facts.append(as_bool(implied(counted.present, counted.term == z3.ToReal(gpus))))
+
+    def _reads_key(self, key: Any) -> bool:
+        """True if a resource of that name is read of a node or of the pod."""
+        return any(key.eq(other) for _, keys in self.keyed.values() for other in keys)
+
+
+def _keyed_row(rows: Sequence[Attribute], path: str) -> Attribute:
+    return next(each for each in rows if each.keyed and each.path == path and each.subject in (Subject.NODE, Subject.POD))
