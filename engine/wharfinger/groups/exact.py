@@ -19,7 +19,8 @@ from wharfinger.framework.evaluation.best_rows import stable_hash
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import member_classes
 from wharfinger.groups.count_sets import Space
-from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Merging, Solution
+from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Solution
+from wharfinger.groups.merging import Merging
 from wharfinger.groups.packing import TooMuchWork
 from wharfinger.groups.tentative import Tentative, Tried
 

@@ -1,0 +1,160 @@
+"""The rules of members about each other: apart, near, and evenly spread.
+
+They are required pod affinity and anti-affinity between members and to placed pods, and hard topology spread over members. What cannot be
+said by domains is left out, and `exact` is False then; it can only forbid more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.plugins.pods import affinity_terms
+from wharfinger.framework.plugins.pods.spread_counts import Constraint, Eligible
+
+if TYPE_CHECKING:
+    from wharfinger.framework.verdict import Mask
+    from wharfinger.groups.merging import ClassAxis
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Required affinity that some classes have: a domain of `key` with one of `wishing` must have a pod that their terms match.
+
+    Such a pod is there (`there`, by domain), of `granting` classes, or, if there is none anywhere, the first of `starting` on its axis.
+    """
+
+    key: str
+    wishing: tuple[int, ...]
+    granting: tuple[int, ...]
+    starting: tuple[int, ...]
+    there: Mask
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evenness:
+    """A hard spread constraint of the classes that it counts: `counts` and `eligible` by domain; `fixed`: the lowest count counts as 0."""
+
+    key: str
+    classes: tuple[int, ...]
+    max_skew: int
+    counts: NDArray[np.float64]
+    eligible: Mask
+    fixed: bool
+
+
+class MemberRules:
+    """The rules of the classes of some axes: which are kept apart, by topology key, `wishes` and `evenness`.
+
+    Nodes on which a rule cannot hold are closed in the readings of the axes.
+    """
+
+    def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis]) -> None:
+        self.exact = True
+        self.apart: dict[str, set[tuple[int, int]]] = {}
+        self.wishes: list[Wish] = []
+        self.evenness: list[Evenness] = []
+        self._snapshot = snapshot
+        self._axes = axes
+        self._readings = [axis.reading for axis in axes]
+        self._read_terms()
+        self._read_spread()
+
+    @property
+    def keys(self) -> list[str]:
+        """The topology keys that the rules name, sorted."""
+        return sorted({*self.apart, *(wish.key for wish in self.wishes), *(each.key for each in self.evenness)})
+
+    @property
+    def open_axes(self) -> frozenset[int]:
+        """The axes on which fewer members are not always possible too (`packing`)."""
+        return frozenset(self._open_axes())
+
+    def _open_axes(self) -> Iterator[int]:
+        for wish in self.wishes:
+            yield wish.axis
+            yield from wish.granting
+            if set(wish.wishing) - set(wish.starting):
+                yield from wish.starting
+        for each in self.evenness:
+            yield from each.classes
+
+    def _read_terms(self) -> None:
+        alone = [number for number, each in enumerate(self._axes) if each.alone]
+        for left, right in itertools.product(alone, repeat=2):
+            mine, other = self._readings[left], self._axes[right].pod
+            if self._readings[right].affinity and mine.affinity:
+                for term in mine.terms.required_anti:
+                    if term.matches(other, {}):
+                        self.apart.setdefault(term.topology_key, set()).update({(left, right), (right, left)})
+        by_terms: dict[Hashable, list[int]] = {}
+        for number, reading in enumerate(self._readings):
+            if reading.terms.required:
+                by_terms.setdefault(reading.terms.required, []).append(number)
+        for wishing in by_terms.values():
+            self.wishes.append(self._wish(wishing, len(self._axes) + len(self.wishes)))
+
+    def _wish(self, wishing: Sequence[int], axis: int) -> Wish:
+        snapshot, reading = self._snapshot, self._readings[wishing[0]]
+        terms = reading.terms.required
+        keys = sorted({term.topology_key for term in terms})
+        key = max(keys, key=lambda each: snapshot.topology(each).n_domains)  # the narrowest: what is there is in the wider ones too
+        granting = [n for n, each in enumerate(self._axes) if each.any(partial(affinity_terms.matches_all, terms))]
+        nowhere = np.zeros(snapshot.topology(key).n_domains + 1, np.bool_)
+        first = reading.fences is None or not reading.fences.has_wanted
+        for each in keys:
+            present = snapshot.topology(each).ids >= 0
+            for number in wishing:
+                self._readings[number].open_rows &= present
+        return Wish(
+            key=key,
+            wishing=tuple(wishing),
+            granting=tuple(n for n in granting if n not in wishing),
+            starting=tuple(n for n in granting if n in wishing) if first else (),
+            there=nowhere if reading.fences is None else reading.fences.wanted_in(key).copy(),
+            axis=axis,
+        )
+
+    def _read_spread(self) -> None:
+        done: set[Hashable] = set()
+        for number, reading in enumerate(self._readings):
+            if reading.spread is None:
+                continue
+            for constraint, among in zip(reading.spread.constraints, reading.spread.eligible, strict=True):
+                identity = (constraint, among.key, self._axes[number].pod.namespace)
+                reading.open_rows &= self._snapshot.topology(constraint.topology_key).ids >= 0
+                if identity not in done:
+                    done.add(identity)
+                    self._read_constraint(self._axes[number].pod, constraint, among)
+
+    def _read_constraint(self, pod: PodView, constraint: Constraint, among: Eligible) -> None:
+        """Keep a constraint if exactly the classes that have it are counted by it, and only on eligible nodes."""
+        counts_for = partial(constraint.counts, namespace=pod.namespace)
+        counted = [n for n, each in enumerate(self._axes) if each.any(counts_for)]
+        having = [n for n, each in enumerate(self._axes) if each.pod.namespace == pod.namespace and self._has(n, constraint, among)]
+        present = self._snapshot.topology(constraint.topology_key).ids >= 0
+        mask = among.mask
+        inside = mask is None or all(not (self._readings[n].open_rows & present & ~mask).any() for n in counted)
+        if counted != having or not inside:
+            self.exact = False
+            return
+        selection = constraint.selection(self._snapshot, pod.namespace)
+        counts = selection.domains(constraint.topology_key, mask_key=among.key, mask=mask)
+        eligible = counts.nodes > 0 if counts.mask is not None else np.ones(len(counts.counts), np.bool_)
+        fixed = int(np.count_nonzero(eligible)) < constraint.min_domains
+        self.evenness.append(Evenness(constraint.topology_key, tuple(counted), constraint.max_skew, counts.counts.copy(), eligible, fixed))
+
+    def _has(self, number: int, constraint: Constraint, among: Eligible) -> bool:
+        spread = self._readings[number].spread
+        if spread is None:
+            return False
+        return any(c == constraint and e.key == among.key for c, e in zip(spread.constraints, spread.eligible, strict=True))

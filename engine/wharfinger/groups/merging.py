@@ -1,0 +1,129 @@
+"""Which classes of members a model counts together, on one axis.
+
+Classes without rules between members that need the same and may go to the same nodes are always one axis. Others that are much alike are
+merged where the space of their counts would be too large otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from wharfinger.groups.class_reading import Reading, least_of, most_of
+from wharfinger.groups.count_sets import Space
+
+if TYPE_CHECKING:
+    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.model.objects.pod_view import PodView
+
+MOST_MERGED = 1 << 15
+
+
+class Merging(Enum):
+    """Which classes are one axis of a model.
+
+    With LEAST, a merged class needs the least that any of them needs and has no wishes: if there is no solution, the group has no place.
+    With MOST it needs the most, and only classes without rules between members are merged: a solution is a place for the group.
+    """
+
+    EQUALS = "equals"
+    LEAST = "least"
+    MOST = "most"
+
+
+@dataclass(slots=True)
+class ClassAxis:
+    """One class, or several merged ones, of which any member may stand for any other.
+
+    `free`: its members have no rules about members, and no rules of members are about them.
+    """
+
+    classes: list[MemberClass]
+    reading: Reading
+    free: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """True if the classes are not merged."""
+        return len(self.classes) == 1
+
+    @property
+    def pod(self) -> PodView:
+        """A member of the first class."""
+        return self.classes[0].pod
+
+    @property
+    def number(self) -> int:
+        """The number of members."""
+        return sum(len(each.members) for each in self.classes)
+
+    def any(self, matches: Callable[[PodView], bool]) -> bool:
+        """True if a member of some class matches."""
+        return any(matches(each.pod) for each in self.classes)
+
+
+def class_axes(classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging) -> list[ClassAxis]:
+    """The axes of some classes, of which `readings` were read."""
+    axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
+    for axis in axes:
+        axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, axes)
+    axes = _with_equals_merged(axes)
+    if merging is not Merging.EQUALS:
+        _merge(axes, merging)
+    return axes
+
+
+def _is_meant(pod: PodView, axes: Sequence[ClassAxis]) -> bool:
+    """True if terms or constraints of some class are about a member."""
+    for axis in axes:
+        reading = axis.reading
+        terms = (*reading.terms.required, *reading.terms.required_anti)
+        constraints = () if reading.spread is None else reading.spread.constraints
+        if any(term.matches(pod, {}) for term in terms) or any(each.counts(pod, axis.pod.namespace) for each in constraints):
+            return True
+    return False
+
+
+def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
+    """The axes, with classes merged of which any member may stand for any other."""
+    merged: dict[Hashable, ClassAxis] = {}
+    for axis in axes:
+        needs = None if axis.reading.needs is None else tuple(sorted(axis.reading.needs.items()))
+        key: Hashable = (needs, axis.reading.open_rows.tobytes()) if axis.free else id(axis)
+        if key in merged:
+            merged[key].classes += axis.classes
+        else:
+            merged[key] = axis
+    return list(merged.values())
+
+
+def _merge(axes: list[ClassAxis], merging: Merging) -> None:
+    """Merge neighbours in the order of needs, those with the smallest difference first, until the space is small enough."""
+    least = merging is Merging.LEAST
+    axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading)))
+    while Space.size([axis.number for axis in axes]) > MOST_MERGED:
+        pairs = [number for number in range(len(axes) - 1) if least or axes[number + 1].free]
+        if not pairs:
+            return
+        first = min(pairs, key=lambda number: _loss(axes[number], axes[number + 1]))
+        left, right = axes[first], axes.pop(first + 1)
+        reading = (least_of if least else most_of)(left.reading, right.reading)
+        axes[first] = ClassAxis(left.classes + right.classes, reading, left.free and right.free)
+
+
+def _weight(reading: Reading) -> float:
+    """A number for how much a member needs, to sort by; 0 if that is not known."""
+    return sum(math.log1p(amount) for amount in (reading.needs or {}).values())
+
+
+def _loss(left: ClassAxis, right: ClassAxis) -> float:
+    """A number for how much is lost if two classes are merged."""
+    mine, other = left.reading.needs or {}, right.reading.needs or {}
+    lost = 0.0
+    for name in mine.keys() | other.keys():
+        low, high = sorted((mine.get(name, 0), other.get(name, 0)))
+        lost += (high - low) / high * (left.number if mine.get(name, 0) == high else right.number) if high else 0.0
+    return lost + sum(axis.number for axis in (left, right) if axis.reading.has_rules)
