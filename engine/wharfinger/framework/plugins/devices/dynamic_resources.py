@@ -27,7 +27,7 @@ from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
-from wharfinger.framework.plugins.devices.search import Outcome, search
+from wharfinger.framework.plugins.devices.search import MOST_STEPS_TOGETHER, STEPS_EACH, Fault, FaultKind, Outcome, search
 from wharfinger.framework.prepared import (
     OUTDATED,
     SKIP_ALWAYS,
@@ -173,15 +173,19 @@ class _Kept:
 
 @dataclass(slots=True, eq=False)
 class _Variant:
-    """What is asked for on the nodes where the same extended resources are left to claims, and the outcomes so far.
+    """What is asked for on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
 
-    `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown).
+    `by_state` are outcomes by state number, which took `steps` together; `bits` and `scores` are indexed by it (-1: unknown). `too_long`:
+    the searches for all nodes of the cluster take more steps than those of one decision may.
     """
 
+    left: frozenset[str]
     asked: Asked
     special: objects.ResourceClaim | None
     mappings: tuple[objects.ContainerExtendedResourceRequest, ...]
     by_state: dict[int, Outcome] = field(default_factory=dict)
+    steps: int = 0
+    too_long: bool = False
     bits: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -226,16 +230,13 @@ class DeviceRule(AllocatingFilter):
         if self._stale:
             return np.full(len(ids[rows]), WRITTEN_BEFORE, np.uint8)
         found = np.zeros(len(ids[rows]), np.uint8)
-        served = np.ones(len(found), np.bool_)
-        if self._special is not None:
-            for name in self._other_resources:
-                served &= _has_allocatable(snapshot, name)[rows]
-            found[~served] = NO_RESOURCE
         for left, among in self._parts(snapshot, rows):
             if self._no_users and not left:
                 continue  # device plugins serve everything there
-            variant = self._variant(left)
-            found[among & served] = self._outcome_bits(variant, ids[rows][among & served]).astype(np.uint8)
+            found[among] = self._outcome_bits(snapshot, self._variant(left), ids[rows][among]).astype(np.uint8)
+        if self._special is not None:
+            for name in self._other_resources:
+                found[~_has_allocatable(snapshot, name)[rows]] = NO_RESOURCE
         if self._allocated:
             elsewhere = self._elsewhere(snapshot, rows)
             found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
@@ -255,7 +256,7 @@ class DeviceRule(AllocatingFilter):
         for left, among in self._parts(snapshot, rows):
             if not (self._no_users and not left):
                 variant = self._variant(left)
-                self._outcome_bits(variant, ids[among])
+                self._outcome_bits(snapshot, variant, ids[among])
                 found[among] = variant.scores[ids[among]]
         if self._to_allocate:
             found[...] += sum(_score_of(claim) for _, claim in self._allocated)
@@ -279,7 +280,7 @@ class DeviceRule(AllocatingFilter):
             return OUTDATED
         rows = self.changed_rows(snapshot, self._at)
         self._at = self._states.log.end
-        if rows is None:
+        if rows is None or self._turns_too_long(snapshot, rows):
             return slice(None)
         if len(changes.node_rows) and (self._allocated or self._special is not None):
             return np.union1d(rows, changes.node_rows)
@@ -301,12 +302,12 @@ class DeviceRule(AllocatingFilter):
 
     def fault_at(self, attempt: Attempt, row: int) -> str:
         """The text of the error at a row."""
-        outcome, variant = self._at_row(attempt.snapshot, row)
-        claims = self._claims_to_allocate(attempt, variant)
-        assert outcome.fault is not None  # noqa: S101 — the caller has seen the bit
-        names = [objects.key_of(claim) for claim in claims]
+        variant = self._variant(self._left_at(attempt.snapshot, row))
+        fault = Fault(FaultKind.GAVE_UP) if variant.too_long else self._at_row(attempt.snapshot, row)[0].fault
+        assert fault is not None  # noqa: S101 — the caller has seen the bit
+        names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
         pools = self._states.at(attempt.snapshot, row).node
-        return api.text(outcome.fault, names, pools, attempt.snapshot.names[row])
+        return api.text(fault, names, pools, attempt.snapshot.names[row])
 
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
         """What is to be allocated for the pod on the node of a row that can take it."""
@@ -319,7 +320,8 @@ class DeviceRule(AllocatingFilter):
         pools = self._states.at(attempt.snapshot, row).node
         order = preferred(attempt, row)
         if order is not None:
-            outcome = self._in_order(attempt.snapshot, row, variant, order)
+            ordered = self._in_order(attempt.snapshot, row, variant, order)
+            outcome = outcome if ordered.picks is None else ordered  # the search in that order may take too many steps
         node = attempt.snapshot.names[row]
         found = api.allocations(claims, variant.asked, outcome, pools=pools, node=node, salt=attempt.pod.uid)
         special = variant.special
@@ -388,7 +390,7 @@ class DeviceRule(AllocatingFilter):
                 metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
             )
             specs.append(special.spec)
-        return _Variant(self._known_asks.of(specs), special, mappings)
+        return _Variant(left, self._known_asks.of(specs), special, mappings)
 
     def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
         """The pod's own claims that are to be allocated, in the order of what is asked for."""
@@ -403,6 +405,19 @@ class DeviceRule(AllocatingFilter):
         variant = self._variant(self._left_at(snapshot, row))
         return self._outcome(variant, int(self._ids(snapshot)[row])), variant
 
+    def _turns_too_long(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> bool:
+        """True if the searches for all nodes take too many steps, or did until these rows changed: every verdict is another one then."""
+        found = False
+        ids = self._ids(snapshot)[rows]
+        for left, among in self._parts(snapshot, rows) if self._variants else ():
+            variant = self._variants.get(left)
+            if variant is not None:
+                found |= variant.too_long
+                for number in ids[among].tolist():
+                    self._outcome(variant, number)
+                found |= self._takes_too_long(snapshot, variant)
+        return found
+
     def _in_order(self, snapshot: Snapshot, row: int, variant: _Variant, order: Sequence[Device]) -> Outcome:
         """The outcome where devices are tried in the order of policies; there is one if there is one in any order."""
         state = self._states.state(int(self._ids(snapshot)[row]))  # of all nodes like this one; its own pools have other names
@@ -415,18 +430,39 @@ class DeviceRule(AllocatingFilter):
         codes = [variant.asked.pool(pool) for pool in state.node.pools]
         return search(variant.asked, codes, state.node.groups, state.usage, [*wanted, *places.values()])
 
-    def _outcome_bits(self, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
+    def _outcome_bits(self, snapshot: Snapshot, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
         size = self._states.n_states
         if len(variant.bits) < size:
             more = max(size, 2 * len(variant.bits)) - len(variant.bits)
             variant.bits = np.concatenate([variant.bits, np.full(more, -1, np.int16)])
             variant.scores = np.concatenate([variant.scores, np.zeros(more, np.int64)])
         for number in np.unique(ids[variant.bits[ids] < 0]).tolist():
+            if self._takes_too_long(snapshot, variant):
+                break
             outcome = self._outcome(variant, number)
             variant.bits[number] = _bits_of(outcome)
             variant.scores[number] = outcome.score
         variant.asked.tidy()
-        return variant.bits[ids]
+        variant.too_long = self._takes_too_long(snapshot, variant)
+        return np.full(len(ids), FAULT, np.int16) if variant.too_long else variant.bits[ids]
+
+    def _takes_too_long(self, snapshot: Snapshot, variant: _Variant) -> bool:
+        """True if the searches for the nodes as they are now take more steps together than one decision may.
+
+        A search that an earlier decision made counts like any other, so that what is decided does not depend on what was kept.
+        """
+        most = MOST_STEPS_TOGETHER + STEPS_EACH * snapshot.n_nodes
+        if variant.steps > most:
+            self._forget_former(snapshot, variant)
+        return variant.steps > most
+
+    def _forget_former(self, snapshot: Snapshot, variant: _Variant) -> None:
+        """Forget the outcomes for states that no node has any more."""
+        ids = self._ids(snapshot)
+        present = {number for left, among in self._parts(snapshot, slice(None)) if left == variant.left for number in ids[among].tolist()}
+        former = [number for number in variant.by_state if number not in present]
+        variant.steps -= sum(variant.by_state.pop(number).steps for number in former)
+        variant.bits[[number for number in former if number < len(variant.bits)]] = -1
 
     def _outcome(self, variant: _Variant, number: int) -> Outcome:
         outcome = variant.by_state.get(number)
@@ -442,6 +478,7 @@ class DeviceRule(AllocatingFilter):
                     asked.outcomes.clear()
                 outcome = asked.outcomes[key] = search(asked, codes, state.node.groups, state.usage)
             variant.by_state[number] = outcome
+            variant.steps += outcome.steps
         return cast("Outcome", outcome)
 
     def _elsewhere(self, snapshot: Snapshot, rows: Rows) -> Mask:

@@ -9,7 +9,8 @@ Where a device that nobody has touched has failed, another one of its pool that 
 taken with that one could be taken with the first.
 
 The search knows nothing of names: it sees the codes of pools (`requests`) and what is taken of them, so its outcome holds for every node
-that looks the same. It gives up after `MOST_STEPS`; kube-scheduler does after ten seconds. Source:
+that looks the same. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MOST_STEPS`;
+kube-scheduler does after ten seconds. Source:
 `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its oddities: the counters of two pools
 of one name are counted together, and a constraint on different values remembers the last device of each request only.
 """
@@ -26,8 +27,11 @@ from wharfinger.framework.plugins.devices.requests import UNKNOWN_KIND, Ask, Ask
 from wharfinger.model.objects.devices import MOST_ALTERNATIVES, MOST_DEVICES
 from wharfinger.model.state.device_states import UsageKey
 
-MOST_STEPS: Final = 200_000
-"""Devices that one search looks at, at most: about half a second."""
+MOST_STEPS: Final = 20_000
+"""Devices and constraints that one search looks at, at most: about 50 ms."""
+MOST_STEPS_TOGETHER: Final = 200_000
+"""Those that the searches of one decision look at, besides `STEPS_EACH` for each node: about half a second."""
+STEPS_EACH: Final = 40
 
 
 class FaultKind(Enum):
@@ -68,13 +72,14 @@ class Outcome:
     """The result of a search: `picks` for each claim (None: there is no solution), or a fault.
 
     `chosen` are the alternatives that were chosen and their places, by (claim, request). `invalid` is true if there is no solution and some
-    pool is invalid.
+    pool is invalid. `steps` are those that the search took.
     """
 
     picks: tuple[tuple[Pick, ...], ...] | None = None
     chosen: Mapping[tuple[int, int], tuple[int, Ask]] | None = None
     invalid: bool = False
     fault: Fault | None = None
+    steps: int = 0
 
     @property
     def score(self) -> int:
@@ -201,12 +206,17 @@ class _Search:
             self._prepare()
             end = self._claim(0)
         except _Failed as failed:
-            return Outcome(fault=failed.fault)
+            return Outcome(fault=failed.fault, steps=self._steps)
         except RecursionError:  # each device is one level of the search; hundreds of them for one pod are too many
-            return Outcome(fault=Fault(FaultKind.GAVE_UP))
+            return Outcome(fault=Fault(FaultKind.GAVE_UP), steps=self._steps)
         if end is MET:
-            return Outcome(picks=tuple(map(tuple, self._picks)), chosen=self._chosen)
-        return Outcome(invalid=any(pool.invalid for pool in self._pools))
+            return Outcome(picks=tuple(map(tuple, self._picks)), chosen=self._chosen, steps=self._steps)
+        return Outcome(invalid=any(pool.invalid for pool in self._pools), steps=self._steps)
+
+    def _spend(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise _Failed(Fault(FaultKind.GAVE_UP))
 
     # ── before the search ──
 
@@ -230,6 +240,7 @@ class _Search:
         for number, pool in enumerate(self._pools):
             if pool.incomplete or pool.invalid:
                 raise _Failed(Fault(FaultKind.UPDATING if pool.incomplete else FaultKind.INVALID, ask.claim, ask, place=(number, -1)))
+            self._spend(len(pool.codes))
             for position in range(len(pool.codes)):
                 if self._selectable(ask, number, position) and self._has_capacity(ask, number, position):
                     yield number, position
@@ -270,6 +281,7 @@ class _Search:
 
     def _devices(self, ask: Ask, index: int, count: int, from_pool: int, from_position: int) -> _End:
         """Take the devices of an ask from the `count`th on, not before a place, and then everything behind the ask."""
+        self._spend(1 + len(self._asked.claims[ask.claim].constraints))
         size = self._size(ask)
         if ask.every and not size:
             return NOT_MET
@@ -299,9 +311,7 @@ class _Search:
     def _candidates(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[tuple[int, int]]:
         """The places of devices that are free and match, from a place on."""
         for number, position in self._places(from_pool, from_position):
-            self._steps += 1
-            if self._steps > MOST_STEPS:
-                raise _Failed(Fault(FaultKind.GAVE_UP))
+            self._spend(1)
             if not self._occupied(ask, number, position) and self._selectable(ask, number, position):
                 yield number, position
 

@@ -4,14 +4,18 @@ import pytest
 from msgspec import structs
 
 from tests.bench import devices
+from tests.unit.language.policies import policy
+from tests.work import calls
+from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.devices import search
+from wharfinger.framework.plugins.devices import dynamic_resources, search
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
 from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
+from wharfinger.model.reading import decode
 
 CHAIN = assemble()
 
@@ -115,6 +119,91 @@ def test_hundreds_of_devices_for_one_pod_are_an_error_and_no_crash():
     pod = devices.PodView(structs.replace(base, spec=structs.replace(base.spec, resource_claims=uses)))
     decision = decide(CHAIN, state.snapshot(), pod)
     assert "timed out trying to allocate devices" in decision.message
+
+
+def choices(pod, first, n_requests):
+    """A claim of requests with two alternatives each, which nothing can meet at last; `first` is the slot of the first alternative."""
+    of = {"deviceClassName": "gpu", "allocationMode": "All"}
+
+    def request(number, slots):
+        alternatives = [{"name": f"a{slot}", "selectors": [_in_slot(slot)], **of} for slot in slots]
+        return {"name": f"r{number}", "firstAvailable": alternatives}
+
+    requests = [request(number, (first + 2 * number, first + 2 * number + 1)) for number in range(n_requests)]
+    requests.append({"name": "never", "exactly": {"selectors": [_in_slot(-1)], **of}})
+    metadata = {"name": f"{pod}-gpu", "namespace": "default", "uid": f"{pod}-gpu", "ownerReferences": [_owner(pod)]}
+    return decode.convert({"metadata": metadata, "spec": {"devices": {"requests": requests}}}, objects.ResourceClaim)
+
+
+def _owner(pod):
+    return {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod, "controller": True}
+
+
+def _in_slot(slot):
+    return {"cel": {"expression": f'device.attributes["{devices.DRIVER}"].slot == {slot}'}}
+
+
+def slots(state, number, places):
+    """Gives the node of a number one device in each slot."""
+    model = objects.DeviceAttribute(string_value="a100")
+    every = [
+        objects.Device(name=f"gpu-{place:04}", attributes={"slot": objects.DeviceAttribute(int_value=place), "model": model})
+        for place in places
+    ]
+    one = next(each for each in state.objects.all(objects.ResourceSlice) if each.spec.node_name == f"n{number:05}")
+    state.put(structs.replace(one, spec=structs.replace(one.spec, devices=tuple(every))))
+
+
+def test_alternatives_of_which_each_takes_all_devices_are_given_up():
+    state = devices.cluster(1)
+    slots(state, 0, range(40))
+    state.put(choices("a", 0, 20))
+    found = []
+    assert calls(lambda: found.append(decide(CHAIN, state.snapshot(), pods(["a"])[0])), most=2_000_000) > 10_000
+    assert "timed out trying to allocate devices" in found[0].message
+
+
+def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decided_before(monkeypatch):
+    monkeypatch.setattr(dynamic_resources, "MOST_STEPS_TOGETHER", 2000)
+    state = devices.cluster(6)
+    for number in range(6):
+        slots(state, number, range(14 + number))
+    state.put(choices("a", 0, 7))
+    (pod,) = pods(["a"])
+    kept = Decider(CHAIN)
+
+    def both():
+        found = kept.decide(state.snapshot(), pod), decide(CHAIN, state.snapshot(), pod)
+        assert [(each.node, each.message, each.aborted) for each in found[:1]] == [
+            (each.node, each.message, each.aborted) for each in found[1:]
+        ]
+        return found[0]
+
+    assert both().aborted.keys() == {f"n{number:05}" for number in range(6)}
+    for number in range(6):  # one after the other has nothing to choose from any more
+        slots(state, number, range(100, 101 + number))
+        aborted = bool(both().aborted)
+        assert not aborted or number < 5
+    assert not aborted
+    for number in range(6):
+        slots(state, number, range(15 + number))
+        aborted = bool(both().aborted)
+    assert aborted
+
+
+def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch):
+    state = with_claims(["a"], count=4)
+    (pod,) = pods(["a"])
+    rule = 'policy "order"\nprefer device last = it.name == "gpu-7"\n'
+    chain = assemble([compile_policy(policy(rule))])
+    assert next(each.device for each in decide(chain, state.snapshot(), pod).claims[0].allocation.devices.results) == "gpu-7"
+    in_order = search.search
+    monkeypatch.setattr(
+        dynamic_resources,
+        "search",
+        lambda *of: in_order(*of) if len(of) == 4 else search.Outcome(fault=search.Fault(search.FaultKind.GAVE_UP)),
+    )
+    assert next(each.device for each in decide(chain, state.snapshot(), pod).claims[0].allocation.devices.results) == "gpu-0"
 
 
 def test_only_changes_of_claims_that_matter_wake_a_pod():
