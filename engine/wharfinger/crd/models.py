@@ -267,6 +267,7 @@ class PolicyAppStatus(Part):
 
 
 MOST_PLACEMENTS = 200
+MOST_PODS_WITH_DEVICES = 8
 MOST_RULES = 50
 MOST_PODS = 1000
 MOST_NEW_NODES = 100
@@ -360,6 +361,9 @@ class PlacementCount(Part):
 
     node: Word = Field(description="Name of the node.")
     count: Count = Field(description="Number of these pods on the node.")
+    devices: Annotated[tuple[Word, ...], Field(max_length=MOST_PODS_WITH_DEVICES)] | None = Field(
+        default=None, description="Devices that these pods get, a line `pod: request: device` for each; of the first pods only."
+    )
 
 
 class RuleCount(Part):

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from wharfinger.explain import policy_warnings, remedies
 from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.framework import given_devices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.framework.evaluation.diagnosis import FilterDiagnosis, NodeRejection
+from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -75,6 +77,7 @@ class Explanation:
     """The report about one decision.
 
     `nearest` are the rejected nodes with the fewest rejecting filters; `top` the best feasible ones; `asked` those the caller named.
+    `devices` are those that the pod gets on its node.
     """
 
     pod: str
@@ -90,6 +93,7 @@ class Explanation:
     nearest: tuple[NodeReport, ...]
     top: tuple[NodeReport, ...]
     asked: tuple[NodeReport, ...]
+    devices: tuple[GivenDevice, ...] = ()
 
     def __str__(self) -> str:
         return text(self)
@@ -121,6 +125,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         nearest=tuple(rows.report(row) for row in _nearest_rows(decision, snapshot)),
         top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP)),
         asked=tuple(rows.report(snapshot.known_row(name)) for name in nodes),
+        devices=decision.devices,
     )
 
 
@@ -216,6 +221,8 @@ def _headline(found: Explanation) -> Iterator[str]:
         yield f"{found.pod}: {found.message}"
     else:
         yield f"{found.pod} → {found.node}: {'; '.join(_summary(found))}"
+    if found.devices:
+        yield f"  gets {given_devices.text(found.devices, found.node)}"
     if found.policies:
         yield f"  governed by {', '.join(found.policies)}"
     yield from (f"  note: {note}" for note in found.notes)

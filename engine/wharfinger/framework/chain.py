@@ -20,7 +20,15 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig, argum
 from wharfinger.framework.device_orders import shared_by
 from wharfinger.framework.evaluation import lineup, points
 from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm, in_summing_order
-from wharfinger.framework.extension import AnnotatingPlugin, FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
+from wharfinger.framework.extension import (
+    AnnotatingPlugin,
+    DevicePlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    ScorePlugin,
+)
 from wharfinger.framework.policy_rules import PolicyPermit, PolicyRules
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry, default_registry
@@ -91,6 +99,11 @@ class Chain:
     def pre_enqueues(self) -> tuple[PreEnqueuePlugin, ...]:
         """The PreEnqueue plugins, in order."""
         return tuple(link.plugin for link in self.links if isinstance(link.plugin, PreEnqueuePlugin))
+
+    @cached_property
+    def choosing_devices(self) -> tuple[DevicePlugin, ...]:
+        """The plugins that choose devices of the node for the pod, in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, DevicePlugin))
 
     @cached_property
     def annotating(self) -> tuple[AnnotatingPlugin, ...]:

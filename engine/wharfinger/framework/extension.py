@@ -32,7 +32,8 @@ from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ANYONE, Evictable
-from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore, Rejected, Shared, Skip
+from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.prepared import Attempt, ClaimAllocation, PreparedFilter, PreparedScore, Rejected, Shared, Skip
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -205,6 +206,14 @@ class AnnotatingPlugin(Plugin, ABC):
     @abstractmethod
     def annotations(self, attempt: Attempt, row: int) -> Mapping[str, str]:
         """The annotations for the pod on the node of that row, which was chosen for it; empty for none."""
+
+
+class DevicePlugin(Plugin, ABC):
+    """Chooses devices of the node for the pod, and can say which. Kubernetes has no such point."""
+
+    @abstractmethod
+    def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:
+        """The devices that the pod gets on the node of that row, which was chosen for it with these allocations."""
 
 
 class ReservePlugin(Plugin, ABC):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,14 @@ import numpy as np
 from wharfinger.crd.models import (
     MOST_PLACEMENTS,
     MOST_PODS,
+    MOST_PODS_WITH_DEVICES,
     MOST_RULES,
     NearestMiss,
     PlacementCount,
     RuleCount,
 )
 from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework import given_devices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
@@ -86,13 +88,17 @@ class Drained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The node of each pod (None where no node fits), in the order of the decisions; `drained` is what becomes of pods of drained nodes."""
+    """The node of each pod (None where no node fits), in the order of the decisions; `drained` is what becomes of pods of drained nodes.
+
+    `devices` are those of each pod that gets some, as text.
+    """
 
     nodes: tuple[tuple[str, str | None], ...]
     miss: Miss | None
     policy_revision: str
     further: Further | None = None
     drained: Drained | None = None
+    devices: Mapping[str, str] = field(default_factory=dict)
 
     def status(self) -> dict[str, Any]:
         """The part of the status with the answer."""
@@ -101,7 +107,9 @@ class Answer:
         status: dict[str, Any] = {
             "pods": len(self.nodes),
             "placed": sum(counts.values()),
-            "placements": [PlacementCount(node=node, count=counts[node]).plain() for node in ordered[:MOST_PLACEMENTS]],
+            "placements": [
+                PlacementCount(node=node, count=counts[node], devices=self._devices_on(node)).plain() for node in ordered[:MOST_PLACEMENTS]
+            ],
             "policyRevision": self.policy_revision,
         }
         if len(ordered) > MOST_PLACEMENTS:
@@ -121,6 +129,12 @@ class Answer:
                 "drainedRefused": self.drained.refused,
             }
         return status
+
+    def _devices_on(self, node: str) -> tuple[str, ...] | None:
+        if not self.devices:
+            return None
+        lines = (f"{pod}: {self.devices[pod]}" for pod, on in self.nodes if on == node and pod in self.devices)
+        return tuple(cut(line, 253) for line in itertools.islice(lines, MOST_PODS_WITH_DEVICES)) or None
 
 
 def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
@@ -146,39 +160,48 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
     supposed = SupposedChanges(state)
     yield from added(supposed, what_if.nodes)
     if what_if.drain:
-        nodes, miss, drained = yield from _drained(chain, supposed, what_if.drain, pods)
+        nodes, devices, miss, drained = yield from _drained(chain, supposed, what_if.drain, pods)
     else:
-        nodes, miss = yield from _placed(chain, state, pods)
+        nodes, devices, miss = yield from _placed(chain, state, pods)
         drained = None
     further = None
     if what_if.capacity and pods:
         further = Further(count=0, message=miss.message) if miss is not None else (yield from _further(chain, state, pods))
-    return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision, further=further, drained=drained)
+    return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision, further=further, drained=drained, devices=devices)
 
 
 _Nodes = list[tuple[str, str | None]]
+_Devices = dict[str, str]
 
 
-def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, tuple[_Nodes, Miss | None]]:
-    """(the node of each pod, the first miss)."""
+def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, tuple[_Nodes, _Devices, Miss | None]]:
+    """(the node of each pod, the devices of those that get some, the first miss)."""
     misses: list[Miss] = []
+    devices: _Devices = {}
 
     def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> None:
         if decision.node is None and not misses:
             misses.append(_miss(decision, seen))
+        if got := decision.devices:
+            devices[decision.pod.key] = given_devices.text(got, decision.node)
 
     outcomes = yield from dry_run.place_pods(chain, state, pods, watch=watch)
     nodes: _Nodes = [(outcome.decision.pod.key, outcome.decision.node) for outcome in outcomes]
-    return nodes, misses[0] if misses else None
+    return nodes, devices, misses[0] if misses else None
 
 
 def _drained(
     chain: Chain, supposed: SupposedChanges, drain: Sequence[str], pods: Sequence[PodView]
-) -> Generator[None, None, tuple[_Nodes, Miss | None, Drained]]:
-    """(the node of each pod, the first miss, what becomes of the pods of the drained nodes). UsageError after `MOST_STEPS`."""
+) -> Generator[None, None, tuple[_Nodes, _Devices, Miss | None, Drained]]:
+    """(the node of each pod, the devices of those that get some, the first miss, what becomes of the pods of the drained nodes).
+
+    UsageError after `MOST_STEPS`.
+    """
     found: Drain = yield from _bounded(drain_steps(Decider(chain), supposed, drain, waiting=pods))
     asked = {each.pod: each for each in found.pods if not each.source}
     nodes = [(pod.key, asked[pod.key].node) for pod in dry_run.queue_order(chain, pods)]
+    got = {key: each.placement for key, each in asked.items() if each.placement is not None and each.placement.devices}
+    devices = {key: given_devices.text(placement.devices, placement.node) for key, placement in got.items()}
     waits = next((pod for pod in dry_run.queue_order(chain, pods) if asked[pod.key].node is None), None)
     miss = None
     if waits is not None:
@@ -191,7 +214,7 @@ def _drained(
         forbidden=len(found.of(Fate.FORBIDDEN)),
         refused=len(found.of(Fate.REFUSED)),
     )
-    return nodes, miss, told
+    return nodes, devices, miss, told
 
 
 def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain]:

@@ -24,6 +24,7 @@ from wharfinger.explain.explanation import Explanation, explain_decision
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.prepared import ClaimAllocation
@@ -285,7 +286,7 @@ class PodResult:
 
     `reasons` counts nodes by the reason of their rejection, only where the pod found none; `totals` are by tier. `victims` are the pods
     that preemption would evict; where they were evicted (SEQUENTIAL), the pod has a node, otherwise `nominated` is their node. `notes` say
-    where policies conflict.
+    where policies conflict. `devices` are those that the pod gets on its node.
     """
 
     pod: str
@@ -298,6 +299,7 @@ class PodResult:
     victims: tuple[str, ...]
     notes: tuple[str, ...]
     explanation: Explanation | None
+    devices: tuple[GivenDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -518,4 +520,5 @@ def pod_result(decision: Decision, evicted: tuple[PodView, ...], explanation: Ex
         victims=tuple(victim.key for victim in evicted or decision.victims),
         notes=decision.notes,
         explanation=explanation,
+        devices=decision.devices,
     )

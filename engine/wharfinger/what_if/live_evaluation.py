@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,6 +84,20 @@ class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ] = None
 
 
+class EvaluatedDevice(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A device that a pod would get."""
+
+    claim: Annotated[str, Meta(description="The claim, `namespace/name`; empty without a claim, or if the scheduler makes it.")]
+    request: Annotated[str, Meta(description="The request of the claim, or the resource, that the device serves.")]
+    driver: Annotated[str, Meta(description="Its driver; for GPUs without a driver, the resource that counts them.")]
+    pool: Annotated[str, Meta(description="Its pool.")]
+    device: Annotated[str, Meta(description="Its name in the pool; for GPUs without a driver, its index on the node.")]
+    admin_access: Annotated[bool, Meta(description="True if the device may be in use by others.")] = False
+    capacity: Annotated[dict[str, str], Meta(description="The part that it gets of a device which others may share.")] = field(
+        default_factory=dict
+    )
+
+
 class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The answer about one pod."""
 
@@ -106,6 +120,7 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
         default_factory=dict
     )
     victims: Annotated[list[str], Meta(description="The pods that preemption would evict for it.")] = field(default_factory=list)
+    devices: Annotated[list[EvaluatedDevice], Meta(description="The devices that it would get on its node.")] = field(default_factory=list)
 
 
 class EvaluatedDomain(Struct, frozen=True, kw_only=True):
@@ -376,12 +391,14 @@ def _drained(pod: DrainedPod) -> EvaluatedPod:
         message=message,
         reasons={} if told is None else told.reasons,
         victims=[] if told is None else told.victims,
+        devices=[] if told is None else told.devices,
     )
 
 
 def _placed_or_not(result: PodResult) -> EvaluatedPod:
     if result.node is not None:
-        return EvaluatedPod(pod=result.pod, node=result.node, fate=Fate.PLACED.value, victims=list(result.victims))
+        devices = [EvaluatedDevice(**asdict(device)) for device in result.devices]
+        return EvaluatedPod(pod=result.pod, node=result.node, fate=Fate.PLACED.value, victims=list(result.victims), devices=devices)
     return EvaluatedPod(pod=result.pod, node=None, fate=Fate.WAITS.value, message=result.message, reasons=dict(result.reasons))
 
 

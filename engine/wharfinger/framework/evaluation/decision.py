@@ -21,6 +21,7 @@ from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.evaluation.plugin_points import Columns, PluginPoints
 from wharfinger.framework.evaluation.scoring import ScoreSlot
+from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation
 from wharfinger.language.report.wording import count
 
@@ -94,6 +95,14 @@ class Decision:
     def assigned(self) -> PodView:
         """The pod as it is to be assumed and bound: with the annotations that plugins choose for it on its node."""
         return self.pod if self.row is None else self.chain.assigned(Attempt(self.pod, self.snapshot, self.evaluation.shared), self.row)
+
+    @property
+    def devices(self) -> tuple[GivenDevice, ...]:
+        """The devices that the pod gets on its node, in the order of its claims and their requests; empty if it gets none."""
+        if self.row is None:
+            return ()
+        attempt = Attempt(self.pod, self.snapshot, self.evaluation.shared)
+        return tuple(each for plugin in self.chain.choosing_devices for each in plugin.given(attempt, self.row, self.claims))
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -48,7 +48,10 @@ class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a decision, as far as a replay compares it; `victims` by uid, `totals` of the chosen node by tier."""
+    """The result of a decision, as far as a replay compares it; `victims` by uid, `totals` of the chosen node by tier.
+
+    `devices` are `driver/pool/device` in the order of claims and requests; None in the logs of programs that did not write them.
+    """
 
     node: str | None
     feasible: int
@@ -58,6 +61,7 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     nominated: str | None
     victims: tuple[str, ...]
     totals: tuple[float, ...]
+    devices: tuple[str, ...] | None = None
 
 
 class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -216,4 +216,5 @@ def logged_answer(decision: Decision) -> LoggedAnswer:
         nominated=decision.nominated,
         victims=tuple(victim.uid for victim in decision.victims),
         totals=decision.totals,
+        devices=tuple(each.uid for each in decision.devices),
     )

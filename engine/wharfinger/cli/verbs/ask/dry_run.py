@@ -16,6 +16,7 @@ from wharfinger.cli import group_report, options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
+from wharfinger.framework import given_devices
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import checkpoint_of
@@ -43,7 +44,8 @@ def _row(result: PodResult) -> Sequence[str]:
         room = f" Room on {result.nominated} if {_listed(result.victims)} left." if result.nominated else ""
         return result.pod, "-", result.message + room
     evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
-    return result.pod, result.node, " / ".join(map(wording.number, result.totals)) + evicts
+    gets = f", gets {given_devices.text(result.devices, result.node)}" if result.devices else ""
+    return result.pod, result.node, " / ".join(map(wording.number, result.totals)) + gets + evicts
 
 
 def _evicts(result: PodResult) -> str:
@@ -117,6 +119,8 @@ def pod_value(result: PodResult) -> dict[str, Any]:
         value |= {"nominated": result.nominated} if result.nominated else {}
     else:
         value["totals"] = list(result.totals)
+    if result.devices:
+        value["devices"] = [asdict(device) for device in result.devices]
     if result.victims:
         value["victims"] = list(result.victims)
     if result.explanation is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 
+from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.plugins.devices.extended_resources import IN_MEMORY
 from wharfinger.framework.plugins.devices.requests import Ask, Asked
 from wharfinger.framework.plugins.devices.search import Fault, FaultKind, Outcome, Pick
 from wharfinger.model import objects
@@ -30,6 +32,21 @@ def allocations(  # noqa: PLR0913 — what was asked, what was found, and where
         devices = objects.AllocatedDevices(results=results, config=config)
         found.append(objects.Allocation(devices=devices, node_selector=_node_selector(picks, pools, node)))
     return found
+
+
+def given(claim: objects.ResourceClaim, allocation: objects.Allocation) -> Iterator[GivenDevice]:
+    """The devices of an allocation, as decisions tell them."""
+    name = "" if claim.metadata.name == IN_MEMORY else objects.key_of(claim)
+    for result in allocation.devices.results:
+        yield GivenDevice(
+            claim=name,
+            request=result.request,
+            driver=result.driver,
+            pool=result.pool,
+            device=result.device,
+            admin_access=bool(result.admin_access),
+            capacity=result.consumed_capacity,
+        )
 
 
 def _result(pick: Pick, pools: NodePools, share: str) -> objects.AllocatedDevice:

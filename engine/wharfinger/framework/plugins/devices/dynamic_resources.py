@@ -22,7 +22,16 @@ from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.device_orders import preferred
-from wharfinger.framework.extension import Arguments, FilterPlugin, PostFilterOutcome, PostFilterPlugin, Rejection, ScorePlugin
+from wharfinger.framework.extension import (
+    Arguments,
+    DevicePlugin,
+    FilterPlugin,
+    PostFilterOutcome,
+    PostFilterPlugin,
+    Rejection,
+    ScorePlugin,
+)
+from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
@@ -43,6 +52,7 @@ from wharfinger.framework.prepared import (
 from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
+from wharfinger.model.devices.allocated import claim_uid
 from wharfinger.model.objects.devices import MOST_ALTERNATIVES
 from wharfinger.model.state import node_selection
 from wharfinger.model.state.device_states import DeviceStates
@@ -95,7 +105,7 @@ class DynamicResourcesArguments(Arguments):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(self.binding_timeout))
 
 
-class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin):
+class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin):
     """`pkg/scheduler/framework/plugins/dynamicresources`, Kubernetes 1.36."""
 
     name = NAME
@@ -134,6 +144,15 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin):
         """Skip if no claim that is to be allocated, and no other, has alternatives."""
         kept = attempt.shared.once(self, _Kept)
         return SKIP_ALWAYS if kept.rule is None or not kept.rule.scores else Alternatives(kept, kept.rule)
+
+    def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:  # noqa: ARG002 — the extension point
+        """The devices of the claims that the pod has, allocated already or now."""
+        found = pod_claims(attempt.pod, attempt.snapshot.objects)
+        if not isinstance(found, PodClaims):
+            return ()
+        now = {claim_uid(each.claim): each.allocation for each in claims}
+        allocations = ((claim, claim.status.allocation or now.get(claim_uid(claim))) for claim in found.all)
+        return tuple(given for claim, allocation in allocations if allocation is not None for given in api.given(claim, allocation))
 
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """A claim to free or to delete so that the next attempt may choose anew, and kube-scheduler's words about it."""

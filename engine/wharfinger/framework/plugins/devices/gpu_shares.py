@@ -10,7 +10,7 @@ shares. How such a cluster names things is in the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +19,12 @@ from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.device_orders import preferred
-from wharfinger.framework.extension import AnnotatingPlugin, Arguments, FilterPlugin
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
+from wharfinger.framework.extension import AnnotatingPlugin, Arguments, DevicePlugin, FilterPlugin
+from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, PreparedFilter, Skip
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.devices.device import MILLI
 from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, Wanted, free_gpus, holders, room
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class GpuSharesArguments(Arguments):
     shares_are_annotations: bool = False
 
 
-class GpuShares(FilterPlugin, AnnotatingPlugin):
+class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
     """A filter over single GPUs, and the choice of the GPUs: the first that have room, by `prefer device` of policies or by index."""
 
     name = "GpuShares"
@@ -73,6 +75,18 @@ class GpuShares(FilterPlugin, AnnotatingPlugin):
             return {}
         chosen = self._chosen(attempt, row, wanted)
         return {self.names.index: self.names.written(chosen)} if chosen else {}
+
+    def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:  # noqa: ARG002 — the extension point
+        """The GPUs of a pod that gets some of a node that takes part."""
+        wanted = self.names.wanted(attempt.pod)
+        if wanted is None:
+            return ()
+        amounts = {} if wanted.milli == WHOLE else {MILLI: str(wanted.milli)}
+        names, node = self.names, attempt.snapshot.names[row]
+        return tuple(
+            GivenDevice(claim="", request=names.count, driver=names.count, pool=node, device=str(gpu), capacity=amounts)
+            for gpu in sorted(self._chosen(attempt, row, wanted))
+        )
 
     def _chosen(self, attempt: Attempt, row: int, wanted: Wanted) -> tuple[int, ...]:
         """The GPUs for the pod: the first that have room, in the order of the policies where one speaks, else by index."""
