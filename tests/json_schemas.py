@@ -540,18 +540,18 @@ class Rebalance(TypedDict):
 
 
 class Trial(TypedDict):
-    """Numbers, and what they lead to."""
+    """Numbers, and what they lead to; an objective that would divide by 0 is null."""
 
     trial: str
-    objectives: dict[str, float]
+    objectives: dict[str, float | None]
     numbers: dict[str, str]
 
 
 class HeldOut(TypedDict):
     """The objectives on what was kept from the search."""
 
-    ships: dict[str, float]
-    best: dict[str, float]
+    ships: dict[str, float | None]
+    best: dict[str, float | None]
     worse: list[Any]
 
 

@@ -40,13 +40,14 @@ from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.optimal import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
-from wharfinger.what_if.rebalance.movable import Limits
+from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import Rebalance, Wishes
 from wharfinger.what_if.replacement import replaced_pods
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.search import Tuned, tuned
 from wharfinger.what_if.tune.trials import Workload, processes
+from wharfinger.what_if.tune.trials import dask as on_dask
 
 Pod = PodView | Mapping[str, Any]
 
@@ -132,17 +133,19 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     pods: Sequence[Pod] | None = None,
     *,
     replace: Sequence[str] = (),
+    by: Sequence[str] = (comparing.ZONE,),
     config: ChainConfig | None = None,
     against_config: ChainConfig | None = None,
 ) -> Diff:
     """What `policies` change about where pods go, compared with `against`; `config` and `against_config` are the settings of each side.
 
     `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
-    anew. The cluster's state stays as it is. Raises UsageError for a word of `replace` that names no pod.
+    anew. `by` are labels of nodes by which pods are counted on both sides. The cluster's state stays as it is. Raises UsageError for a word
+    of `replace` that names no pod.
     """
     waiting = _waiting(cluster, pods)
     before, after = chain.assemble(against, against_config), chain.assemble(policies, config)
-    return comparing.diff(before, after, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace))
+    return comparing.diff(before, after, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace), labels=by)
 
 
 def capacity(  # noqa: PLR0913 — the keywords are independent choices
@@ -202,6 +205,7 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     policies: Sequence[CompiledPolicy],
     cluster: Cluster,
     goals: Sequence[str],
+    pods: Sequence[Pod] | None = None,
     *,
     cost: float = 0.0,
     most_moves: int = 100,
@@ -209,13 +213,16 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     whole: Mapping[str, str] | None = None,
     namespaces: Sequence[str] = (),
     min_age: float = 300.0,
+    most_priority: int = CRITICAL - 1,
+    pods_of: str | None = None,
     config: ChainConfig | None = None,
 ) -> Rebalance:
     """An ordered plan of moves of running pods by which the cluster comes nearer to goals.
 
     Goals are `violations`, `free-nodes`, `free-gpus` and `points`; each move must gain `cost` at least, in units of its goal. `whole` is
     what one whole GPU takes, as quantities by resource. Only pods of `namespaces` move (without any all but those of kube-system) that are
-    at least `min_age` seconds old. Pending pods that have a place are placed first. The cluster's state is left as the plan leaves it.
+    at least `min_age` seconds old, have no priority above `most_priority`, and name the scheduler `pods_of`, if one is given. Those of
+    `pods` (by default the pending ones) that have a place get it first. The cluster's state is left as the plan leaves it.
     Raises UsageError for an unknown goal, and a resource that no node offers; InvalidObject for a quantity that is none.
     """
     wishes = Wishes(
@@ -224,9 +231,9 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
         most_moves=most_moves,
         most_cordons=most_cordons,
         unit={name: quantity.amount_at(name, amount) for name, amount in (whole or {}).items()},
-        limits=Limits(namespaces=frozenset(namespaces), youngest=min_age),
+        limits=Limits(namespaces=frozenset(namespaces), youngest=min_age, most_priority=most_priority, scheduler=pods_of),
     )
-    return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, wishes, cluster.pending)
+    return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, wishes, _waiting(cluster, pods))
 
 
 def optimal(
@@ -253,17 +260,23 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     *,
     logs: Sequence[str | Path] = (),
     search: Sequence[str] = (),
+    kubernetes: bool = False,
+    replace: Sequence[str] = (),
+    load: float = 1.0,
     held_out: float = 0.5,
     trials: int = 200,
     seed: int = 0,
     jobs: int = 1,
+    dask: str | None = None,
     config: ChainConfig | None = None,
 ) -> Tuned:
     """The numbers of policies that make the objectives small when pending pods are placed; needs the extra `tune`.
 
     Of several clusters and decision `logs` the objectives are means. `search` names params and weights, `NAME` or `NAME=LOW..HIGH`; without
-    any, all are searched. A part of the nodes and pods, and the later part of each log, is held out of the search. With more than one of
-    `jobs`, the trials run in processes, which import the main module of the program. Raises UsageError for a log that cannot be read, and
+    any, all are searched; with `kubernetes`, the weights of Kubernetes' scores too. Running pods that `replace` names (`all`,
+    `namespace=…`, `selector=…`) are placed anew; a `load` above 1 adds copies of some pods. A part of the nodes and pods, and the later
+    part of each log, is held out of the search. With more than one of `jobs`, the trials run in processes, which import the main module of
+    the program; with `dask`, on the Dask cluster whose scheduler has this address. Raises UsageError for a log that cannot be read, and
     where there is nothing to search on.
     """
     clusters = [cluster] if isinstance(cluster, Cluster) else cluster
@@ -274,10 +287,11 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     given += [workloads.recorded(str(path))[0] for path in logs]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster or a decision log")
-    searched, kept = workloads.parted(given, held_out, seed)
-    numbers = knobs.chosen(knobs.found(policies, chain.assemble(policies, config)), search, policies)
+    searched, kept = workloads.parted([workloads.prepared(each, replace, load, seed) for each in given], held_out, seed)
+    numbers = knobs.chosen(knobs.found(policies, chain.assemble(policies, config), kubernetes=kubernetes), search, policies)
     goals = [objective(text) for text in objectives]
-    return tuned(policies, numbers, goals, searched, kept, partial(processes, jobs=jobs), most=trials, seed=seed)
+    where = partial(processes, jobs=jobs) if dask is None else partial(on_dask, address=dask)
+    return tuned(policies, numbers, goals, searched, kept, where, most=trials, seed=seed)
 
 
 def _waiting(cluster: Cluster, pods: Sequence[Pod] | None) -> Sequence[PodView]:

@@ -1,13 +1,17 @@
 """`import wharfinger`: what it offers, and that it costs next to nothing until used."""
 
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import wharfinger
+from wharfinger.cli.question import QuestionFlags
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,3 +42,21 @@ def test_importing_it_imports_neither_numpy_nor_the_language():
     modules = json.loads(printed.stdout)
     assert "wharfinger" in modules
     assert not {"numpy", "msgspec", "lark", "yaml", "typer", "pydantic", "wharfinger.errors"} & set(modules)
+
+
+# What the functions call otherwise, and the options that are of a command line alone: files, listings, and what changes a cluster.
+KEYWORDS = {
+    "capacity": {},
+    "diff": {"against_param": None, "log": None, "most": None},  # load_policies takes params
+    "drain": {"selector": None, "pending": "pods", "delete_emptydir_data": "delete_empty_dir_data"},
+    "rebalance": {"goal": "goals", "namespace": "namespaces", "apply": None, "plan": None, "undo_cordons": None, "patience": None},
+    "tune": {"on": "logs", "wanted": "search", "n_trials": "trials", "patch": None, "draw": None},
+}
+
+
+@pytest.mark.parametrize("verb", KEYWORDS)
+def test_what_a_verb_can_be_told_its_function_can_be_told_too(verb):
+    shared = {field.name for field in dataclasses.fields(QuestionFlags)} | {"output", "exit_code"}
+    flags = inspect.signature(import_module(f"wharfinger.cli.verbs.ask.{verb}").command).parameters.keys() - shared
+    called = {KEYWORDS[verb].get(flag, flag) for flag in flags} - {None}
+    assert called <= inspect.signature(getattr(wharfinger, verb)).parameters.keys()

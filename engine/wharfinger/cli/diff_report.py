@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wharfinger.cli import question, usage
-from wharfinger.explain.difference import Cause
+from wharfinger.explain.difference import Cause, Said
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
@@ -217,7 +217,19 @@ def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    return asdict(cause) | {"kind": cause.kind.value, "said": str(cause)}
+    return {
+        "rule": cause.rule,
+        "kind": cause.kind.value,
+        "node": cause.node,
+        "nodes": cause.nodes,
+        "before": _said(cause.before),
+        "after": _said(cause.after),
+        "said": str(cause),
+    }
+
+
+def _said(said: Said) -> dict[str, Any]:
+    return {"present": said.present, "sentences": said.sentences, "points": said.points}
 
 
 def _side(side: Side) -> dict[str, Any]:

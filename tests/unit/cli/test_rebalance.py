@@ -87,6 +87,8 @@ def test_wrong_input_is_named(wharf, snapshot, flags, message):
 def test_the_function_gives_what_the_verb_prints(snapshot):
     found = wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"])
     assert [(move.pod, move.target) for move in found.moves] == [("default/web", "node-b")]
+    assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], most_priority=-1).moves
+    assert not wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"], pods_of="other").moves
     with pytest.raises(wharfinger.UsageError, match="which goal"):
         wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["more"])
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import pytest
+import yaml
 
 from tests.unit.scheduler.decision_log.recording import FIRST, recorded
 from tests.unit.what_if.tune.test_search import TEXT
@@ -48,6 +49,13 @@ def test_json_has_all_of_it(wharf, folder):
     assert found["best"]["objectives"]["nodes_touched"] <= found["ships"]["objectives"]["nodes_touched"]
     assert set(found["held_out"]) == {"ships", "best", "worse"}
     assert "pack.TaintToleration" in found["ships"]["numbers"]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_what_divides_by_zero_is_null(wharf, folder, output):
+    code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--format", output)
+    assert code == 0
+    assert yaml.safe_load(out)["ships"]["objectives"]["moves / evicted"] is None  # JSON is YAML
 
 
 def test_a_decision_log_alone_is_enough(wharf, folder):

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace as replace_struct
 
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider
@@ -183,6 +184,22 @@ def is_log(path: str) -> bool:
             return stream.read(len(HEAD)) == HEAD
     except OSError:
         return False  # whoever reads it says why
+
+
+def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, seed: int) -> Waiting | Recorded:
+    """The workload with running pods placed anew that `words` name (as of `replaced_pods`), and `load` times as many pods.
+
+    UsageError for one that has nothing to place, and for a log, which says itself what came when.
+    """
+    if isinstance(workload, Recorded):
+        if words or load != 1:
+            raise UsageError(f"{workload.title} is a decision log, which says itself what came when; replace and load are for snapshots")
+        return workload
+    whole = placed_anew(workload, words) if words else workload
+    if not whole.pods:
+        hint = "nor running ones that could be placed anew" if words else "its running pods are placed anew with replace all"
+        raise UsageError(f"{whole.title}: there are no pods to place; {hint}")
+    return whole.loaded(load, seed)
 
 
 def parted(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> tuple[list[Waiting | Recorded], list[Waiting | Recorded]]:

@@ -162,3 +162,17 @@ def test_python_takes_several_clusters_and_decision_logs(tmp_path):
     assert {title.split(":")[0] for title in found.searched} >= {"cluster 1", "cluster 2"}
     with pytest.raises(UsageError, match="nothing to search on"):
         wharfinger.tune([policy(TEXT)], [], ["unplaced"])
+
+
+def test_python_places_running_pods_anew_and_some_twice(tmp_path):
+    snapshot = tmp_path / "empty.json"
+    snapshot.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    state = state_of(8)
+    for number, pod in enumerate(pods_of(6, 2)):
+        state.assume(pod, state.snapshot().names[number])
+    cluster = replace(wharfinger.load_snapshot(snapshot), state=state, pending=())
+    with pytest.raises(UsageError, match="no pods to place"):
+        wharfinger.tune([policy(TEXT)], cluster, ["unplaced"], trials=1)
+    found = wharfinger.tune([policy(TEXT)], cluster, ["moves"], replace=["all"], load=1.5, kubernetes=True, held_out=0, trials=1)
+    assert found.searched == ("cluster: 8 nodes, 9 pods to place",)
+    assert any(knob.own_name == "NodeAffinity" for knob in found.knobs)

@@ -5,6 +5,7 @@ Trials are dry runs, or decision logs made again, with other numbers in the poli
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,6 @@ from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.picture import called, shown
 from wharfinger.what_if.tune.search import Trial, Tuned
 from wharfinger.what_if.tune.trials import Matter, Workload
-from wharfinger.what_if.tune.workloads import Recorded
 
 MOST_TRIALS = 100_000
 MOST_LOAD = 100
@@ -96,10 +96,9 @@ def _said(found: Tuned) -> Iterator[str]:
 
 
 def _value(found: Tuned) -> dict[str, Any]:
-    goals = [goal.text for goal in found.objectives]
     held_out = None
     if found.held_out is not None:
-        old, new = (dict(zip(goals, values, strict=True)) for values in found.held_out)
+        old, new = (_values(found, values) for values in found.held_out)
         held_out = {"ships": old, "best": new, "worse": list(found.worse)}
     return {
         "searched": list(found.searched),
@@ -118,9 +117,14 @@ def _value(found: Tuned) -> dict[str, Any]:
 def _trial(found: Tuned, trial: Trial) -> dict[str, Any]:
     return {
         "trial": called(trial),
-        "objectives": {goal.text: value for goal, value in zip(found.objectives, trial.objectives, strict=True)},
+        "objectives": _values(found, trial.objectives),
         "numbers": {knob.name: knob.text(value) for knob, value in zip(found.knobs, trial.values, strict=True)},
     }
+
+
+def _values(found: Tuned, values: Sequence[float]) -> dict[str, float | None]:
+    """The values of the objectives by their texts; None where one would divide by 0, as JSON knows no infinity."""
+    return {goal.text: value if math.isfinite(value) else None for goal, value in zip(found.objectives, values, strict=True)}
 
 
 @with_flags
@@ -177,9 +181,10 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
     factor = _share("--load", load, MOST_LOAD)
-    searched = [_prepared(workload, factor, seed, replace=replace or ()) for workload in given]
+    searched = [workloads.prepared(workload, replace or (), factor, seed) for workload in given]
     shares = [text for text in held_out or ["50%"] if text.endswith("%")]
-    kept = [_prepared(_workload(path, config), factor, seed + 1, replace=replace or ()) for path in held_out or () if path not in shares]
+    others = [path for path in held_out or () if path not in shares]
+    kept = [workloads.prepared(_workload(path, config), replace or (), factor, seed + 1) for path in others]
     if (shares and kept) or len(shares) > 1:
         raise UsageError("--held-out is one share of all data, or files; give one of the two")
     if shares:
@@ -218,21 +223,6 @@ def _workload(path: str, config: ChainConfig | None) -> Workload:
     cluster = load_cluster([path])
     streams.warn(cluster.skipped)
     return workloads.waiting(path, cluster.state, cluster.pending, config)
-
-
-def _prepared(workload: Workload, load: float, seed: int, *, replace: Sequence[str]) -> Workload:
-    """The workload as `--replace` and `--load` want it; UsageError for one that has nothing to place."""
-    if isinstance(workload, Recorded):
-        if replace or load != 1:
-            raise UsageError(
-                f"{workload.title} is a decision log, which says itself what came when; --replace and --load are for snapshots"
-            )
-        return workload
-    whole = workloads.placed_anew(workload, replace) if replace else workload
-    if not whole.pods:
-        hint = "its running pods are placed anew with --replace all" if not replace else "nor running ones that could be placed anew"
-        raise UsageError(f"{whole.title}: there are no pods to place; {hint}")
-    return whole.loaded(load, seed)
 
 
 def _share(option: str, text: str, most: float) -> float:
