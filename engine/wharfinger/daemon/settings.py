@@ -173,7 +173,7 @@ class LeaderElection(Part):
 class Limits(Part):
     """How much is in progress at a time, and for how long."""
 
-    binds: int = Field(default=256, ge=1, le=10_000, description="The maximum number of concurrent bindings")
+    binds: int = Field(default=256, ge=1, le=10_000, description="The maximum number of concurrent bindings, and of claim writes")
     writes: int = Field(default=32, ge=1, le=10_000, description="The maximum number of concurrent status updates")
     connections: int = Field(default=64, ge=1, le=1_000, description="The maximum number of connections to the API server, without watches")
     grace_period: Duration = Field(default=10.0, ge=0, description="The time to finish started work after SIGTERM")

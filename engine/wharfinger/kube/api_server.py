@@ -112,6 +112,7 @@ def ports_of(  # noqa: PLR0913 — what the ports need
         return leadership.is_leader
 
     binder = ApiBinder(connection, clock, may_write)
+    claims = ApiClaimWriter(connection, clock, may_write)
     streaming = version is not None and version.streams_lists
     informers = Informers(connection, clock, emit, settings=ReflectorSettings(streaming=streaming))
     return ApiServer(
@@ -119,8 +120,8 @@ def ports_of(  # noqa: PLR0913 — what the ports need
         binder=binder,
         writer=ApiWriter(connection, clock, may_write),
         volumes=ApiVolumeWriter(connection, clock, may_write),
-        claims=ApiClaimWriter(connection, clock, may_write),
+        claims=claims,
         groups=ApiPodGroupWriter(connection, clock, lambda: informers.path_of(PODGROUPS), may_write),
-        recorder=EventRecorder(connection, events, clock, emit, busy=lambda: binder.in_flight > 0),
+        recorder=EventRecorder(connection, events, clock, emit, busy=lambda: binder.in_flight + claims.in_flight > 0),
         leadership=leadership,
     )

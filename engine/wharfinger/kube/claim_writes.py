@@ -36,7 +36,13 @@ class ApiClaimWriter:
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._connection = connection
         self._clock = clock
-        self._write = PatientWrites(connection, clock, may_write).write
+        self._writes = PatientWrites(connection, clock, may_write)
+        self._write = self._writes.write
+
+    @property
+    def in_flight(self) -> int:
+        """The number of writes that are under way: a binding waits for each."""
+        return self._writes.in_flight
 
     async def create(self, claim: objects.ResourceClaim) -> objects.ResourceClaim:
         """The claim as it was created; the API server gives it a name.

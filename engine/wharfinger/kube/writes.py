@@ -124,9 +124,17 @@ class PatientWrites:
         self._connection = connection
         self._clock = clock
         self._may_write = may_write
+        self.in_flight = 0
 
     async def write(self, method: str, path: str, body: bytes, content_type: str = JSON) -> bytes:
         """The answer, once it is written; raises WriteFailed from the ApiError with the reason otherwise."""
+        self.in_flight += 1
+        try:
+            return await self._until_written(method, path, body, content_type)
+        finally:
+            self.in_flight -= 1
+
+    async def _until_written(self, method: str, path: str, body: bytes, content_type: str) -> bytes:
         waits = Backoff()
         for left in reversed(range(_ATTEMPTS)):
             try:

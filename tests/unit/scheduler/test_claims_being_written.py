@@ -1,5 +1,7 @@
 """Until the watch shows a claim as it was written its devices stay taken, and a pod waits no longer than that."""
 
+import asyncio
+
 import pytest
 from msgspec import structs
 
@@ -8,6 +10,7 @@ from tests.unit.scheduler.running import node, running
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
 from wharfinger.scheduler.binding.devices import LONGEST_LOOK
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +59,32 @@ async def test_a_pod_is_bound_as_soon_as_its_claim_is_shown():
         await world.calm()  # and no time passes
         assert (held(world), world.cluster.nodes_of_pods()) == (1, {"default/p": "n00000"})
         assert not world.scheduler._binding.claims._awaited
+
+
+async def test_claims_are_written_within_the_limit_of_bindings():
+    under_way, most, release = [], [], asyncio.Event()
+
+    class SlowClaims(LateClaims):
+        async def reserve(self, claim, pod, allocation):
+            under_way.append(claim.metadata.name)
+            most.append(len(under_way))
+            await release.wait()
+            under_way.remove(claim.metadata.name)
+            return await super().reserve(claim, pod, allocation)
+
+    names = [f"p{number}" for number in range(6)]
+    big = structs.replace(node("n00000"), status=objects.NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": "110"}))
+    async with running(*things(*names), big, claims=SlowClaims, settings=SchedulerSettings(most_binds=2)) as world:
+        for name in names:
+            world.cluster.put(pod(name))
+        await world.pass_time(3)
+        assert (len(under_way), held(world)) == (2, 6)  # all are decided, and their devices taken
+        release.set()
+        for _ in names:
+            await world.calm()
+            world.claims.show()
+        assert sorted(world.cluster.nodes_of_pods()) == [f"default/{name}" for name in names]
+    assert max(most) == 2
 
 
 async def test_a_device_that_is_written_and_not_shown_stays_taken_when_the_pod_is_not_bound():

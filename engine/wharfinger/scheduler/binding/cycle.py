@@ -55,7 +55,7 @@ class Refused(Exception):
 
 
 class BindingCycle:
-    """Binds at most `most` pods at a time."""
+    """Binds at most `most` pods at a time, and writes at most as many claims for devices before."""
 
     def __init__(  # noqa: PLR0913 — the parts that a binding touches
         self,
@@ -75,7 +75,7 @@ class BindingCycle:
         self._permits = permits
         self._most = most
         self._volumes = VolumeBinds(cluster)
-        self.claims = DeviceClaims(cluster)
+        self.claims = DeviceClaims(cluster, most)
         self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
         self._occupied = 0
         self._together: dict[str, BindTogether] = {}  # of members of groups, by uid

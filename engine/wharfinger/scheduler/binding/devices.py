@@ -15,8 +15,8 @@ one finds it so, and places the pod where the devices are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.model.objects.pod_view import PodView
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 LOOK = 0.25
 """Seconds after which it is checked again whether devices are ready, if no claim of the pod has changed before."""
 LONGEST_LOOK = 30.0
@@ -43,10 +46,11 @@ LONGEST_LOOK = 30.0
 
 
 class DeviceClaims:
-    """Takes, writes and gives back the devices of pods that are being bound."""
+    """Takes, writes and gives back the devices of pods that are being bound; `most` requests are under way at a time."""
 
-    def __init__(self, cluster: LiveCluster) -> None:
+    def __init__(self, cluster: LiveCluster, most: int) -> None:
         self._cluster = cluster
+        self._room = asyncio.Semaphore(most)  # a driver may take minutes, so only requests count, not the waiting for what comes of them
         self._taken: dict[str, tuple[ClaimAllocation, ...]] = {}  # in flight, by the uid of the pod
         self._written: dict[str, list[objects.ResourceClaim]] = {}  # reserved by us, by the uid of the pod
         self._awaited: dict[str, list[asyncio.Event]] = {}  # who waits for a change of a claim, by its uid
@@ -118,9 +122,9 @@ class DeviceClaims:
         if writer is None:
             return
         if decision.deallocate is not None:
-            await writer.deallocate(decision.deallocate)
+            await self._request(writer.deallocate, decision.deallocate)
         elif decision.delete is not None:
-            await writer.delete(decision.delete)
+            await self._request(writer.delete, decision.delete)
 
     def clean_up(self, decision: Decision) -> None:
         """Do `post_filter` in the background."""
@@ -147,14 +151,14 @@ class DeviceClaims:
             return
         made = claim
         if claim.metadata.name == extended_resources.IN_MEMORY and chosen is not None:
-            made = await writer.create(claim)
+            made = await self._request(writer.create, claim)
             self._note(pod, made)
-        written = await writer.reserve(made, pod, None if chosen is None else chosen.allocation)
+        written = await self._request(writer.reserve, made, pod, None if chosen is None else chosen.allocation)
         if made is not claim:
             self._written[pod.uid].remove(made)
         self._note(pod, written)
         if made is not claim and chosen is not None:
-            await writer.note_extended(pod, written, chosen.request_mappings)
+            await self._request(writer.note_extended, pod, written, chosen.request_mappings)
         await self._wait_for_watch(written)
 
     def _note(self, pod: PodView, claim: objects.ResourceClaim) -> None:
@@ -225,9 +229,14 @@ class DeviceClaims:
             return
         for claim in claims:
             if extended_resources.owner_uid(claim):
-                await writer.delete(claim)
+                await self._request(writer.delete, claim)
             else:
-                await writer.unreserve(claim, pod)
+                await self._request(writer.unreserve, claim, pod)
+
+    async def _request(self, send: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The answer of a request to the writer of claims, sent when there is room."""
+        async with self._room:
+            return await send(*args, **kwargs)
 
 
 def _holds(claim: objects.ResourceClaim, allocation: objects.Allocation) -> bool:
