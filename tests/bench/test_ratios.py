@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 import wharfinger
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
@@ -41,7 +42,7 @@ def test_kernels_are_a_hundred_times_as_fast_as_the_interpreter():
                 slow.score(rule, row)
 
     def compiled():
-        fast = TEN_TERMS.bind(pod, snapshot)
+        fast = BoundPolicy(TEN_TERMS, pod, snapshot)
         for i in range(len(TEN_TERMS.filters)):
             fast.filter_bits(i, snapshot, ALL)
         for i in range(len(TEN_TERMS.scores)):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.property import clusters
 from tests.property.test_check_sound import mended
 from tests.property.test_evaluators import differences, pending
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.model import objects
@@ -146,7 +147,7 @@ def test_kernels_agree_on_devices(state: ClusterState, pod: PodView, data: st.Da
     )
     policy = compile_policy(mended(text))
     snapshot = state.snapshot()
-    assert not list(differences(policy, policy.bind(pod, snapshot), pod, snapshot))
+    assert not list(differences(policy, BoundPolicy(policy, pod, snapshot), pod, snapshot))
 
 
 POINTS = st.one_of(
@@ -175,7 +176,7 @@ def test_kernels_agree_on_the_order_of_devices(state: ClusterState, pod: PodView
     )
     policy = compile_policy(mended(text))
     snapshot = state.snapshot()
-    interpreter, bound = Interpreter(policy.policy, policy.params, pod, snapshot), policy.bind(pod, snapshot)
+    interpreter, bound = Interpreter(policy.policy, policy.params, pod, snapshot), BoundPolicy(policy, pod, snapshot)
     for row in range(snapshot.n_nodes):
         found = [key.tolist() for key in bound.device_order(snapshot, row)]
         rules, on_node = policy.policy.device_preferences, snapshot.devices.on(row)

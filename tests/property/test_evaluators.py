@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wharfinger.compiler.evaluation.bound import BoundPolicy
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.language.semantics import typed
@@ -113,7 +113,7 @@ def tie_keys(policy: CompiledPolicy, bound: BoundPolicy, index: int, snapshot: S
 def test_kernels_say_what_the_interpreter_says(policy: typed.Policy, state: ClusterState, pod: PodView) -> None:
     compiled = compile_policy(policy, programs.PARAMS)
     snapshot = state.snapshot(now=NOW)
-    assert not list(differences(compiled, compiled.bind(pod, snapshot), pod, snapshot))
+    assert not list(differences(compiled, BoundPolicy(compiled, pod, snapshot), pod, snapshot))
 
 
 @slow
@@ -122,8 +122,8 @@ def test_some_rows_are_answered_as_among_all(policy: typed.Policy, state: Cluste
     compiled = compile_policy(policy, programs.PARAMS)
     snapshot = state.snapshot(now=NOW)
     rows = np.array(data.draw(st.lists(st.integers(0, snapshot.n_nodes - 1), max_size=6)), dtype=np.intp)
-    whole = [np.array(column) for column in answers(compiled, compiled.bind(pod, snapshot), snapshot, slice(None))[:-2]]
-    some = answers(compiled, compiled.bind(pod, snapshot), snapshot, rows)[:-2]
+    whole = [np.array(column) for column in answers(compiled, BoundPolicy(compiled, pod, snapshot), snapshot, slice(None))[:-2]]
+    some = answers(compiled, BoundPolicy(compiled, pod, snapshot), snapshot, rows)[:-2]
     assert [column[rows].tolist() for column in whole] == some
 
 
@@ -131,7 +131,7 @@ def test_some_rows_are_answered_as_among_all(policy: typed.Policy, state: Cluste
 @given(programs.policies(), states(), pending, st.data())
 def test_a_bound_policy_follows_the_cluster(policy: typed.Policy, state: ClusterState, pod: PodView, data: st.DataObject) -> None:
     compiled = compile_policy(policy, programs.PARAMS)
-    bound = compiled.bind(pod, state.snapshot(now=NOW))
+    bound = BoundPolicy(compiled, pod, state.snapshot(now=NOW))
     names = list(state.snapshot().names)
     for _ in range(3):
         answers(compiled, bound, state.snapshot(now=NOW), slice(None))
@@ -141,7 +141,7 @@ def test_a_bound_policy_follows_the_cluster(policy: typed.Policy, state: Cluster
             state.add_pod(data.draw(clusters.pods(clusters.pod_names, data.draw(st.sampled_from(names)))))
         snapshot = state.snapshot(now=NOW)
         fresh = compile_policy(policy, programs.PARAMS)
-        assert answers(compiled, bound, snapshot, slice(None)) == answers(fresh, fresh.bind(pod, snapshot), snapshot, slice(None))
+        assert answers(compiled, bound, snapshot, slice(None)) == answers(fresh, BoundPolicy(fresh, pod, snapshot), snapshot, slice(None))
 
 
 @slow
@@ -172,7 +172,7 @@ def test_an_unchanged_token_means_that_other_rows_are_unchanged(
     plain = [replace(policy.scores[0], when=None, value=leaf) for leaf in programs.numbers_of_the_cluster()]  # rules that change often
     compiled = compile_policy(replace(policy, scores=(*policy.scores, *plain)), programs.PARAMS)
     snapshot = state.snapshot(now=NOW)
-    bound, names = compiled.bind(pod, snapshot), list(snapshot.names)
+    bound, names = BoundPolicy(compiled, pod, snapshot), list(snapshot.names)
     before = [(bound.token(rule, snapshot), answers_) for rule, answers_ in by_row(compiled, bound, snapshot)]
     if data.draw(st.booleans()):
         state.add_pod(data.draw(clusters.pods(clusters.pod_names, data.draw(st.sampled_from(names)))))

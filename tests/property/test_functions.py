@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.property import policy_expressions
 from tests.property.test_check_sound import PARAMS, interpreters, mended, slow
 from tests.property.test_evaluators import differences
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language.semantics import typed
@@ -54,5 +55,5 @@ def test_kernels_agree_on_texts(data: st.DataObject) -> None:
 def agree(policy: typed.Policy, interpreter: Interpreter) -> None:
     """The compiled policy says what the interpreter says."""
     compiled = compile_policy(policy, {param.name: PARAMS[param.name] for param in policy.params})
-    bound = compiled.bind(interpreter.pod, interpreter.snapshot)
+    bound = BoundPolicy(compiled, interpreter.pod, interpreter.snapshot)
     assert not list(differences(compiled, bound, interpreter.pod, interpreter.snapshot))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.property import clusters
 from tests.property.test_cached_decision import compiled
 from tests.property.test_evaluators import NOW, differences, states
-from wharfinger.compiler.evaluation.bound import BoundPolicy
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
@@ -81,7 +81,7 @@ incoming = members("incoming").map(PodView)
 @given(texts, worlds(), st.one_of(incoming, members("member-0").map(PodView)))
 def test_kernels_say_what_the_interpreter_says(text: str, state: ClusterState, pod: PodView) -> None:
     policy, snapshot = compiled(text), state.snapshot(now=NOW)
-    assert not list(differences(policy, policy.bind(pod, snapshot), pod, snapshot))
+    assert not list(differences(policy, BoundPolicy(policy, pod, snapshot), pod, snapshot))
 
 
 @slow
@@ -99,7 +99,7 @@ def test_permits_count_the_pod_itself(text: str, state: ClusterState, pod: PodVi
 def test_the_members_are_those_with_the_name_of_the_group(value: str, state: ClusterState, pod: PodView) -> None:
     policy, snapshot = compiled(policy_of(BYS[0], value)), state.snapshot(now=NOW)
     name = named(pod)
-    raw, _ = policy.bind(pod, snapshot).score(0, snapshot, slice(None))
+    raw, _ = BoundPolicy(policy, pod, snapshot).score(0, snapshot, slice(None))
     mine = [
         [each for each in snapshot.pods_on(row) if name and each.namespace == pod.namespace and named(each) == name]
         for row in range(snapshot.n_nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language.semantics import typed
@@ -21,7 +22,7 @@ ENCODED = np.array([0.0, np.nan, np.inf])
 @given(policy=programs.policies(), state=states(), pod=pending)
 def test_one_row_is_a_row_of_all(policy: typed.Policy, state: ClusterState, pod: PodView) -> None:
     compiled, snapshot = compile_policy(policy, programs.PARAMS), state.snapshot(NOW)
-    bound = compiled.bind(pod, snapshot)
+    bound = BoundPolicy(compiled, pod, snapshot)
     for row in range(snapshot.n_nodes):
         for index, rule in enumerate(compiled.filters):
             if is_quick(rule):

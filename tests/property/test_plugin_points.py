@@ -15,6 +15,7 @@ from tests.property import clusters, programs
 from tests.property.test_cached_decision import compiled, told
 from tests.property.test_evaluators import pending, same, scores_at, states
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain
@@ -61,7 +62,7 @@ def test_kernels_and_interpreter_agree(
     found = compile_policy(replace(policy, scores=tuple(scores)), programs.PARAMS)
     some = st.lists(st.integers(0, 100).map(float), min_size=snapshot.n_nodes, max_size=snapshot.n_nodes)
     points = {plugin: np.array(data.draw(some)) for plugin in PLUGINS.values()}
-    bound = found.bind(pod, snapshot)
+    bound = BoundPolicy(found, pod, snapshot)
     bound.see(points)
     interpreter = Interpreter(found.policy, found.params, pod, snapshot, points)
     for index, rule in enumerate(found.policy.scores):
@@ -76,7 +77,7 @@ def test_kernels_and_interpreter_agree(
 def test_points_are_the_latest(state: ClusterState, pod: PodView, data: st.DataObject) -> None:
     """A bound policy forgets what it computed once other points are there, although the cluster is the same."""
     snapshot = state.snapshot(now=1_010.0)
-    bound = compiled(POLICY).bind(pod, snapshot)
+    bound = BoundPolicy(compiled(POLICY), pod, snapshot)
     for _ in range(2):
         points = {plugin: np.array([float(data.draw(st.integers(0, 100)))] * snapshot.n_nodes) for plugin in PLUGINS.values()}
         bound.see(points)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.compiler import texts
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.evaluation.selections import ItemProgram
 from wharfinger.compiler.program import compile_policy
 from wharfinger.model import objects
@@ -122,7 +123,7 @@ def test_counts_are_those_of_the_interpreter_whatever_happens(
         change(state)
         snapshot = state.snapshot(now=NOW)
         pod = data.draw(pods())
-        assert not list(differences(policy, policy.bind(pod, snapshot), pod, snapshot))
+        assert not list(differences(policy, BoundPolicy(policy, pod, snapshot), pod, snapshot))
 
 
 @slow
@@ -138,8 +139,8 @@ def test_numbers_that_were_kept_are_fresh_ones_to_the_last_bit(
         snapshot, fresh = state.snapshot(now=NOW), state.snapshot(now=NOW).detach()
         for pod in (one, other):
             everywhere = slice(None)
-            assert answers(policy, policy.bind(pod, snapshot), snapshot, everywhere) == answers(
-                policy, policy.bind(pod, fresh), fresh, everywhere
+            assert answers(policy, BoundPolicy(policy, pod, snapshot), snapshot, everywhere) == answers(
+                policy, BoundPolicy(policy, pod, fresh), fresh, everywhere
             )
 
 
@@ -173,7 +174,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, selection: str, n_pods: int) -> l
         asked = 0
         pod = texts.pod(f"new-{number}", labels={"app": "app-1"}, priority=2)
         snapshot = state.snapshot(now=NOW)
-        bound = policy.bind(pod, snapshot)
+        bound = BoundPolicy(policy, pod, snapshot)
         assert not bound.filter_bits(0, snapshot, slice(None)).any()
         found.append(asked)
         state.assume(pod, f"node-{number % 4}")

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.in_memory import ManualClock
 from tests.property import clusters, policy_expressions
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
@@ -219,7 +220,7 @@ def told(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> list
     chain = assemble([policy])
     snapshot = two.state(which).snapshot(NOW)
     decision = decide(chain, snapshot, view)
-    bound = policy.bind(view, snapshot)
+    bound = BoundPolicy(policy, view, snapshot)
     governed = [other for row in range(snapshot.n_nodes) for other in snapshot.pods_on(row) if policy.governs(other, NOW)]
     return [
         (decision.node, decision.message, decision.nominated, decision.feasible, decision.ties, len(decision.victims), decision.notes),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.words import Role
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.language.report import wording
@@ -83,7 +84,7 @@ class Passing:
         self._pod = next((pod for pod in self.cluster.pods if compiled.governs(pod, snapshot.now)), None)
         if self._pod is None:
             return {}
-        bound = compiled.bind(self._pod, snapshot)
+        bound = BoundPolicy(compiled, self._pod, snapshot)
         return {
             rule.name: int((bound.filter_bits(index, snapshot, slice(None)) == 0).sum()) for index, rule in enumerate(self.policy.filters)
         }

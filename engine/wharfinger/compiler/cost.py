@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.builtins import CATALOGUE, texts
-from wharfinger.compiler import rules as victims
+from wharfinger.compiler import victims
 from wharfinger.compiler.evaluation import selections as selection_parts
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.compiler.graph import leaves

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.compiler.evaluation import schedule
+from wharfinger.compiler.evaluation.rules import DEFAULT_TIMEOUT
 from wharfinger.compiler.graph.ir import Graph, Module, Node
 from wharfinger.compiler.graph.lower import lowering_of
 from wharfinger.compiler.graph.passes import optimized
-from wharfinger.compiler.rules import DEFAULT_TIMEOUT
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 

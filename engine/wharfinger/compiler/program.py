@@ -1,8 +1,8 @@
 """A compiled policy: what the rest of the program asks of a policy.
 
 `compile_policy` checks the values of the params, lowers every rule into one graph (so that rules share subexpressions), optimises the
-graph and schedules it. A `CompiledPolicy` says which pods it governs; bound to one of them (`bind`) it evaluates rules for any set of
-nodes. Its `revision` is a hash of everything that decides: two files that differ in comments, layout or tests have the same one.
+graph and schedules it. A `CompiledPolicy` says which pods it governs; bound to one of them (`BoundPolicy`) it evaluates rules for any set
+of nodes. Its `revision` is a hash of everything that decides: two files that differ in comments, layout or tests have the same one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from wharfinger.compiler import reads
 from wharfinger.compiler.evaluation import schedule
-from wharfinger.compiler.evaluation.bound import BoundPolicy, StaticColumns
 from wharfinger.compiler.evaluation.row_code import row_code
 from wharfinger.compiler.evaluation.selections import take_apart
+from wharfinger.compiler.evaluation.static_columns import StaticColumns
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module, ordered
 from wharfinger.compiler.graph.lower import as_plain, lowering_of
@@ -26,7 +26,8 @@ from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.groups import group_of
 from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
-from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey, PolicyRoots, Resolved, victims_of
+from wharfinger.compiler.rules import PolicyRoots, Resolved
+from wharfinger.compiler.victims import victims_of
 from wharfinger.errors import UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed, types
@@ -34,7 +35,6 @@ from wharfinger.language.semantics.describe import describe, value_text
 from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.snapshot import Snapshot
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 
@@ -181,8 +181,6 @@ def _score(rule: typed.Score) -> str:
     return f"score {rule.name} tier {rule.tier} weight {_text(rule.weight)} when {_text(rule.when)} = {describe(rule.value)} {how}"
 
 
-__all__ = ["BaseWeight", "BoundPolicy", "CompiledFilter", "CompiledPolicy", "CompiledScore", "CompiledTieKey", "compile_policy"]
-
 MOST_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
 SCOPE = "scope"
 
@@ -261,10 +259,6 @@ class CompiledPolicy:
             return True
         registers = schedule.bound(self._scope, pod, now=now)
         return bool(registers[self._scope.registers[SCOPE]])
-
-    def bind(self, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
-        """The policy for one pod on one cluster; everything that depends on the pod alone is computed now."""
-        return BoundPolicy(self, pod, snapshot)
 
     def static_columns(self, strings: StringTable) -> StaticColumns:
         """The kept columns of the cluster that has these strings."""

@@ -2,127 +2,35 @@
 
 The parts of rule number i are roots of the graph with these names: `filter i when`, `filter i k` (bit k), `score i
 value|present|when|weight|spread|points`, `tie i value|present`, `base i`. The `plan` of a compiled rule computes its parts.
-
-Rules of `preemption { … }` (`Victims`) are one small program over a placed pod, as the predicate of `pods where …` is. What they need of
-the pod that needs room is computed once for that pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.builtins.texts import TextOrder
 from wharfinger.builtins.texts import ordered as ordered_version
 from wharfinger.compiler import reads
-from wharfinger.compiler.evaluation import schedule
-from wharfinger.compiler.evaluation.schedule import Plan, Program
-from wharfinger.compiler.evaluation.selections import item_program
-from wharfinger.compiler.graph import leaves
-from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Stage, ordered
+from wharfinger.compiler.evaluation.rules import (
+    DEFAULT_TIMEOUT,
+    BaseWeight,
+    Bit,
+    CompiledDevicePreference,
+    CompiledFilter,
+    CompiledPermit,
+    CompiledScore,
+    CompiledTieKey,
+)
+from wharfinger.compiler.evaluation.schedule import Program
+from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Stage
 from wharfinger.compiler.graph.lower import lowering_of
-from wharfinger.compiler.graph.lower_calls import visible
-from wharfinger.compiler.graph.lowering import Lowering
-from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.normalize import default_spread
 from wharfinger.errors import UsageError
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax.ast import MissingAction, Normalize
-from wharfinger.model.objects.pod_view import PodView
-
-
-@dataclass(frozen=True, slots=True)
-class Bit:
-    """One way to fail a filter: a clause that is false, or (`missing`) one whose missing value rejects the node.
-
-    A `clause` of None stands for all clauses beyond the 64 bits.
-    """
-
-    clause: int | None
-    missing: bool
-    volatility: Volatility
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What filters, scores and tie keys have in common; `metrics` are those it uses, any of which may suspend it.
-
-    `plan` computes the rule's parts; if the rule is `guarded`, its last output says where the rule applies. A guard that reads the pod
-    alone is in the register `pod_guard` instead.
-    """
-
-    name: str
-    span: Span
-    plan: Plan
-    volatility: Volatility
-    metrics: frozenset[str]
-    pod_guard: int | None
-    guarded: bool
-    optional: bool  # the second output says where the first is present
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledFilter(Rule):
-    """A filter; bit k of its result is `bits[k]`."""
-
-    bits: tuple[Bit, ...]
-    clauses: tuple[typed.Clause, ...]
-
-
-DEFAULT_TIMEOUT = 300.0
-"""Seconds that a placed pod, or a group, waits where a policy does not say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledPermit(CompiledFilter):
-    """A `permit`: asked about the chosen node as a filter is, for `timeout` seconds at most."""
-
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledScore(Rule):
-    """A score; `min_spread` is in the unit of the raw value, `missing_points` in points.
-
-    `plugins` are the scores of Kubernetes whose points it reads.
-    """
-
-    tier: int
-    weight: float
-    normalize: Normalize
-    min_spread: float
-    on_missing: MissingAction | None
-    missing_points: float
-    value: typed.Expr
-    plugins: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledDevicePreference(Rule):
-    """A `prefer device`; its value has one entry per device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledTieKey(Rule):
-    """A key of the tie break; `texts` is the order of the values if they are texts or versions, and not numbers."""
-
-    descending: bool
-    texts: TextOrder | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseWeight:
-    """What a policy says of one of Kubernetes' score plugins; a weight of None does not change it."""
-
-    plugin: str
-    span: Span
-    weight: float | None
-    arguments: Mapping[str, Any]
-
 
 MOST_BITS = 64  # a filter's answer for one node is one uint64
 BitMeaning = tuple[int | None, bool]
@@ -295,46 +203,3 @@ class Resolved:
     def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
         weight = None if entry.weight is None else self._weight(name, entry.weight.span)
         return BaseWeight(plugin=entry.plugin, span=entry.span, weight=weight, arguments=entry.arguments)
-
-
-ALLOWED = "allowed"
-
-
-class Victims:
-    """The rules of one policy about victims; `timed`: an answer may change with time alone.
-
-    Rules of a namespace apply to its own pods alone; pods of other namespaces are never evicted for it.
-    """
-
-    def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
-        module = lowered(policy, params)
-        self._item = item_program(module.roots[ALLOWED])
-        captures = {str(place): node for place, node in enumerate(self._item.captures)}
-        self._captured = schedule.schedule(Module(graph=module.graph, roots=captures), {})
-        self.timed = any(node.op is leaves.NOW_GIVEN for node in ordered(module.roots.values()))
-
-    def allowed(self, pod: PodView, now: float) -> Callable[[PodView], bool]:
-        """The predicate that is true of placed pods that may be evicted for `pod` at time `now`."""
-        registers = schedule.bound(self._captured, pod, now=now)
-        captured = [registers[self._captured.registers[str(place)]] for place in range(len(self._item.captures))]
-        return lambda placed: bool(self._item.run(captured, placed))
-
-
-def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:
-    """The optimised program of a policy that has rules about victims; its root `ALLOWED` is true if a placed pod may be evicted."""
-    lowering = lowering_of(policy, Graph(), given_time=True)
-    allowed = visible(lowering, lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims)))
-    return optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
-
-
-def victims_of(policy: typed.Policy, params: Mapping[str, Any]) -> Victims | None:
-    """The compiled rules; None if the policy has none."""
-    return Victims(policy, params) if policy.victims else None
-
-
-def _allowed(lowering: Lowering, rule: typed.VictimRule) -> Node:
-    """The node that says where a rule lets a pod be evicted."""
-    condition = lowering(rule.condition)
-    if condition.present is None or not rule.missing_evicts:
-        return lowering.certainly(condition)
-    return lowering.disjunction(lowering.negated(condition.present), condition.node)

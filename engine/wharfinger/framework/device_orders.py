@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.framework.prepared import Attempt, Shared
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class DeviceOrders:
     def order(self, attempt: Attempt, row: int) -> Sequence[Device] | None:
         """The devices of a node, those that come first at the front; None if no governing policy speaks of them."""
         pod, snapshot = attempt.pod, attempt.snapshot
-        governing = [policy.bind(pod, snapshot) for policy in self._policies if policy.governs(pod, snapshot.now)]
+        governing = [BoundPolicy(policy, pod, snapshot) for policy in self._policies if policy.governs(pod, snapshot.now)]
         keys = [key for bound in governing for key in bound.device_order(snapshot, row)]
         if not keys:
             return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.compiler.evaluation.bound import BoundPolicy
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.reads import reads_identity
@@ -32,8 +32,8 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.semantics.types import Shape
 
 if TYPE_CHECKING:
+    from wharfinger.compiler.evaluation.rules import CompiledFilter, CompiledScore, Rule
     from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -297,4 +297,4 @@ class PolicyRules:
 
 def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
     """The policy bound to the pod, once per template."""
-    return attempt.shared.once(policy, lambda: policy.bind(attempt.pod, attempt.snapshot))
+    return attempt.shared.once(policy, lambda: BoundPolicy(policy, attempt.pod, attempt.snapshot))

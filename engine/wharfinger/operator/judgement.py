@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import structs
 
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -111,7 +112,7 @@ def _unplaced(pod: objects.Pod) -> PodView:
 
 def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapshot) -> list[str]:
     """Why the filters of a policy reject a pod on one node, a sentence each; the pod itself is not counted there."""
-    bound = policy.bind(pod, snapshot)
+    bound = BoundPolicy(policy, pod, snapshot)
     rows = np.array([row], np.intp)
     found = []
     for index, rule in enumerate(policy.filters):
@@ -122,7 +123,7 @@ def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapsho
 
 def eligible(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> int:
     """The number of nodes that pass the filters of a policy for a pod."""
-    bound = policy.bind(pod, snapshot)
+    bound = BoundPolicy(policy, pod, snapshot)
     passing = np.ones(snapshot.n_nodes, np.bool_)
     for index in range(len(policy.filters)):
         passing &= bound.filter_bits(index, snapshot, slice(None)) == 0

@@ -17,6 +17,7 @@ import numpy as np
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.explain import policy_warnings
@@ -131,7 +132,7 @@ def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
 def _passing(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
     """How many nodes of the sample the policy leaves for a pod, after everything in it has been evaluated."""
     snapshot = sample.snapshot
-    bound = policy.bind(pod, snapshot)
+    bound = BoundPolicy(policy, pod, snapshot)
     left = np.ones(snapshot.n_nodes, np.bool_)
     for index in range(len(policy.filters)):
         left &= bound.filter_bits(index, snapshot, EVERYWHERE) == 0

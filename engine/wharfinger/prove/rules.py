@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import z3
 
-from wharfinger.compiler.rules import CompiledScore
+from wharfinger.compiler.evaluation.rules import CompiledScore
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.syntax.ast import MissingAction, Normalize

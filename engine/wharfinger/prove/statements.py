@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wharfinger.compiler.evaluation.rules import CompiledScore
 from wharfinger.compiler.program import CompiledPolicy, beyond_decisions
-from wharfinger.compiler.rules import CompiledScore
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.evaluation.lineup import DEFAULT_QUANTUM
 from wharfinger.language.report.wording import closest

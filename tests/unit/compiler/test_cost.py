@@ -9,6 +9,7 @@ from tests.load_source import load_source
 from tests.unit.compiler import texts
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language import load
@@ -155,7 +156,7 @@ def test_the_estimate_holds_whatever_was_decided_before():
     before = cost.of_compiled(policy)
     state = texts.cluster(texts.node("a"), texts.pod("b", on="a", priority=5))
     snapshot = state.snapshot()
-    policy.bind(texts.pod("c"), snapshot).score(0, snapshot, slice(None))
+    BoundPolicy(policy, texts.pod("c"), snapshot).score(0, snapshot, slice(None))
     assert cost.of_compiled(policy) == before
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.messages import MOST_LETTERS, OPEN, filled, missing_text, shown
 from wharfinger.language.semantics.types import Kind, Type
@@ -62,7 +63,7 @@ def test_an_interpreted_message_has_the_values_of_the_node() -> None:
     interpreter = Interpreter(policy.policy, policy.params, incoming, snapshot)
     assert interpreter.message(rule.clauses[0], 0) == "250m of 250m free, pod wants 1.5cpu"
     assert interpreter.message(rule.clauses[1], 0) == 'node.labels["gpu"] is missing'
-    assert policy.bind(incoming, snapshot).reasons(0)[0] == "… of … free, pod wants 1.5cpu"
+    assert BoundPolicy(policy, incoming, snapshot).reasons(0)[0] == "… of … free, pod wants 1.5cpu"
 
 
 def test_a_message_of_many_long_values_is_cut_before_they_are_put_together() -> None:

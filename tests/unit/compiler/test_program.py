@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.language.semantics.catalogue import Volatility
@@ -19,7 +20,7 @@ WEB = {"tier": "web", "app": "shop"}
 
 def bits(policy: CompiledPolicy, index: int, incoming: PodView, state: object) -> list[int]:
     snapshot = state.snapshot()  # type: ignore[attr-defined]  # a ClusterState
-    return policy.bind(incoming, snapshot).filter_bits(index, snapshot, EVERY).tolist()
+    return BoundPolicy(policy, incoming, snapshot).filter_bits(index, snapshot, EVERY).tolist()
 
 
 def test_web_spread_decides_as_it_reads() -> None:
@@ -28,7 +29,7 @@ def test_web_spread_decides_as_it_reads() -> None:
     state = cluster(node("a", labels={ZONE: "1", "lifecycle": "spot"}), node("b", labels={ZONE: "2"}), node("c", memory="0"), *crowd)
     incoming = pod("web-2", labels=WEB, priority=2000, memory="1Gi")
     snapshot = state.snapshot()
-    bound = policy.bind(incoming, snapshot)
+    bound = BoundPolicy(policy, incoming, snapshot)
     assert policy.governs(incoming, snapshot.now)
     assert bound.filter_bits(0, snapshot, EVERY).tolist() == [1, 0, 4]
     assert bound.filter_bits(1, snapshot, EVERY).tolist() == [1, 0, 0]
@@ -48,13 +49,13 @@ def test_a_weight_that_drowns_everything_is_refused(weight: str) -> None:
 def test_reasons_fill_what_is_the_same_on_every_node() -> None:
     policy = compiled(WEB_SPREAD, max_per_node="3", keep_free="12.5%")
     state = cluster(node("a"))
-    bound = policy.bind(pod("p", labels=WEB), state.snapshot())
+    bound = BoundPolicy(policy, pod("p", labels=WEB), state.snapshot())
     assert bound.reasons(0) == (
         "already runs … pod(s) of shop, limit 3",
         "would leave less than 12.5% of memory free",
         "ratio(node.free.memory - pod.requests.memory, node.allocatable.memory) is missing",
     )
-    assert policy.bind(pod("q"), state.snapshot()).reasons(0)[0] == "already runs … pod(s) of <none>, limit 3"
+    assert BoundPolicy(policy, pod("q"), state.snapshot()).reasons(0)[0] == "already runs … pod(s) of <none>, limit 3"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_metric_that_few_nodes_have_has_no_say() -> None:
     state.set_metric("load", {"a": (0.9, 1000.0), "b": (0.2, 1000.0)})
     for now, suspended, rejected, states in ((1000.0, (), [1, 0], [0, 0]), (1121.0, ("load",), [0, 0], [2, 2])):
         snapshot = state.snapshot(now=now)
-        bound = policy.bind(pod("p"), snapshot)
+        bound = BoundPolicy(policy, pod("p"), snapshot)
         assert bound.suspended(snapshot) == suspended
         assert bound.filter_bits(0, snapshot, EVERY).tolist() == rejected
         assert bound.score(0, snapshot, EVERY)[1].tolist() == states
@@ -181,7 +182,7 @@ def test_more_clauses_than_bits() -> None:
     policy = compiled(f'policy "p"\nfilter f {{ {clauses} }}')
     state = cluster(node("a"), node("b"), *(pod(f"p{i}", on="b") for i in range(99)))
     assert bits(policy, 0, pod("p"), state) == [1, 1 << 63]
-    assert len(policy.bind(pod("p"), state.snapshot()).reasons(0)) == 64
+    assert len(BoundPolicy(policy, pod("p"), state.snapshot()).reasons(0)) == 64
 
 
 def test_answers_may_be_written_to() -> None:
@@ -190,7 +191,7 @@ def test_answers_may_be_written_to() -> None:
     )
     state = cluster(node("a", labels={"a": ""}), node("b"))
     snapshot = state.snapshot()
-    bound = policy.bind(pod("p"), snapshot)
+    bound = BoundPolicy(policy, pod("p"), snapshot)
     for _ in range(2):
         raw, kinds = bound.score(0, snapshot, EVERY)
         rejected = bound.filter_bits(0, snapshot, EVERY)
@@ -200,7 +201,7 @@ def test_answers_may_be_written_to() -> None:
 
 def test_another_cluster_is_refused() -> None:
     policy, one, two = compiled(WEB_SPREAD), cluster(node("a")), cluster(node("a"))
-    bound = policy.bind(pod("p"), one.snapshot())
+    bound = BoundPolicy(policy, pod("p"), one.snapshot())
     with pytest.raises(ValueError, match="another cluster"):
         bound.filter_bits(0, two.snapshot(), EVERY)
 
@@ -255,7 +256,7 @@ def test_columns_that_are_another_for_each_pod_are_not_kept():
     state = cluster(node("a"), node("bc"))
     snapshot = state.snapshot()
     for number in range(50):
-        bits = policy.bind(pod(f"b{number}"), snapshot).filter_bits(0, snapshot, slice(None))
+        bits = BoundPolicy(policy, pod(f"b{number}"), snapshot).filter_bits(0, snapshot, slice(None))
         assert bits.tolist() == [0, 0]
-    assert policy.bind(pod("b"), snapshot).filter_bits(0, snapshot, slice(None)).tolist() == [0, 1]
+    assert BoundPolicy(policy, pod("b"), snapshot).filter_bits(0, snapshot, slice(None)).tolist() == [0, 1]
     assert len(policy.static_columns(snapshot.strings)) == 0

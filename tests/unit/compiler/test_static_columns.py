@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.compiler.evaluation.bound import StaticColumns
+from wharfinger.compiler.bound import BoundPolicy
+from wharfinger.compiler.evaluation.static_columns import StaticColumns
 
 from .texts import cluster, compiled, node, pod
 
@@ -64,5 +65,5 @@ def test_a_division_by_zero_is_missing_and_nothing_is_said_about_it() -> None:
     """
     policy, incoming = compiled(text), pod("p")
     snapshot = cluster(node("a", cpu="0"), node("b")).snapshot()
-    one = policy.bind(incoming, snapshot).one_row
+    one = BoundPolicy(policy, incoming, snapshot).one_row
     assert [one.score(0, snapshot, row) for row in range(2)] == [0, 100]

@@ -32,7 +32,7 @@ from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 if TYPE_CHECKING:
-    from wharfinger.compiler.program import CompiledScore
+    from wharfinger.compiler.evaluation.rules import CompiledScore
 
 Extent: TypeAlias = tuple[float, ...]
 
