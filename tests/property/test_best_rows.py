@@ -10,8 +10,9 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
-from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows, Classes
+from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows
 from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.model.state.cluster_state import ClusterState
 
 TEN_TERMS = (Path(__file__).parents[1] / "bench" / "ten_terms.policy").read_text()

@@ -18,8 +18,6 @@ from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
 from wharfinger.framework.device_orders import shared_by
-from wharfinger.framework.evaluation import lineup, points
-from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm, in_summing_order
 from wharfinger.framework.extension import (
     AnnotatingPlugin,
     DevicePlugin,
@@ -29,9 +27,13 @@ from wharfinger.framework.extension import (
     QueueSortPlugin,
     ScorePlugin,
 )
-from wharfinger.framework.policy_rules import PolicyPermit, PolicyRules
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry, default_registry
+from wharfinger.framework.rules import lineup, points
+from wharfinger.framework.rules.lineup import Lineup, in_summing_order
+from wharfinger.framework.rules.policy_permits import PolicyPermit
+from wharfinger.framework.rules.policy_rules import PolicyRules
+from wharfinger.framework.rules.score_slot import ScoreTerm
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

@@ -21,8 +21,8 @@ from wharfinger.framework.prepared import SKIP_ALWAYS, Affected, PreparedFilter,
 from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, Mask, Reason, Rows
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.state.snapshot import Snapshot
 
 P = TypeVar("P", bound=extension.Plugin)

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from wharfinger.framework.verdict import Bits, Mask, Reason, Rows
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot

@@ -15,8 +15,8 @@ from functools import cached_property
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, with_policies
-from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Mode
+from wharfinger.framework.rules import lineup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import NOTHING
-from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
 from wharfinger.framework.extension import Plugin
-from wharfinger.framework.policy_rules import PolicyFilter, PolicyScore
+from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
+from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

@@ -21,9 +21,9 @@ from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.explain import policy_warnings
-from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
+from wharfinger.framework.rules import lineup
 from wharfinger.language.load import TextSet
 from wharfinger.language.report import render, wording
 from wharfinger.language.report.codes import Severity

@@ -12,7 +12,7 @@ from typing import Any
 from wharfinger.compiler.evaluation.rules import CompiledScore
 from wharfinger.compiler.program import CompiledPolicy, beyond_decisions
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework.evaluation.lineup import DEFAULT_QUANTUM
+from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe, quoted

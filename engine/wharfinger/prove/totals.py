@@ -11,8 +11,8 @@ from typing import Any
 import z3
 
 from wharfinger.framework import extension
-from wharfinger.framework.evaluation.lineup import DEFAULT_QUANTUM
 from wharfinger.framework.registry import default_registry
+from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
 from wharfinger.language.semantics.types import Kind
 from wharfinger.prove import fullness, rules
 from wharfinger.prove.encoding import Encoder, Place

@@ -10,8 +10,8 @@ from wharfinger.errors import PluginFault, UsageError
 from wharfinger.framework import plugin_faults
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.verdict import Reason
 from wharfinger.language.check.expressions.group_members import SIZE
 from wharfinger.model.objects.pod_view import PodView

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.simulate.clusters import policy
-from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Mode
+from wharfinger.framework.rules import lineup
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.policies.active import Claim, choose
 

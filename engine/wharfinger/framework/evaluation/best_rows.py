@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.rules.row_classes import Classes, classes
+
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Mask
-    from wharfinger.model.columns.domains import Topology
     from wharfinger.model.columns.strings import StringTable
     from wharfinger.model.state.snapshot import Snapshot
 
 BITS = 64
-MOST_CLASSES = 256
-"""The most classes for which cells are kept; with more classes, terms are summed row by row."""
 ROWS_OF_CELL = 64
 MOST_ROWS_OF_BLOCK = 4096
 MOST_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
@@ -52,41 +51,6 @@ def winner(uid: str, name_hashes: NDArray[np.uint64]) -> int:
     """The index (into `name_hashes`, not empty) of the node that the pod of this uid gets among equals."""
     wanted = place(uid, len(name_hashes))
     return int(np.argpartition(name_hashes, wanted)[wanted])
-
-
-class Classes(NamedTuple):
-    """Rows by the domains of some topology keys: `ids` (n_nodes,) intp the class of each row, `rows` (n_classes,) intp one row of each."""
-
-    topologies: tuple[tuple[Topology, int], ...]
-    ids: NDArray[np.intp]
-    rows: NDArray[np.intp]
-
-    @property
-    def stands(self) -> bool:
-        """True if all nodes are still in the same domains."""
-        return all(topology.revision == seen for topology, seen in self.topologies)
-
-
-def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
-    """The classes of some topology keys; None if there are more than `MOST_CLASSES`, or more than a quarter of the number of nodes."""
-    topologies = [snapshot.topology(key) for key in keys]  # held, so that they are kept up to date
-    most = min(MOST_CLASSES, max(2, snapshot.n_nodes // 4))
-    codes: NDArray[np.intp] = np.zeros(snapshot.n_nodes, np.intp)
-    n_codes = 1
-    for topology in topologies:
-        codes = codes * (topology.n_domains + 1) + (topology.ids + 1)
-        n_codes *= topology.n_domains + 1
-        if n_codes > most * 4:
-            return None
-    there = np.flatnonzero(np.bincount(codes, minlength=n_codes))
-    if len(there) > most:
-        return None
-    numbers = np.zeros(n_codes, np.intp)
-    numbers[there] = np.arange(len(there))
-    ids = numbers[codes]
-    rows = np.empty(len(there), np.intp)
-    rows[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
-    return Classes(tuple((topology, topology.revision) for topology in topologies), ids, rows)
 
 
 class Arrangement:

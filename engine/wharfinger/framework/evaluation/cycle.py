@@ -19,10 +19,10 @@ from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
-from wharfinger.framework.evaluation.stopwatch import Stopwatch
-from wharfinger.framework.evaluation.supposition import Trial
+from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
 from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -141,7 +141,7 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     outcome = PostFilterOutcome()
     refusal = evaluation.filtering.refusal
     attempt = Attempt(pod, snapshot, evaluation.shared)
-    trial = Trial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons)
+    trial = FilterTrial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons)
     messages = []
     allowed = evaluation.evictable(pod, snapshot)
     for plugin in chain.post_filters if snapshot.n_nodes else ():

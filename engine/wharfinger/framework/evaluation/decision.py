@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.errors import StaleSnapshot, UnknownObject
-from wharfinger.framework.evaluation.changes import ALL
+from wharfinger.framework.changes import ALL
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
-from wharfinger.framework.evaluation.plugin_points import Columns, PluginPoints
-from wharfinger.framework.evaluation.scoring import ScoreSlot
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation
+from wharfinger.framework.rules.plugin_points import Columns, PluginPoints
+from wharfinger.framework.rules.score_slot import ScoreSlot
 from wharfinger.language.report.wording import count
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.changes import ALL
-from wharfinger.framework.evaluation.stopwatch import Effort
+from wharfinger.framework.changes import ALL
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Rejected, Skip
+from wharfinger.framework.stopwatch import Effort
 from wharfinger.framework.verdict import Mask, Reason
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.changes import ALL, NO_ROWS, Changes, distinct, union
 from wharfinger.framework.evaluation import filter_slot
-from wharfinger.framework.evaluation.changes import ALL, NO_ROWS, Changes, distinct, union
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
-from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
-from wharfinger.framework.evaluation.supposition import Trial
+from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, AllocatingFilter, Attempt, ClaimAllocation
+from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -60,14 +60,14 @@ class NominatedRoom:
             self._own = -1
             return NO_ROWS
         before, self._own = self._own, _own_row(attempt)
-        trial = Trial(slots, attempt)
+        trial = FilterTrial(slots, attempt)
         if changed is None or trial.spans_nodes:
             again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
         else:
             again = np.concatenate((changed, np.array([row for row in (before, self._own) if row >= 0], np.intp)))
         return np.array([row for row in distinct(again).tolist() if self._look(row, trial, worth)], np.intp)
 
-    def _look(self, row: int, trial: Trial, worth: Mask | None) -> bool:
+    def _look(self, row: int, trial: FilterTrial, worth: Mask | None) -> bool:
         """Check one node again; True if it became crowded or is crowded no longer."""
         was = row in self.crowded
         reasons = trial.crowded(trial.suppose(row)) if worth is None or worth.item(row) else ()

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework import changes
+from wharfinger.framework.changes import Changes
 from wharfinger.framework.device_orders import shared_by
-from wharfinger.framework.evaluation import best_rows, changes
+from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements
-from wharfinger.framework.evaluation.changes import Changes
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filtering import Filtering
-from wharfinger.framework.evaluation.lineup import Lineup
 from wharfinger.framework.evaluation.scoring import Scoring
-from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.rules.lineup import Lineup
+from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import field_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.configuration import object_arguments
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
+from wharfinger.framework.plugins import object_arguments
 from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
 from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility

@@ -33,10 +33,10 @@ from wharfinger.framework.extension import (
 )
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.devices import allocations as api
-from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
 from wharfinger.framework.plugins.devices.search import MOST_STEPS_TOGETHER, STEPS_EACH, Fault, FaultKind, Outcome, search
+from wharfinger.framework.plugins.resources import extended_resources
 from wharfinger.framework.prepared import (
     OUTDATED,
     SKIP_ALWAYS,
@@ -58,7 +58,7 @@ from wharfinger.model.state import node_selection
 from wharfinger.model.state.device_states import DeviceStates
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
+    from wharfinger.framework.changes import Changes
     from wharfinger.model.devices.device import Device
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot

@@ -28,7 +28,7 @@ from wharfinger.model.devices.device import MILLI
 from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, Wanted, free_gpus, holders, room
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

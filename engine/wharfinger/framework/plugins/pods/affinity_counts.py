@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.changes import ALL
+from wharfinger.framework.changes import ALL
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods import domain_watch
@@ -30,8 +30,8 @@ from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.pod_table import Tally
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.changes import ALL, union_of
+from wharfinger.framework.changes import ALL, union_of
 from wharfinger.framework.verdict import Rows
 
 if TYPE_CHECKING:

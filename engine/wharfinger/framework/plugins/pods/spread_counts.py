@@ -29,8 +29,8 @@ from wharfinger.model.objects import matching
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.domains import DomainCounts
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView

@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.framework.plugins.resources import resource_columns
+from wharfinger.framework.plugins.resources.extended_resources import backed
 from wharfinger.framework.plugins.resources.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
@@ -25,7 +25,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.requests import MOST
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore

@@ -26,8 +26,8 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
-    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore

@@ -30,7 +30,7 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
+    from wharfinger.framework.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore

@@ -18,7 +18,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns import strings
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.changes import Changes
+    from wharfinger.framework.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore

@@ -9,8 +9,8 @@ the rule does not apply to the node.
 
 Totals are sums of weight × points, one per tier. A floating-point sum depends on the order of its terms, so the order is fixed: all STATIC
 terms, all ROW and TIMED terms, then each GLOBAL term as a group of its own, then the terms whose points are kept per class of rows
-(`best_rows.Classes`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result to
-the last bit. Points per class are added to rows on request only.
+(`row_classes.Classes`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result
+to the last bit. Points per class are added to rows on request only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from wharfinger.compiler import normalize
 from wharfinger.errors import PluginFault
 from wharfinger.framework import plugin_faults
-from wharfinger.framework.evaluation.best_rows import Classes
-from wharfinger.framework.evaluation.changes import ALL
+from wharfinger.framework.changes import ALL
 from wharfinger.framework.extension import Normalization
+from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.changes import ALL, NO_ROWS, Changes, union
-from wharfinger.framework.evaluation.lineup import ScoreTerm
-from wharfinger.framework.evaluation.scoring import ScoreSlot
+from wharfinger.framework.changes import ALL, NO_ROWS, Changes, union
 from wharfinger.framework.prepared import OUTDATED, Affected, Attempt
+from wharfinger.framework.rules.score_slot import ScoreSlot, ScoreTerm
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 

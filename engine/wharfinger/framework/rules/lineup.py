@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from wharfinger.errors import UsageError
 from wharfinger.framework import eviction, extension
 from wharfinger.framework.configuration.chain_settings import arguments, known
-from wharfinger.framework.evaluation.points import Scale
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry
+from wharfinger.framework.rules.score_slot import ScoreTerm
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.eviction import Evictable
-    from wharfinger.framework.policy_rules import PolicyPermit
+    from wharfinger.framework.rules.policy_permits import PolicyPermit
     from wharfinger.model.objects.pod_view import PodView
 
 DEFAULT_QUANTUM = 1e-6
@@ -111,16 +111,6 @@ def _governs_all(policy: CompiledPolicy) -> bool:
 
 def _note(plugin: str, what: str, first: str, second: str) -> str:
     return f'policies "{first}" and "{second}" give {plugin} different {what}'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreTerm:
-    """A score that counts: `weight` × points, added to the total of `tier`."""
-
-    plugin: ScorePlugin
-    weight: float
-    tier: int
-    scale: Scale
 
 
 class TieBreak(Protocol):
