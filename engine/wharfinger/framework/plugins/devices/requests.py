@@ -17,7 +17,7 @@ import msgspec
 
 from wharfinger.framework.plugins.devices.capacity import Portion, portions
 from wharfinger.framework.plugins.devices.cel import library
-from wharfinger.framework.plugins.devices.cel.selector import Attribute, DeviceTraits, Selector, SelectorFailed, compiled
+from wharfinger.framework.plugins.devices.cel.selector import TOO_DEAR, Attribute, DeviceTraits, Selector, SelectorFailed, compiled
 from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
@@ -30,6 +30,11 @@ MOST_CONTENTS = 5_000
 """Devices whose codes are remembered one by one."""
 MOST_ASKED = 32
 """Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
+
+MOST_COST_TOGETHER = 20_000_000
+"""What the selectors of one decision may cost at most on all devices: some seconds, once, because their answers are kept."""
+COST_EACH = 50
+"""The cost of asking a selector about a device, besides that of its expression where no device with such attributes was asked about."""
 
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -138,17 +143,39 @@ class PoolCode:
     invalid: bool
 
 
+class Spending:
+    """What selectors cost in one decision. An answer that was kept from an earlier decision costs the same as a new one."""
+
+    __slots__ = ("_asked", "_cost")
+
+    def __init__(self) -> None:
+        self._cost = 0
+        self._asked: set[Hashable] = set()
+
+    def spend(self, selector: Selector, traits: DeviceTraits) -> None:
+        """Count one answer; raises SelectorFailed if the selectors cost too much together."""
+        self._cost += COST_EACH
+        key = selector.expression, traits.key
+        if key not in self._asked:
+            self._asked.add(key)
+            self._cost += selector.cost
+        if self._cost > MOST_COST_TOGETHER:
+            raise SelectorFailed(TOO_DEAR)
+
+
 @dataclass(slots=True, eq=False)
 class Asked:
     """All that some claims ask for, in order, and the codes of the devices that were met so far.
 
-    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays true.
+    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays true. `spending` is what
+    selectors have cost in this decision.
     """
 
     claims: tuple[Claim, ...]
     asks: tuple[Ask, ...]
     constraints: tuple[Constraint, ...]
     outcomes: dict[Hashable, Any] = field(default_factory=dict)
+    spending: Spending = field(default_factory=Spending)
     _epoch: int = -1
     _by_content: dict[int, tuple[int, DeviceCode]] = field(default_factory=dict)
     _codes: dict[Hashable, tuple[int, DeviceCode]] = field(default_factory=dict)
@@ -163,7 +190,8 @@ class Asked:
             self._by_kind.clear()
 
     def tidy(self) -> None:
-        """Forget the codes of single devices where there are many: those of their pools are kept."""
+        """Forget the codes of single devices where there are many, and what was spent: the decision has its answers."""
+        self.spending = Spending()
         if len(self._by_content) > MOST_CONTENTS:
             self._by_content.clear()
 
@@ -203,7 +231,7 @@ class Asked:
     def _code(self, content: DeviceContent) -> DeviceCode:
         device = content.device
         return DeviceCode(
-            matches=tuple(_match(ask, content) for ask in self.asks),
+            matches=tuple(_match(ask, content, self.spending) for ask in self.asks),
             tolerated=tuple(_tolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),
             values=tuple(_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
             portions=tuple(
@@ -274,11 +302,11 @@ def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, obje
     return Asked(tuple(claims), tuple(asks), tuple(constraints))
 
 
-def _match(ask: Ask, content: DeviceContent) -> Match:
+def _match(ask: Ask, content: DeviceContent, spending: Spending) -> Match:
     """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides."""
     for of_class, selectors in ((ask.device_class.metadata.name, ask.device_class.spec.selectors), ("", ask.wanted.selectors)):
         for index, selector in enumerate(selectors):
-            answer = _selected(selector, content)
+            answer = _selected(selector, content, spending)
             if isinstance(answer, str):
                 return SelectorFault(of_class, index, answer)
             if not answer:
@@ -286,7 +314,7 @@ def _match(ask: Ask, content: DeviceContent) -> Match:
     return True
 
 
-def _selected(selector: objects.DeviceSelector, content: DeviceContent) -> bool | str:
+def _selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
     """The answer of a selector, or the text of its error."""
     if selector.cel is None:
         return "CEL expression empty (unsupported selector type?)"
@@ -294,7 +322,9 @@ def _selected(selector: objects.DeviceSelector, content: DeviceContent) -> bool 
     if not isinstance(program, Selector):
         return f"CEL compile error: {program}"
     try:
-        return program.matches(_traits_for(content, reads(selector.cel.expression)))
+        traits = _traits_for(content, reads(selector.cel.expression))
+        spending.spend(program, traits)
+        return program.matches(traits)
     except (SelectorFailed, ValueError) as error:
         return f"CEL runtime error: {error}"
 

@@ -115,6 +115,50 @@ def test_equal_devices_share_an_answer():
             return self.inner.eval(**given)
 
     made = compiled(f'{GPU}.model == "a100"')
-    selector = Selector(made.expression, Program(made._program))
+    selector = Selector(made.expression, made.cost, Program(made._program))
     assert all(selector.matches(DEVICE) for _ in range(100))
     assert len(asked) == 1
+
+
+NESTED = f"[{', '.join(['1'] * 20)}]"
+GROWING = "".join(f"cel.bind(a{n + 1}, a{n} + a{n}, " for n in range(25)), ")" * 25
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"{NESTED}.all(a, {NESTED}.all(b, {NESTED}.all(c, {NESTED}.all(d, true))))",
+        "lists.range(9000).distinct().size() > 0",
+        "sets.contains(lists.range(2000), lists.range(2000))",
+        f"cel.bind(a0, device.driver, {GROWING[0]}a25.size() > 3){GROWING[1]}",
+        f'"{"x" * 3000}".replace("x", "{"y" * 3000}").size() > 0',
+        f'lists.range(5000).map(n, "{"y" * 3000}").join("{"z" * 3000}").size() > 0',
+        'device.attributes.all(d, device.attributes.all(e, device.attributes[d].all(k, device.attributes[e].all(l, k + l != "x"))))',
+    ],
+)
+def test_an_expression_that_may_cost_too_much_is_refused_before_it_is_evaluated(expression):
+    refusal = compiled(expression)
+    assert isinstance(refusal, SelectorFailed)
+    assert str(refusal) == "too complex, exceeds cost limit"
+
+
+@pytest.mark.parametrize(
+    ("cheap", "dear"),
+    [
+        ('device.driver == "x"', f'device.driver + "{"y" * 500}" == "x" + device.driver + "{"y" * 500}"'),
+        ("[1, 2].all(x, x > 0)", "[1, 2].all(x, [1, 2].all(y, x > y))"),
+        ("lists.range(10).size() > 0", "lists.range(100).map(x, x).size() > 0"),
+        ("[1].distinct() == [1]", "lists.range(30).distinct() == [1]"),
+        ("cel.bind(a, device.driver, a.size() > 0)", "cel.bind(a, device.driver + device.driver, (a + a).size() > 0)"),
+    ],
+)
+def test_more_work_is_estimated_as_more(cheap, dear):
+    costs = [each.cost for each in map(compiled, (cheap, dear)) if isinstance(each, Selector)]
+    assert costs[0] < costs[1]
+
+
+def test_a_limit_of_the_runtime_is_an_error_of_the_expression():
+    many = f"{NESTED}.all(a, {NESTED}.all(b, [{', '.join(['1'] * 25)}].all(c, true)))"
+    with pytest.raises(SelectorFailed) as failed:
+        answer(many)
+    assert str(failed.value) == "operation cancelled: actual cost limit exceeded"

@@ -10,7 +10,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.devices import dynamic_resources, search
+from wharfinger.framework.plugins.devices import dynamic_resources, requests, search
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
 from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
@@ -189,6 +189,22 @@ def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decid
         slots(state, number, range(15 + number))
         aborted = bool(both().aborted)
     assert aborted
+
+
+@pytest.mark.parametrize(("n_selectors", "too_dear"), [(2, False), (20, True)])
+def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, too_dear):
+    monkeypatch.setattr(requests, "MOST_COST_TOGETHER", 50_000)
+    state = devices.cluster(2)
+    wanted = devices.claim("a", 1)
+    whole = "device.attributes.all(d, device.attributes[d].uuid != '{}')"  # reads every attribute, which differ in each device
+    expressions = [whole.format(number) for number in range(n_selectors)]
+    selectors = tuple(objects.DeviceSelector(cel=objects.CELSelector(expression=each)) for each in expressions)
+    (request,) = wanted.spec.devices.requests
+    exactly = structs.replace(request.exactly, selectors=selectors)
+    of = structs.replace(wanted.spec.devices, requests=(structs.replace(request, exactly=exactly),))
+    state.put(structs.replace(wanted, spec=structs.replace(wanted.spec, devices=of)))
+    decisions = [decide(CHAIN, state.snapshot(), pods(["a"])[0]) for _ in range(2)]
+    assert ["actual cost limit exceeded" in decision.message for decision in decisions] == [too_dear, too_dear]
 
 
 def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch):

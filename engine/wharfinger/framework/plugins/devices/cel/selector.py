@@ -1,5 +1,7 @@
 """Selectors: compiled CEL expressions over one device, and their answers.
 
+An expression that may cost more than Kubernetes allows is refused before it is evaluated (`cost`).
+
 An expression sees a device's driver, attributes, capacity and whether it may be shared, nothing else. So equal devices share an answer,
 which is kept: an expression is evaluated once per distinct set of attributes, whatever the number of devices, nodes and pods. Source:
 `dynamic-resource-allocation/cel/compile.go`, Kubernetes 1.36.
@@ -17,12 +19,15 @@ from typing import Any
 
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.plugins.devices.cel import library
+from wharfinger.framework.plugins.devices.cel.cost import MOST_COST, cost
 
 MOST_ANSWERS = 100_000
 """The limit of kept answers of one selector; there are as many as distinct devices."""
 
 Attribute = bool | int | str | library.Value
 """The value of an attribute: a version is `library.semver_value(text)`."""
+
+TOO_DEAR = "operation cancelled: actual cost limit exceeded"
 
 _STATUS = re.compile(r"[A-Z_]+: ")
 _MISSING_KEY = re.compile(r'Key not found in map : (?:"(?P<text>.*)"|(?P<other>.*))', re.DOTALL)
@@ -61,9 +66,10 @@ class DeviceTraits:
 
 @dataclass(slots=True)
 class Selector:
-    """A compiled expression, and the answers it has given."""
+    """A compiled expression, the most that it costs (`cost`) for one device, and the answers it has given."""
 
     expression: str
+    cost: int
     _program: Any
     _answers: dict[Hashable, bool | str] = field(default_factory=dict)
 
@@ -92,7 +98,10 @@ class Selector:
                 "attributes": attributes,
                 "capacity": capacity,
             }
-            result = self._program.eval(data={"device": seen})
+            try:
+                result = self._program.eval(data={"device": seen})
+            except RuntimeError as error:  # the only error of the library: a limit of the runtime
+                return TOO_DEAR if "budget" in str(error) else _line(error)
             kind = result.type().name()
             if kind == "BOOL":
                 return bool(result.value())
@@ -140,11 +149,18 @@ def compiled(expression: str) -> Selector | SelectorFailed:
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        return Selector(expression, program)
+        dearest = cost(program.serialize())
+        if dearest > MOST_COST:
+            return SelectorFailed("too complex, exceeds cost limit")
+        return Selector(expression, int(dearest), program)
     except RuntimeError as error:  # the only error of the library
-        text = _STATUS.sub("", str(error).removesuffix(" [INVALID_ARGUMENT]"), count=1)
-        # Events and reports have a line for a reason: the place is in the text already, the drawing of it below is left out.
-        return SelectorFailed(f"compilation failed: {'; '.join(line for line in text.splitlines() if not line.startswith(' | '))}")
+        return SelectorFailed(f"compilation failed: {_line(error)}")
+
+
+def _line(error: RuntimeError) -> str:
+    """An error on one line, as events and reports have it: the place is in the text already, the drawing of it below is left out."""
+    text = _STATUS.sub("", str(error).removesuffix(" [INVALID_ARGUMENT]"), count=1)
+    return "; ".join(line for line in text.splitlines() if not line.startswith(" | "))
 
 
 @cache

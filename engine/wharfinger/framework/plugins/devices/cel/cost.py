@@ -1,0 +1,259 @@
+"""What an expression can cost at most: estimated from its text, before it is evaluated.
+
+The runtime has no limit on the time or memory of an expression but a number of iterations. Kubernetes estimates a cost and refuses dear
+expressions when they are written; expressions also come from files, which nobody has refused. This estimate follows that of Kubernetes
+(`checker/cost.go` of cel-go): an operation costs 1 and what it reads and makes, and a loop its body times the length of what it goes
+through. It knows bounds of values instead of types, so it is higher where a value may be one of several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+MOST_COST: Final = 1_000_000
+"""The limit of one expression, as in Kubernetes: at most about 0.1 s and 100 MB."""
+LONGEST_RANGE: Final = 10_000
+MOST_OF_DEVICE: Final = 64
+"""The most entries of a map of a device, and the most characters of a key or value there (validation of ResourceSlices)."""
+
+_PRECISION = 1_010  # characters of a formatted number
+_SAME_SIZE = {
+    "substring",
+    "trim",
+    "lowerAscii",
+    "upperAscii",
+    "charAt",
+    "reverse",
+    "sort",
+    "slice",
+    "find",
+    "cidr",
+    "ip",
+    "string",
+    "bytes",
+}
+_PASSED_ON = {"optional.of", "optional.ofNonZeroValue", "value", "orValue", "or"}
+_SCALAR = {
+    *("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "-_", "_-_", "_*_", "_/_", "_%_", "@in", "in", "size", "matches"),
+    *("startsWith", "endsWith", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool", "type", "hasValue", "isSorted"),
+    *("@not_strictly_false", "__not_strictly_false__", "quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat"),
+    *("compareTo", "isGreaterThan", "isLessThan", "semver", "isSemver", "major", "minor", "patch", "sum", "isIP", "isCIDR", "family"),
+    *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength", "sets.contains", "sets.equivalent", "sets.intersects"),
+}
+_PAIRWISE = {"sets.contains", "sets.equivalent", "sets.intersects", "matches", "find", "findAll", "contains"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A bound of a value: its elements or characters, those of any value within it, and both of all together (`weight`).
+
+    `inside` is a bound of each element, key or field, where more is known of it.
+    """
+
+    length: float = 1
+    within: float = 1
+    weight: float = 1
+    inside: _Value | None = None
+
+    @property
+    def part(self) -> _Value:
+        """An element, key or field."""
+        return self.inside or _Value(min(self.within, self.weight), self.within, self.weight)
+
+    def __add__(self, other: _Value) -> _Value:
+        return _Value(self.length + other.length, max(self.within, other.within), self.weight + other.weight)
+
+
+_ONE = _Value()
+_TEXT = _Value(MOST_OF_DEVICE, 1, MOST_OF_DEVICE)
+_DOMAIN = _Value(MOST_OF_DEVICE, MOST_OF_DEVICE, MOST_OF_DEVICE * MOST_OF_DEVICE, _TEXT)
+_DEVICE = replace(_DOMAIN, inside=replace(_DOMAIN, inside=_DOMAIN))
+_Found = tuple[float, _Value]
+
+
+def cost(serialized: bytes) -> float:
+    """The most that a compiled expression may cost, by its serialized form (`cel.expr.CheckedExpr` in an `Any`)."""
+    checked = _first(_fields(serialized), 2)
+    return _expression(_first(_fields(checked), 4), {"device": _DEVICE})[0]
+
+
+# ── the serialized form: https://github.com/google/cel-spec/tree/master/proto/cel/expr ──
+
+_Message = Mapping[int, Sequence[bytes | int]]
+
+
+def _fields(message: bytes) -> _Message:
+    """The fields of a message in the wire format of protocol buffers, by number."""
+    found: dict[int, list[bytes | int]] = {}
+    at = 0
+    while at < len(message):
+        tag, at = _number(message, at)
+        kind = tag & 7
+        value: bytes | int
+        if kind == 0:
+            value, at = _number(message, at)
+        else:
+            size, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _number(message, at)
+            value, at = message[at : at + size], at + size
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+def _number(message: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while True:
+        byte = message[at]
+        found |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return found, at
+
+
+def _all(message: _Message, number: int) -> Iterator[bytes]:
+    return (value for value in message.get(number, ()) if isinstance(value, bytes))
+
+
+def _first(message: _Message, number: int) -> bytes:
+    return next(_all(message, number), b"")
+
+
+def _text(message: _Message, number: int) -> str:
+    return _first(message, number).decode()
+
+
+# ── forms of expressions ──
+
+_Scope = Mapping[str, _Value]
+
+
+def _expression(message: bytes, scope: _Scope) -> _Found:
+    for number, value in _fields(message).items():
+        if number in _FORMS and isinstance(value[0], bytes):
+            return _FORMS[number](_fields(value[0]), scope)
+    return 0, _ONE  # nothing, as the target of a function without one
+
+
+def _constant(message: _Message, _scope: _Scope) -> _Found:
+    if 3 in message and isinstance(message[3][0], int):
+        return 0, _Value(1, 1, 1)
+    size = max((len(value) for number in (6, 7) for value in _all(message, number)), default=1)
+    return 0, _Value(size, 1, size)
+
+
+def _name(message: _Message, scope: _Scope) -> _Found:
+    return 1, scope.get(_text(message, 1), _ONE)
+
+
+def _selected(message: _Message, scope: _Scope) -> _Found:
+    found, value = _expression(_first(message, 1), scope)
+    return found + 1, value.part
+
+
+def _list(message: _Message, scope: _Scope) -> _Found:
+    return _together([_expression(each, scope) for each in _all(message, 1)])
+
+
+def _map(message: _Message, scope: _Scope) -> _Found:
+    return _together([_expression(part, scope) for each in _all(message, 2) for n in (3, 4) for part in _all(_fields(each), n)])
+
+
+def _together(parts: Sequence[_Found]) -> _Found:
+    values = [value for _, value in parts]
+    within = max((max(value.length, value.within) for value in values), default=1)
+    return 1 + sum(found for found, _ in parts), _Value(len(values), within, len(values) + sum(value.weight for value in values))
+
+
+def _loop(message: _Message, scope: _Scope) -> _Found:
+    """A macro. What it collects grows by the same amount each time: its name, `@result`, cannot be written in an expression."""
+    over_cost, over = _expression(_first(message, 2), scope)
+    begin_cost, begin = _expression(_first(message, 4), scope)
+    collected, variables = _text(message, 3), {_text(message, n): over.part for n in (1, 8) if message.get(n)}
+    inside = {**scope, **variables, collected: begin}
+    times = 0 if _is_empty(_first(message, 2)) else over.length
+    again, _ = _expression(_first(message, 5), inside)
+    body, once = _expression(_first(message, 6), inside)
+    grown = _Value(
+        begin.length + times * max(0, once.length - begin.length),
+        max(begin.within, once.within, once.length),
+        begin.weight + times * max(0, once.weight - begin.weight),
+    )
+    kept = _Value(max(grown.length, begin.length), grown.within, max(grown.weight, begin.weight))
+    result, value = _expression(_first(message, 7), {**scope, collected: kept})
+    return over_cost + begin_cost + times * (again + body) + result, value
+
+
+def _is_empty(message: bytes) -> bool:
+    """True for `[]`, over which `cel.bind` loops."""
+    lists = list(_all(_fields(message), 7))
+    return bool(lists) and not _first(_fields(lists[0]), 1)
+
+
+def _call(message: _Message, scope: _Scope) -> _Found:
+    function = _text(message, 2)
+    sources = [*_all(message, 1), *_all(message, 3)]
+    parts = [_expression(each, scope) for each in sources]
+    values = [value for _, value in parts]
+    own, result = _work(function, values, sources)
+    return sum(found for found, _ in parts) + own, result
+
+
+def _work(function: str, values: Sequence[_Value], sources: Sequence[bytes]) -> _Found:
+    """The cost of one call, and a bound of its result."""
+    read = min(value.weight for value in values) if function in {"_==_", "_!=_"} else sum(value.weight for value in values)
+    if function in _PAIRWISE and len(values) > 1:
+        read += values[0].length * values[1].length * max(1, min(values[0].within, values[1].within))
+    result = _ONE
+    if function in {"_[_]", "_[?_]", "_?._"} and values:
+        return 1, values[0].part
+    if function == "_?_:_" and len(values) == 3:
+        one, other = values[1:]
+        return 1, _Value(max(one.length, other.length), max(one.within, other.within), max(one.weight, other.weight))
+    if function in _PASSED_ON:
+        return 1, _joined(values)
+    if function == "distinct":
+        result, read = values[0], read + values[0].length ** 2 * values[0].within
+    elif function == "_+_" or function in _SAME_SIZE:
+        result = _joined(values)
+    elif function == "replace" and len(values) > 2:
+        size = values[0].length + (values[0].length + 1) * values[2].length
+        result = _Value(size, 1, size)
+    elif function == "lists.range":
+        size = min(LONGEST_RANGE, _integer(sources[-1]))
+        result = _Value(size, 1, 2 * size)
+    elif function not in _SCALAR:  # split, join, format, flatten, findAll, …: every part, with every separator or number between
+        between = (
+            max((value.length for value in values[1:]), default=0) if function == "join" else _PRECISION if function == "format" else 1
+        )
+        size = sum(value.weight for value in values) + between * sum(value.length for value in values)
+        result = _Value(size, size, 2 * size)
+    return 1 + read + (result.weight if result is not _ONE else 0), result
+
+
+def _joined(values: Sequence[_Value]) -> _Value:
+    found = _Value(0, 1, 0)
+    for value in values:
+        found = found + value
+    return found
+
+
+def _integer(message: bytes) -> float:
+    """The value of an integer literal; infinite for anything else."""
+    for literal in _all(_fields(message), 3):
+        for value in _fields(literal).get(3, ()):
+            if isinstance(value, int) and value < 1 << 63:
+                return value
+    return math.inf
+
+
+_FORMS: Mapping[int, Callable[[_Message, _Scope], _Found]] = {
+    3: _constant,
+    4: _name,
+    5: _selected,
+    6: _call,
+    7: _list,
+    8: _map,
+    9: _loop,
+}
