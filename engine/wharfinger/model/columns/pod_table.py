@@ -115,18 +115,37 @@ class PodTable:
 
     def remove(self, placement: Placement) -> None:
         """Remove a placement."""
-        uid, entry, group = placement.pod.uid, placement.entry, placement.group
+        uid, entry = placement.pod.uid, placement.entry
         del self.by_uid[uid]
         del self.by_row[placement.row][uid]
         last = self._rows.remove(entry)
         self.entries[entry] = self.entries[last]
         self.entries[entry].entry = entry
         self.entries.pop()
+        self._leave_class(placement)
+        self._record(placement, placement.row, -1)
+
+    def renew(self, placement: Placement, pod: PodView) -> None:
+        """Replace a pod by a later version, which is not assumed any more; readers see that one was removed and the other added."""
+        row, entry = placement.row, placement.entry
+        group = self._class_of(pod)
+        group.count += 1
+        renewed = Placement(pod, row, group, assumed=False)
+        renewed.entry = entry
+        _, classes, starts = self._table
+        classes.array[entry] = group.number
+        starts.array[entry] = renewed.started
+        self.entries[entry] = self.by_uid[pod.uid] = self.by_row[row][pod.uid] = renewed
+        self._leave_class(placement)
+        self._record(placement, row, -1)
+        self._record(renewed, row, 1)
+
+    def _leave_class(self, placement: Placement) -> None:
+        group = placement.group
         group.count -= 1
         if not group.count:
             del self.classes[placement.pod.template]
             self._free_numbers.append(group.number)
-        self._record(placement, placement.row, -1)
 
     def _class_of(self, pod: PodView) -> PodClass:
         group = self.classes.get(pod.template)

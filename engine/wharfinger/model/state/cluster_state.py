@@ -196,14 +196,18 @@ class ClusterState:
         tables = self._tables
         pod.demand  # noqa: B018 - derived now, so that a pod that cannot be read changes nothing
         placement = tables.pods.by_uid.get(pod.uid)
-        if placement is not None and tables.nodes.names[placement.row] == pod.node_name and _same(placement.pod, pod):
+        stays = placement is not None and tables.nodes.names[placement.row] == pod.node_name
+        if placement is not None and stays and _same(placement.pod, pod):
             placement.pod, placement.assumed = pod, False
             tables.revision += 1
             return
-        self._let_go(pod.uid)
         tables.denominate(pod.uid)
         tables.see(pod.created)
         tables.see(pod.started)
+        if placement is not None and stays and placement.pod.demand == pod.demand:
+            tables.renew(placement, pod)  # with the binding, an API server of 1.35 or later adds labels of the node
+            return
+        self._let_go(pod.uid)
         row = tables.nodes.row_of.get(pod.node_name)
         if row is None:
             self._aside.put(pod, pod.node_name, assumed=False)

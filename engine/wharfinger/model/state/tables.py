@@ -374,6 +374,15 @@ class ClusterTables:
             self.gpus.count_pods(row, placement.pod, self._pods_on(row))
         self.usage_changes.record(row, self.revision)
 
+    def renew(self, placement: Placement, pod: PodView) -> None:
+        """Replace a placed pod by a later version with the same demand; it is not assumed any more."""
+        row = placement.row
+        self.revision += 1
+        self.pods.renew(placement, pod)
+        if self.gpus:
+            self.gpus.count_pods(row, pod, self._pods_on(row))
+        self.usage_changes.record(row, self.revision)
+
     def _pods_on(self, row: int) -> list[PodView]:
         return [placement.pod for placement in self.pods.by_row[row].values()]
 

@@ -51,6 +51,21 @@ def test_a_placed_pod_is_not_forgotten():
     assert clusters.requested(cluster, "a") == 1000
 
 
+def test_a_pod_confirmed_with_labels_of_its_node_stays_and_has_them():
+    cluster = clusters.state(["a"])
+    cluster.assume(clusters.view("web", cpu=1, labels={"app": "web"}), "a")
+    row_before = cluster.revision
+    by_app = cluster.snapshot().tally("zones", lambda pod: pod.labels.values())
+    assert dict(by_app.found).keys() == {"web"}
+    cluster.add_pod(clusters.pod("web", "a", cpu=1, labels={"app": "web", "topology.kubernetes.io/zone": "z"}))
+    assert not cluster.is_assumed(clusters.view("web").uid)
+    assert clusters.requested(cluster, "a") == 1000
+    assert cluster.snapshot().usage_changes(row_before).tolist() == [0]
+    assert dict(cluster.snapshot().tally("zones", lambda pod: pod.labels.values()).found).keys() == {"web", "z"}
+    assert cluster.remove_pod(clusters.pod("web", "a", cpu=1))
+    assert clusters.requested(cluster, "a") == 0
+
+
 def test_a_pod_confirmed_elsewhere_moves():
     cluster = clusters.state(["a", "b"])
     cluster.assume(clusters.view("web", cpu=1), "a")
