@@ -8,6 +8,8 @@ that goes through a proxy use aiohttp. Answers are read as RFC 9112 has them.
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import socket
 import ssl
 from collections import deque
@@ -29,6 +31,8 @@ def notice_silence(made: socket.socket) -> None:
 _LONGEST_HEAD = 64 * 1024
 _LONGEST_BODY = 64 * 2**20
 _BODILESS = (204, 304)
+_HEADERS = re.compile(rb"\r\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)", re.IGNORECASE)
+"""The headers that are read, with their values; an answer has ten others."""
 
 
 class NotHttp(ConnectionError):
@@ -76,14 +80,14 @@ class AnswerReader:
             if len(head) > _LONGEST_HEAD:
                 raise NotHttp("an answer whose headers do not end")
             return False
-        first, *lines = head.split(b"\r\n")
+        first = head.partition(b"\r\n")[0]
         if not first.startswith(b"HTTP/1.") or not first[9:12].isdigit():
             raise NotHttp(f"an answer that is no HTTP/1.1: {first[:80].decode('latin-1')}")
         status = int(first[9:12])
         self._rest = rest
         if status >= 200:
             self._status = status
-            self._headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+            self._headers = {name.lower(): value.strip() for name, value in _HEADERS.findall(head)}
             if first.startswith(b"HTTP/1.0"):
                 self._headers.setdefault(b"connection", b"close")
         return True
@@ -165,6 +169,8 @@ class Exchanges:
         self._server_name = server_name if self._is_secure else None
         self._connect_timeout = connect_timeout
         self._head = f" HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n{head}"
+        self._loop = asyncio.get_running_loop
+        self._timer: asyncio.TimerHandle | None = None
         self._idle: deque[_Channel] = deque()
         self._open: set[_Channel] = set()
 
@@ -186,15 +192,20 @@ class Exchanges:
             raise ValueError(f"not a path: {path!r}")
         credentials = "" if authorization is None else f"Authorization: {authorization}\r\n"
         head = f"{method} {self._prefix}{path}{self._head}{credentials}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
-        async with asyncio.timeout(seconds):
-            channel = self._idle_one() or await self._connect(before)
-            asked_at = asyncio.get_running_loop().time()
-            try:
-                answer = await channel.ask(head.encode("latin-1") + body)
-            except BaseException:
-                channel.abort()  # a late answer would be taken for that of the next request
-                self._distrust(asked_at)
-                raise
+        asked_at = self._loop().time()
+        deadline = asked_at + seconds
+        channel = self._idle_one()
+        if channel is None:
+            async with asyncio.timeout_at(deadline):
+                channel = await self._connect(before)
+            asked_at = self._loop().time()
+        self._expire_at(deadline)
+        try:
+            answer = await channel.ask(head.encode("latin-1") + body, deadline)
+        except BaseException:
+            channel.abort()  # a late answer would be taken for that of the next request
+            self._distrust(asked_at)
+            raise
         if answer.ends_connection:
             channel.abort()
         else:
@@ -204,11 +215,29 @@ class Exchanges:
     async def close(self) -> None:
         """Closes all connections."""
         self._idle.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         gone = [channel.gone for channel in self._open]
         for channel in tuple(self._open):
             channel.abort()
         if gone:
             await asyncio.wait(gone, timeout=_FAREWELL)
+
+    def _expire_at(self, deadline: float) -> None:
+        """End requests that have no answer at this time of the loop; one timer serves all connections."""
+        if self._timer is None or deadline < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop().time()
+        for channel in tuple(self._open):
+            channel.expire(now)
+        following = min((channel.deadline for channel in self._open), default=math.inf)
+        if following < math.inf:
+            self._expire_at(following)
 
     def _idle_one(self) -> _Channel | None:
         """The connection used last; connections that were idle for long are closed."""
@@ -253,19 +282,26 @@ class _Channel(asyncio.Protocol):
         self._waiting: asyncio.Future[Answer] | None = None
         self.gone: asyncio.Future[None] = loop.create_future()
         self.used_at = loop.time()
+        self.deadline = math.inf
 
     @property
     def is_open(self) -> bool:
         """True if a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes) -> Answer:
-        """The answer to a request."""
+    async def ask(self, request: bytes, deadline: float) -> Answer:
+        """The answer to a request; `expire` ends it with TimeoutError at that time of the loop."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._waiting = self._loop.create_future()
+        self.deadline = deadline
         self._transport.write(request)
         return await self._waiting
+
+    def expire(self, now: float) -> None:
+        """Ends the request if its deadline has come."""
+        if self.deadline <= now:
+            self._fail(TimeoutError())
 
     def abort(self) -> None:
         """Closes the connection at once."""
@@ -299,12 +335,12 @@ class _Channel(asyncio.Protocol):
             self.gone.set_result(None)
 
     def _succeed(self, answer: Answer) -> None:
-        waiting, self._waiting = self._waiting, None
+        waiting, self._waiting, self.deadline = self._waiting, None, math.inf
         self.used_at = self._loop.time()
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
     def _fail(self, error: OSError) -> None:
-        waiting, self._waiting = self._waiting, None
+        waiting, self._waiting, self.deadline = self._waiting, None, math.inf
         if waiting is not None and not waiting.done():
             waiting.set_exception(error)
