@@ -22,6 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -37,9 +38,8 @@ class SystemClock:
         """Seconds since 1970."""
         return time.time()
 
-    def monotonic(self) -> float:
-        """Seconds since some moment; the time in which the machine was suspended counts, so that leases and waits end then."""
-        return time.clock_gettime(_CLOCK)
+    monotonic = staticmethod(partial(time.clock_gettime, _CLOCK))
+    """Seconds since some moment; the time in which the machine was suspended counts, so that leases and waits end then."""
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so many seconds."""
@@ -99,7 +99,7 @@ class Background:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """The task that does the work."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work)  # `ensure_future` also looks whether it is a coroutine
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -184,8 +184,10 @@ class GroupIndex:
         members = self._groups.get(key)
         if members is None:
             return None
-        by_spec = any(podgroup_name(pod.object) for pod in members.by_uid.values())
-        said = self._podgroup_terms(key, members, labelled=not by_spec)
+        said = self._podgroup_terms(key, members)
+        by_spec = said is None and any(podgroup_name(pod.object) for pod in members.by_uid.values())
+        if said is None and not by_spec:
+            said = self._coscheduling_terms(key)
         if said is not None:
             return said if members.policy is None else narrowed(said, members.policy)
         if by_spec:
@@ -196,15 +198,20 @@ class GroupIndex:
             return None
         return GroupTerms(min_count=0, source=f"label {_label(next(iter(members.by_uid.values())))}")
 
-    def _podgroup_terms(self, key: str, members: _Members, *, labelled: bool) -> GroupTerms | None:
-        """The terms of the PodGroup of that name; one of the coscheduling plugin counts for members that name it in a label."""
+    def _podgroup_terms(self, key: str, members: _Members) -> GroupTerms | None:
+        """The terms of Kubernetes' PodGroup of that name."""
         namespace, _, name = key.partition("/")
         group = self._store.get(objects.PodGroup, name, namespace)
-        if group is not None:
-            if members.said is None or members.said[0] is not group:
-                members.said = group, podgroup_terms(group)
-            return members.said[1]
-        older = self._store.get(objects.CoschedulingPodGroup, name, namespace) if labelled else None
+        if group is None:
+            return None
+        if members.said is None or members.said[0] is not group:
+            members.said = group, podgroup_terms(group)
+        return members.said[1]
+
+    def _coscheduling_terms(self, key: str) -> GroupTerms | None:
+        """The terms of the PodGroup of the coscheduling plugin, for members that name it in a label."""
+        namespace, _, name = key.partition("/")
+        older = self._store.get(objects.CoschedulingPodGroup, name, namespace)
         return None if older is None else coscheduling_terms(older)
 
     def group(self, key: str) -> Group | None:

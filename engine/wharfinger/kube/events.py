@@ -37,6 +37,7 @@ class Series:
     event_time: float
     about: Reference
     event: Event
+    reporter: str
     queued_at: float = 0.0
     count: int = 1
     written_count: int = 0
@@ -52,7 +53,7 @@ class Series:
             "eventTime": micro_time(self.event_time),
             "reportingInstance": instance[:128],
             "regarding": _reference(self.about),
-            "reportingController": self.event.reporter,
+            "reportingController": self.reporter,
             "type": self.event.type,
             "reason": self.event.reason,
             "action": self.event.action,
@@ -126,11 +127,13 @@ class EventRecorder:
 
     def record(self, regarding: PodView, event: Event) -> None:
         """Queues an event; counts it in `dropped` if too many wait."""
-        reporter = event.reporter or regarding.object.spec.scheduler_name
-        self.record_about(pod_reference(regarding), replace(event, reporter=reporter))
+        self._record(pod_reference(regarding), event, event.reporter or regarding.object.spec.scheduler_name)
 
     def record_about(self, about: Reference, event: Event, *, distinct: str = "") -> None:
         """Queues an event about any object. Events with different `distinct` are not repetitions, even if all else is equal."""
+        self._record(about, event, event.reporter, distinct)
+
+    def _record(self, about: Reference, event: Event, reporter: str, distinct: str = "") -> None:
         place = about.uid or f"{about.kind}/{about.namespace}/{about.name}"
         key = (place, event.type, event.reason, event.action, event.related.name if event.related else "", distinct)
         known = self._series.get(key)
@@ -138,7 +141,9 @@ class EventRecorder:
             self._series.move_to_end(key)
             self._repeat(known)
             return
-        series = self._new(about, replace(event, reporter=event.reporter or self._settings.controller, note=cut(event.note)))
+        note = cut(event.note)
+        short = event if note is event.note else replace(event, note=note)
+        series = self._new(about, short, reporter or self._settings.controller)
         if self._enqueue(series):
             self._series[key] = series
             if len(self._series) > self._settings.most_series:
@@ -176,11 +181,11 @@ class EventRecorder:
         finally:
             self._draining = False
 
-    def _new(self, about: Reference, event: Event) -> Series:
+    def _new(self, about: Reference, event: Event, reporter: str) -> Series:
         now = self._clock.now()
         name = f"{about.name[:200]}.{int(now * 1e9):x}{self.n_waiting:x}"
         namespace = about.namespace or "default"
-        return Series(namespace=namespace, name=name, event_time=now, about=about, event=event)
+        return Series(namespace=namespace, name=name, event_time=now, about=about, event=event, reporter=reporter)
 
     def _repeat(self, series: Series) -> None:
         series.count += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -62,7 +62,8 @@ def digest_without_group(pod: objects.Pod) -> bytes:
 
 def controller(pod: objects.Pod) -> objects.OwnerReference | None:
     """The owner that is the pod's controller, or None."""
-    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+    owners = pod.metadata.owner_references
+    return next((owner for owner in owners if owner.controller), None) if owners else None
 
 
 def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
@@ -75,9 +76,9 @@ def kept_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
     return tuple(volume for volume in spec.volumes if volume.empty_dir is not None or _VOLUME_SOURCES(volume) != _NO_SOURCES)
 
 
-def _volumes(pod: objects.Pod) -> list[object]:
+def _volumes(pod: objects.Pod) -> Sequence[object]:
     """Volumes without their names, which have no effect, except that the claim of an ephemeral volume is named after pod and volume."""
-    return [
+    return pod.spec.volumes and [
         (_VOLUME_SOURCES(volume), None if volume.ephemeral is None else (pod.metadata.name, volume.name))
         for volume in deciding_volumes(pod.spec)
     ]

@@ -299,9 +299,10 @@ class QueuedGroups:
         if entry.place is Place.IN_FLIGHT:
             return
         place, key = entry.place, entry.sort_key
-        if self._awaited(entry) is not None or not entry.members:
+        reason = self._awaited(entry)
+        if reason is not None or not entry.members:
             self._places.take_out(entry)
-            self._gated(entry)
+            self._gate(entry, reason)
             return
         self._order(entry)
         if place in {Place.GATED, Place.GONE} or (place is Place.UNSCHEDULABLE and joined):
@@ -318,10 +319,13 @@ class QueuedGroups:
 
     def _gated(self, entry: QueuedGroup) -> bool:
         """True if an entry without a place may not be tried now: it has no members, or must wait for something."""
+        return self._gate(entry, self._awaited(entry))
+
+    def _gate(self, entry: QueuedGroup, reason: Reason | None) -> bool:
+        """The same for what the group waits for, as `_awaited` says it."""
         if not entry.members:
             entry.place = Place.GONE
             return True
-        reason = self._awaited(entry)
         if reason is None:
             self._open(entry)
             self._order(entry)
