@@ -1,7 +1,8 @@
 """What is written about groups: conditions of PodGroups of Kubernetes, and events about every PodGroup.
 
-A decision does not wait for its condition to be written. Of each group one condition is under way and the newest waits. A group without a
-PodGroup (of a policy, or of labels alone) has no status; its members have theirs.
+A decision does not wait for its condition to be written. Of each group one condition is under way and the newest waits. Bindings go first,
+as the API server is at most as fast as both: while some are in flight, one condition is written at a time, and more when they are late. A
+group without a PodGroup (of a policy, or of labels alone) has no status; its members have theirs.
 """
 
 from __future__ import annotations
@@ -16,23 +17,27 @@ from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from wharfinger.groups.terms import Group
     from wharfinger.scheduler.ports import LiveCluster
 
+PATIENCE = 2.0
+"""Seconds after which conditions are written with all writers although pods are being bound."""
 _REMEMBERED = 4096
 """Groups whose last written condition is remembered until the watch shows it."""
 
 
 class GroupStatus:
-    """Writes conditions and events of groups, for at most `most` groups at a time."""
+    """Writes conditions and events of groups, for at most `most` groups at a time. `binding`: pods are being bound."""
 
-    def __init__(self, cluster: LiveCluster, most: int = 16) -> None:
+    def __init__(self, cluster: LiveCluster, most: int = 16, *, binding: Callable[[], bool] = lambda: False) -> None:
         self._cluster = cluster
         self._ports = cluster.ports
         self._most = most
+        self._binding = binding
         self._waiting: dict[str, dict[str, Condition]] = {}  # by group, then by type of condition
+        self._since: dict[str, float] = {}  # when the first of them was decided, monotonic
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._written: dict[tuple[str, str], Condition] = {}  # by uid of the PodGroup and type of condition
 
@@ -91,6 +96,7 @@ class GroupStatus:
     def cancel(self) -> None:
         """Stop writing at once."""
         self._waiting.clear()
+        self._since.clear()
         for task in self._under_way.values():
             task.cancel()
 
@@ -111,6 +117,7 @@ class GroupStatus:
             self._written.clear()
         self._written[group.metadata.uid, condition.type] = condition
         self._waiting.setdefault(key, {})[condition.type] = condition
+        self._since.setdefault(key, self._ports.clock.monotonic())
         self._start()
 
     def _podgroup(self, key: str) -> objects.PodGroup | None:
@@ -118,11 +125,19 @@ class GroupStatus:
         return self._cluster.state.objects.get(objects.PodGroup, name, namespace)
 
     def _start(self) -> None:
-        while len(self._under_way) < self._most:
+        while len(self._under_way) < self._wanted():
             key = next((key for key in self._waiting if key not in self._under_way), None)
             if key is None:
                 return
+            del self._since[key]
             self._under_way[key] = asyncio.ensure_future(self._write(key, self._waiting.pop(key)))
+
+    def _wanted(self) -> int:
+        """For how many groups to write at a time: one while pods are bound, more in proportion to the wait of the oldest condition."""
+        if not self._binding() or not self._since:
+            return self._most
+        waited = self._ports.clock.monotonic() - next(iter(self._since.values()))
+        return min(self._most, 1 + int((self._most - 1) * waited / PATIENCE))
 
     async def _write(self, key: str, wanted: Mapping[str, Condition]) -> None:
         group, writer = self._podgroup(key), self._ports.groups

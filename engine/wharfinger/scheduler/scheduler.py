@@ -105,7 +105,7 @@ class Scheduler:
         self._rest = rest
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
-        self._group_status = GroupStatus(self._cluster)
+        self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
         self._permits = permits = Permits(self._cluster)
         self._failures = failures = Failures(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.groups.test_membership import LABEL, gang, pod, podgroup
@@ -21,7 +22,7 @@ FULL = f"0/1 placements are available, first placement status: pod group is unsc
 class World:
     """A cluster with one PodGroup and two members."""
 
-    def __init__(self, group=None, member=None, leads=True):
+    def __init__(self, group=None, member=None, leads=True, binding=False):
         self.cluster = InMemoryCluster()
         self.state = clusters.state(["n1", "n2"])
         self.put(group or podgroup(spec=gang(2)))
@@ -37,7 +38,9 @@ class World:
             groups=self.cluster,
             emit=self.failures.append,
         )
-        self.status = GroupStatus(LiveCluster(state=self.state, ports=ports))
+        self.clock = ports.clock
+        self.binding = binding
+        self.status = GroupStatus(LiveCluster(state=self.state, ports=ports), most=3, binding=lambda: self.binding)
         self.index = GroupIndex(self.state.objects)
         for name in ("a", "b"):
             self.index.put(member(name) if member else pod(name, "train"))
@@ -74,6 +77,44 @@ def test_a_group_that_fits_nowhere_says_so_once_and_is_placed_later():
         assert world.written == [("PodGroupScheduled", "True", "Scheduled", "")]
         assert ("PodGroup default/train", "Normal", "Scheduled", "Placed 3 pods on 2 nodes, rack r7") in world.told
         assert ("PodGroup default/train", "Warning", "FailedScheduling", FULL) in world.told
+
+    asyncio.run(scenario())
+
+
+def test_conditions_wait_behind_bindings_but_not_for_long():
+    async def scenario():
+        world = World(binding=True)
+        names = [f"g{number}" for number in range(9)]
+        for name in names:
+            group = podgroup(name, spec=gang(1))
+            world.put(replace(group, metadata=replace(group.metadata, uid=name)))
+            world.index.put(pod(f"{name}-a", name))
+        open_ = asyncio.Event()
+        at_a_time = []
+        patch = world.cluster.patch_condition
+
+        async def slow(group, condition):
+            at_a_time.append(len(world.status._under_way))
+            await open_.wait()
+            open_.clear()
+            await patch(group, condition)
+
+        world.cluster.patch_condition = slow
+        for name in names:
+            world.status.scheduled(world.index.group(f"default/{name}"), ["n1"])
+        for _ in range(3):
+            open_.set()
+            await asyncio.sleep(0.01)
+        assert set(at_a_time) == {1}
+        world.clock.move(2.0)
+        open_.set()
+        await asyncio.sleep(0.01)
+        assert max(at_a_time) == 3
+        world.binding = False
+        while len(world.status):
+            open_.set()
+            await asyncio.sleep(0)
+        assert world.cluster.n_patches == 9
 
     asyncio.run(scenario())
 
