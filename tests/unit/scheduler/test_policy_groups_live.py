@@ -5,6 +5,8 @@ import asyncio
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.framework.rules.policy_permits import PolicyPermit
+from wharfinger.scheduler.binding import permits
 
 GANG = 'policy "gang"\ngroup by pod.labels["job"] { min_count 2 }\n'
 COMPLETE = (
@@ -110,6 +112,45 @@ def test_a_permit_that_does_not_hold_in_time_gives_the_place_back_and_says_why()
             assert not world.scheduler.state.is_placed("uid-one")
             said = [event.note for _, event in world.cluster.events if event.reason == "FailedScheduling"]
             assert any('waiting at plugin "complete/complete": 1 of 2 are here' in text for text in said)
+
+    run(story)
+
+
+ALONE = """policy "alone"
+permit alone {
+  require pod.annotations["go"] == "yes" or count(pods where it.name == pod.name) > 9 on missing reject
+}
+"""
+
+
+def test_thousands_of_held_pods_are_asked_again_a_few_at_a_time(monkeypatch):
+    """Whoever may write a policy in one namespace must not be able to keep the event loop from everybody else."""
+    steps = [0]
+    asked = PolicyPermit.permission
+
+    def permission(self, *of):
+        steps[-1] += 1
+        return asked(self, *of)
+
+    monkeypatch.setattr(PolicyPermit, "permission", permission)
+
+    async def story():
+        async with running(node("a", cpu="200"), *(pod(f"p{number}") for number in range(100)), chains=chains(ALONE)) as world:
+            assert sum(world.scheduler.state.is_assumed(f"uid-p{number}") for number in range(100)) == 100
+            await world.pass_time(10)
+            steps[:] = [0]
+            ticks = asyncio.ensure_future(each_turn())
+            world.cluster.put(node("b"))
+            for _ in range(20):
+                await world.pass_time(permits.REST)
+            ticks.cancel()
+            assert sum(steps) >= 100
+            assert max(steps) <= 16
+
+    async def each_turn():
+        while True:
+            steps.append(0)
+            await asyncio.sleep(0)
 
     run(story)
 

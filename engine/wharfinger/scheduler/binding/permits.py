@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.event_loop import until
+from wharfinger.emit import Failed
+from wharfinger.event_loop import Background, until
 from wharfinger.framework.extension import Permission, PermitPlugin, Placement, Plugin
 from wharfinger.framework.rules.policy_permits import PolicyPermit
 from wharfinger.framework.verdict import Reason
@@ -31,19 +32,25 @@ class _Question:
 
 ASK_AGAIN = 5.0
 """Seconds after which a permit that reads the time is asked again."""
+AT_ONCE = 16
+"""Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
+REST = 0.05
+"""Seconds between two such steps: pods that are held are few, or their owner waits longer, and everybody else goes on."""
 
 
 class Permits:
     """The placements that Permit plugins are asked about, each until its binding cycle ends.
 
     Whenever a placement comes or goes, the plugins of all placements that wait are asked again at once, so that placements of a group see
-    each other: the one that completes the group is among them. Permits of policies are also asked again when the cluster changes.
+    each other: the one that completes the group is among them. Permits of policies are asked again then, and when the cluster changes, but
+    a few at a time: namespaces write policies, and may have thousands of pods that each hold.
     """
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
-        self._again = False
+        self._again = self._asking = False
+        self._background = Background(lambda error: cluster.ports.emit(Failed("permits of policies", error)))
         self._waiting: dict[str, Placement] = {}
         self._questions: dict[str, _Question] = {}
 
@@ -69,30 +76,51 @@ class Permits:
         return True
 
     def cluster_changed(self) -> None:
-        """Ask the permits of policies again in the next turn of the event loop, if a placement waits for one."""
-        if (
-            not self._questions
-            or self._again
-            or not any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
-        ):
-            return
-        self._again = True
-        asyncio.get_running_loop().call_soon(self._ask_rules)
+        """Ask the permits of policies again soon, if a placement waits for one."""
+        self._again = self._of_policies()
+        if self._again and not self._asking:
+            self._asking = True
+            self._background.start(self._ask_policies())
 
-    def _ask_rules(self) -> None:
-        self._again = False
-        self._ask_all(PolicyPermit)
+    def _of_policies(self) -> bool:
+        return bool(self._questions) and any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
+
+    async def _ask_policies(self) -> None:
+        """Ask all permits of policies, and once more as long as something has changed in the meantime."""
+        try:
+            while self._again:
+                self._again = False
+                await self._ask_each_policy()
+        finally:
+            self._asking = False
+
+    async def _ask_each_policy(self) -> None:
+        common: dict[Hashable, Permission] = {}
+        left = AT_ONCE
+        for question in list(self._questions.values()):
+            if question.answered.is_set() or not isinstance(question.plugin, PolicyPermit):
+                continue
+            known = len(common)
+            self._ask(question, common)
+            left -= not question.plugin.common or len(common) > known
+            if not left:
+                await self._clock.sleep(REST)
+                common, left = {}, AT_ONCE  # the cluster may be another one by now
 
     def end(self, uid: str) -> None:
         """Note that the binding cycle of a placement has ended."""
         if self._waiting.pop(uid, None) is not None:
             self._ask_all()
+            self.cluster_changed()
 
     async def _answer(self, question: _Question) -> Reason | None:
         uid = question.placement.pod.uid
         self._questions[uid] = question
         try:
+            if isinstance(question.plugin, PolicyPermit):
+                self._ask(question, {})
             self._ask_all()
+            self.cluster_changed()
             if not await self._answered(question):
                 name, plugin = question.placement.pod.name, question.plugin.name
                 waited = f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"'
@@ -114,17 +142,17 @@ class Permits:
         while (left := ends_at - self._clock.monotonic()) > 0:
             if await until(question.answered, self._clock, min(left, ASK_AGAIN)):
                 return True
-            self._ask(question, {})
+            self.cluster_changed()
         return question.answered.is_set()
 
     def _snapshot(self) -> Snapshot:
         return self._cluster.snapshot()
 
-    def _ask_all(self, kind: type[Plugin] = Plugin) -> None:
-        common: dict[Hashable, Permission] = {}
+    def _ask_all(self) -> None:
+        """Ask every plugin that is no policy."""
         for question in list(self._questions.values()):
-            if not question.answered.is_set() and isinstance(question.plugin, kind):
-                self._ask(question, common)
+            if not question.answered.is_set() and not isinstance(question.plugin, PolicyPermit):
+                self._ask(question, {})
 
     def _permission(self, question: _Question, common: dict[Hashable, Permission]) -> Permission:
         """The plugin's answer; those that pods of one template share are kept in `common`."""
