@@ -1,7 +1,7 @@
 """Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of
-`grammar/LANGUAGE.md`, `docs/operations.md` and `docs/running.md`, the definitions of custom resources in `deploy/crds/`,
-the dashboard and the alert rules in `deploy/components/`, the schema of the chart's values in `deploy/chart/`, and the list of the
-fields of manifests that Kubernetes knows.
+`grammar/LANGUAGE.md`, `docs/operating/operations.md` and `docs/operating/running.md`, the definitions of custom resources in
+`deploy/crds/`, the dashboard and the alert rules in `deploy/components/`, the schema of the chart's values in `deploy/chart/`, and the
+list of the fields of manifests that Kubernetes knows.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -25,8 +25,8 @@ from wharfinger.language.semantics.authority import TenantPolicies
 ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
-OPERATIONS = ROOT / "docs" / "operations.md"
-RUNNING = ROOT / "docs" / "running.md"
+OPERATIONS = ROOT / "docs" / "operating" / "operations.md"
+RUNNING = ROOT / "docs" / "operating" / "running.md"
 CRDS = ROOT / "deploy" / "crds"
 MANIFEST_FIELDS = ROOT / "engine" / "wharfinger" / "model" / "reading" / "manifest_fields.json"
 DASHBOARD = ROOT / "deploy" / "components" / "dashboards" / "wharfinger.json"

@@ -1,4 +1,4 @@
-"""The table of settings in `docs/running.md`, made from their definitions."""
+"""The table of settings in `docs/operating/running.md`, made from their definitions."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.testbed import build
 ROOT = Path(__file__).parents[2]
 PAGES = [
     page
-    for page in (ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for page in (ROOT / "README.md", ROOT / "deploy" / "README.md", *pages.guides())
     if any(block.needs_cluster for block in pages.blocks(page))
 ]
 ZONES = ("z1", "z2", "z3")

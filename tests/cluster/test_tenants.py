@@ -1,4 +1,4 @@
-"""A user who may only write PolicyApps and PlacementPreviews in one namespace, with the role of docs/security.md, on a real API server."""
+"""A user who may only write PolicyApps and PlacementPreviews in one namespace (the role of docs/operating/security.md); real API server."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tests.cluster.control_plane import GUEST_TOKEN
 from tests.cluster.permissions import RBAC
 from tests.cluster.waiting import eventually
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operating" / "security.md"
 NAMESPACE = "team-a"
 SECRET = "hunter2"
 SEES = 'count(pods where starts_with(it.annotations["token"] ?? "", "{}") or it.labels matches "app=bank", on: node)'

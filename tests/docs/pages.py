@@ -42,6 +42,12 @@ class Command:
     line: int
 
 
+def guides() -> list[Path]:
+    """The pages of docs/ but for the generated ones about errors and the decisions."""
+    docs = Path(__file__).parents[2] / "docs"
+    return sorted(page for page in docs.rglob("*.md") if page.relative_to(docs).parts[0] not in {"errors", "decisions"})
+
+
 def blocks(page: Path) -> Iterator[Block]:
     """The fenced blocks of a page, in order."""
     fence, start, lines = None, 0, []

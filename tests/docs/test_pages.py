@@ -12,8 +12,7 @@ import pytest
 from tests.docs import pages
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("policies", "deploy")), *sorted((ROOT / "docs").glob("*.md"))]
-
+PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("policies", "deploy")), *pages.guides()]
 
 VENV = Path(sys.executable).parent
 ACTIVATE = ". .venv/bin/activate"

@@ -1,4 +1,4 @@
-"""Every setting is described where it is defined: the table in docs/running.md and the help of the flags are made from there."""
+"""Every setting is described where it is defined: the table in docs/operating/running.md and the help of the flags are made from there."""
 
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.settings_fields import settings_of

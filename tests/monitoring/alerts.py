@@ -14,7 +14,7 @@ import yaml
 from tests.monitoring.promql import quantile, series
 from wharfinger.telemetry.declarations import Metric
 
-RUNBOOK = "docs/runbook.md"
+RUNBOOK = "docs/operating/runbook.md"
 OURS = f"and on (job, instance) {series(Metric.BUILD)}"
 NAMESPACE = "wharfinger-system"
 

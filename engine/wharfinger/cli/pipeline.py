@@ -57,25 +57,25 @@ ARGUMENT = Rule(
     name="plugin-argument",
     title="argument that a plugin refuses",
     explanation="The arguments in `base kubernetes` are those of the plugin in a KubeSchedulerConfiguration.",
-    page="configuration",
+    page="operating/configuration",
 )
 FAILED = Rule(
     name="test-failed",
     title="test that fails",
     explanation="An `expect` of a test does not hold. The details show the values that led to it.",
-    page="testing",
+    page="trying/testing",
 )
 UNTESTED = Rule(
     name="policy-without-tests",
     title="policy without tests",
     explanation="A policy that no test has tried is a failure of `wharf test`.",
-    page="testing",
+    page="trying/testing",
 )
 COVERAGE = Rule(
     name="coverage-too-low",
     title="too little covered",
     explanation="The tests see less of the rules than `--fail-under` asks for.",
-    page="testing",
+    page="trying/testing",
 )
 
 

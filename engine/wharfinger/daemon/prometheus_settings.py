@@ -58,7 +58,7 @@ class Tls(Part):
 class Prometheus(Part):
     """One server."""
 
-    url: str = Field(description="The URL of the server ([signals](signals.md#servers))")
+    url: str = Field(description="The URL of the server ([signals](../writing/signals.md#servers))")
     bearer_token_file: FilePath | None = Field(default=None, description="The file with the bearer token")
     basic_auth: BasicAuth | None = None
     headers: Mapping[str, str] = Field(default_factory=dict, description="Headers that are sent as they are")

@@ -8,7 +8,7 @@
       params: {keep_free: 20%}
 
 Everything has a default; without a policy, pods are placed by Kubernetes' own rules. The flags of `wharf run` and the
-table in docs/running.md are made from the fields.
+table in docs/operating/running.md are made from the fields.
 """
 
 from __future__ import annotations
@@ -189,7 +189,10 @@ class SignalSettings(Part):
     """How often metrics of policies are queried, and how many queries there may be."""
 
     min_refresh: Duration = Field(
-        default=5.0, ge=1, le=3600, description="The shortest time between two runs of a query ([signals](signals.md#how-much-is-asked))"
+        default=5.0,
+        ge=1,
+        le=3600,
+        description="The shortest time between two runs of a query ([signals](../writing/signals.md#how-much-is-asked))",
     )
     queries_of_asker: int = Field(
         default=64,

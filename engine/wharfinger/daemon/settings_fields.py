@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 class Part(BaseModel):
     """A part of the settings: names in camelCase, nothing unknown.
 
-    The definition of a field is all that a setting takes: its type and limits, its description, which is a row of docs/running.md, and its
-    `Flag`, if it has one, whose help is the description too.
+    The definition of a field is all that a setting takes: its type and limits, its description, which is a row of
+    docs/operating/running.md, and its `Flag`, if it has one, whose help is the description too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)

@@ -1,7 +1,7 @@
 """Structured logs on standard error: one JSON object per line, or lines for people.
 
-Every line has `time`, `level` and `event`; docs/operations.md lists the other fields. Lines that libraries write through `logging` have
-the same form. Credentials are redacted.
+Every line has `time`, `level` and `event`; docs/operating/operations.md lists the other fields. Lines that libraries write through
+`logging` have the same form. Credentials are redacted.
 
 Lines are written by a thread of their own, so a slow disk or reader never blocks the scheduler. All lines are written before the process
 ends. While `MOST_BYTES` wait, further lines are dropped and counted, and a line says how many are missing.

@@ -1,4 +1,4 @@
-"""`wharf capacity`: the report, its forms for programs, and bad input. docs/what-if.md shows the table."""
+"""`wharf capacity`: the report, its forms for programs, and bad input. docs/trying/what-if.md shows the table."""
 
 import json
 

@@ -39,7 +39,7 @@ def test_every_alert_has_its_section_and_no_section_is_about_none():
 def test_rules_lead_to_their_sections():
     rules = yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8"))["groups"][0]["rules"]
 
-    assert [rule["annotations"]["runbook"] for rule in rules] == [f"docs/runbook.md#{alert.name.lower()}" for alert in ALERTS]
+    assert [rule["annotations"]["runbook"] for rule in rules] == [f"docs/operating/runbook.md#{alert.name.lower()}" for alert in ALERTS]
     assert {rule["labels"]["severity"] for rule in rules} == {"critical", "warning", "info"}
     assert all(re.fullmatch(r"[1-9]\d*m", rule["for"]) for rule in rules)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wharfinger.framework import extension, registry
 
-SETTINGS = Path(__file__).parents[3] / "docs" / "configuration.md"
+SETTINGS = Path(__file__).parents[3] / "docs" / "operating" / "configuration.md"
 PAGE = Path(__file__).parents[3] / "docs" / "kubernetes-parity.md"
 ROW = re.compile(r"^\| (\w+) \| ([A-Z][\w, ]+?)(?: \(weight (\d+)\))? \|$", re.MULTILINE)
 

@@ -1,7 +1,7 @@
 """The sources of metrics: what a policy writes for each, and how its answers are read. One record per source.
 
-A source needs a record here, a module in `signals` that reads it, and a line in `signals/sources.py`; its page is docs/signals.md. Nothing
-else knows sources by name: the checker, units, log lines and `wharf signals` read the record.
+A source needs a record here, a module in `signals` that reads it, and a line in `signals/sources.py`; its page is docs/writing/signals.md.
+Nothing else knows sources by name: the checker, units, log lines and `wharf signals` read the record.
 """
 
 from __future__ import annotations

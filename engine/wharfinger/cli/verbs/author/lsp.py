@@ -37,7 +37,7 @@ def command(
             raise
         raise UsageError("wharf lsp needs pygls: pip install 'wharfinger[lsp]'") from error
     if sys.stdin.isatty():
-        raise UsageError("wharf lsp is started by an editor, which writes to its standard input; docs/authoring.md says how")
+        raise UsageError("wharf lsp is started by an editor, which writes to its standard input; docs/writing/authoring.md says how")
     cluster = None
     if snapshot or live or kubeconfig or context:
         found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=True)
