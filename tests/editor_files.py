@@ -110,7 +110,7 @@ def _textmate() -> dict[str, Any]:
         _rule(rf"\b(?!(?:{_any(grammar.terminals().keywords)})\b){name}(?=\s*\()", "entity.name.function"),
         _number(),
         _rule(string, "string.quoted", {0: [escape]}),
-        _captured(rf"\b(missing|normalize)\s+({_any(vocabulary.WORDS)})\b", "keyword.other", "constant.language"),
+        _captured(rf"\b(missing|normalize|disruption)\s+({_any(vocabulary.WORDS)})\b", "keyword.other", "constant.language"),
         *(_rule(rf"\b(?:{_any(known[each])})\b", scope) for each, scope in SCOPES.items()),
         _rule(rf"\b{name}\b", "variable.other"),
         _rule(_any(grammar.terminals().symbols, _is_operator), "keyword.operator"),

@@ -1,21 +1,32 @@
 """Whatever somebody has typed so far, editors get answers: no prefix and no changed text makes one fail."""
 
 import contextlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol import types as lsp
 
+from tests.unit.language.diagnostic_case import cases, content
+from wharfinger.authoring.actions import actions
+from wharfinger.authoring.document import Document
+from wharfinger.authoring.findings import findings
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.protocol_answers import Answers
+from wharfinger.authoring.statements import Statements
+from wharfinger.authoring.words import words_of
 from wharfinger.errors import UsageError
 from wharfinger.language.files import shipped_policies
+from wharfinger.language.parse.tokens import Lexer
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.simulate.cluster import load_cluster
 
-FILES = sorted([*shipped_policies().glob("*.policy"), *Path("tests/cases/diagnostics").glob("*.policy")])
-TEXTS = [path.read_bytes().decode("utf-8", "replace") for path in FILES]
+LONGEST = 20_000  # characters; longer ones are about limits
+BROKEN = [content(case.broken).decode("utf-8", "replace") for case in cases()]
+TEXTS = [
+    *(path.read_text("utf-8") for path in sorted(shipped_policies().glob("*.policy"))),
+    *(each for each in BROKEN if len(each) < LONGEST),
+]
 PIECES = ["{", "}", "(", ")", '"', "'", "[", "]", ".", ":", ",", "=", "#", "\n", "\r", "😀", "@", "{node.", "test", "node", "as", "0x", "%"]
 
 
@@ -70,6 +81,36 @@ def test_every_question_has_an_answer(cluster, found):
     answers.formatting(document)
     answers.completion(document, offset)
     answers.actions(document, 0, length, [])
+
+
+@settings(max_examples=300, deadline=None)
+@given(begun())
+def test_words_read_piece_by_piece_are_those_of_the_whole_text(found):
+    source = Source(name="x.policy", text=found[0])
+    statements = Statements(source)
+    tokens = Lexer(source, Diagnostics()).read()
+    assert list(map(repr, statements.tokens())) == list(map(repr, tokens))
+    assert statements.words() == words_of(source, tokens)
+    inside_statements = [word for each in statements.read() for word in each.words]
+    assert inside_statements == statements.words()[len(statements.words()) - len(inside_statements) :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [each for each in BROKEN if len(each) < LONGEST],
+    ids=[each.path.stem for each in cases() if len(content(each.broken)) < LONGEST],
+)
+def test_fixes_do_not_depend_on_what_has_been_checked_before(text):
+    """A document that has not been checked is asked by the statement alone; its fixes of errors are those that the whole text has."""
+    whole = Document("x.policy", text)
+    for finding in findings(whole):
+        if finding.severity == "error":
+            assert fixed(Document("x.policy", text), finding.start) == fixed(whole, finding.start)
+
+
+def fixed(document, offset):
+    """The changes at a place that mend errors."""
+    return [(each.title, each.edits) for each in actions(document, offset, offset) if each.fixes and each.fixes.severity == "error"]
 
 
 def inside(inner, outer):

@@ -58,13 +58,13 @@ def actions(document: Document, start: int, end: int) -> list[Action]:
 
 def _near(document: Document, start: int, end: int) -> list[Finding]:
     """The findings about a document; where they are not known yet, the errors of the statement there, which are found sooner."""
-    statement = document.statement_at(start)
-    if document.is_checked or statement is None or end > statement.end:
+    begun = [each for each in document.statements if each.start <= start]
+    statement = begun[-1] if begun else None
+    following = document.statements[len(begun)].start if len(begun) < len(document.statements) else len(document.text) + 1
+    if document.is_checked or statement is None or end >= following:
         return findings(document)
-    known = (
-        each for each in findings(document.with_declarations(start)) if each.severity == "error" and each.code != Code.P702.name
-    )  # rules are left out
-    return [each for each in known if statement.start <= each.start <= statement.end]
+    known = findings(document.with_names(statement.start))
+    return [each for each in known if each.severity == "error" and statement.start <= each.start < following]
 
 
 # ── fixes ──

@@ -20,6 +20,7 @@ from wharfinger.authoring.texts import attribute_text, function_text, short
 from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Reading, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS
+from wharfinger.language.check.workloads import FIELDS as REQUEST_FIELDS
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interactive
 from wharfinger.language.parse.tokens import Lexer, Token, comments
@@ -173,6 +174,12 @@ def _nothing(_: Place) -> Iterator[Offer]:
     yield from ()
 
 
+def _rule_names(place: Place) -> Iterator[Offer]:
+    """Behind `prefer`, the keyword that makes it one of devices; the name of a rule is made up."""
+    if place.last == "PREFER":
+        yield Offer.word(place, "device", "keyword", doc=vocabulary.KEYWORDS["device"])
+
+
 def _fields(place: Place) -> Iterator[Offer]:
     """What follows a dot: fields of a subject, names of an import, results of a function."""
     path: list[str] = []
@@ -251,14 +258,28 @@ def _words(place: Place) -> Iterator[Offer]:
         table: Mapping[str, str] = vocabulary.NORMALIZE_WORDS
     elif place.last == "DISRUPTION":
         table = vocabulary.DISRUPTION_WORDS
-    elif place.last == "GROUP":  # the name of a group in a test
-        table = {}
+    elif place.last == "GROUP":
+        yield from _groups(place)
+        return
     else:
         table = {"FILTER": vocabulary.CLAUSE_WORDS, "PERMIT": vocabulary.CLAUSE_WORDS, "PREEMPTION": vocabulary.VICTIM_WORDS}.get(
             item, vocabulary.SCORE_WORDS
         )
     for word, doc in table.items():
         yield Offer.word(place, word, "word", doc=doc)
+
+
+def _groups(place: Place) -> Iterator[Offer]:
+    """The names of groups in the same test: what its objects have under the key that `group by` names."""
+    words = place.document.words
+    named = {word.name for word in words if word.item == "GROUP" and word.frame is not None and word.frame.holds == "index"}
+    seen = set[str]()
+    for key, colon, value in zip(words, words[1:], words[2:], strict=False):
+        there = key.scope is not None and key.scope == place.reading.scope and key.name in named and colon.token == "COLON"  # noqa: S105  # a terminal
+        if there and value.role is Role.STRING and value.name not in seen:
+            seen.add(value.name)
+            name = value.name if value.name.isidentifier() else value.text
+            yield Offer.word(place, name, "object", detail=f"group by {key.text}")
 
 
 def _objects(place: Place) -> Iterator[Offer]:
@@ -274,6 +295,9 @@ def _objects(place: Place) -> Iterator[Offer]:
     for word in _declared(place, wanted):
         if word.scope == place.reading.scope:
             yield Offer.word(place, word.text, "object", detail=word.role.value)
+    keyword = {"PLACE": "group", "EXPECT": "group", "ON": "device" if place.reading.step == "EXPECT" else ""}.get(place.last)
+    if keyword:
+        yield Offer.word(place, keyword, "keyword", doc=vocabulary.KEYWORDS[keyword])
 
 
 def _rules(place: Place) -> Iterator[Offer]:
@@ -311,10 +335,22 @@ def _values(place: Place) -> Iterator[Offer]:
         for name, source in SOURCES.items():
             yield Offer.word(place, name, "function", insert=f"{name}($1)", snippet=True, detail=source.argument)
         return
+    if place.reading.item == "WORKLOAD" and (frame is None or frame.holds == "set"):
+        yield from _requests(place)
+        return
     expected = _expected(place)
     if expected is None or _OPERAND in expected:
         yield from _operands(place)
     yield from _keywords(place, expected)
+
+
+def _requests(place: Place) -> Iterator[Offer]:
+    """The list of a workload, or one request in it."""
+    request = "{ cpu: ${1:4cpu}, gpu: ${2:1}, weight: ${3:12%} }"
+    if place.last == "ASSIGN":
+        yield Offer.word(place, "[{ … }]", "word", insert=f"[\n  {request},\n]", snippet=True, doc=vocabulary.KEYWORDS["workload"])
+    elif place.last in {"LSQB", "COMMA"}:
+        yield Offer.word(place, "{ … }", "word", insert=request, snippet=True, doc="One kind of pod, and how common it is.")
 
 
 def _operands(place: Place) -> Iterator[Offer]:
@@ -346,12 +382,21 @@ def _keys(place: Place, frame: Frame) -> Iterator[Offer]:
             if word.scope == place.reading.scope:
                 yield Offer.word(place, word.text, "object", insert=f"{word.text}: ")
         return
+    if place.reading.item == "WORKLOAD":
+        for name, doc in REQUEST_FIELDS.items():
+            yield Offer.word(place, name, "key", insert=f"{name}: ", doc=doc)
+        return
     path = frame.path()
     arguments = CATALOGUE.score_plugins().get(path[0]) if path else None
     if arguments is not None:
         for name in sorted(arguments) if len(path) == 1 else ():
             yield Offer.word(place, name, "key", insert=f"{name}: ")
         return
+    yield from _keys_of_object(place, path)
+
+
+def _keys_of_object(place: Place, path: tuple[str, ...]) -> Iterator[Offer]:
+    """The fields of a node, pod or device of a test, or the keys of one of them."""
     fields: Mapping[str, Field] = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS
     if path == OF_A_DEVICE:
         fields, path = DEVICE_FIELDS, path[:1]
@@ -475,10 +520,11 @@ _BY_ROLE = {
     Role.PARAM: _nothing,
     Role.LET: _nothing,
     Role.METRIC: _nothing,
+    Role.WORKLOAD: _nothing,
     Role.IMPORT: _nothing,
     Role.FILTER: _nothing,
     Role.PERMIT: _nothing,
-    Role.SCORE: _nothing,
+    Role.SCORE: _rule_names,
     Role.TEST: _nothing,
     Role.TEST_NODE: _nothing,
     Role.TEST_POD: _nothing,

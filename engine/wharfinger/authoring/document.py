@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from wharfinger.authoring.words import DECLARED_VALUES, Role, Statement, Word, statements_of, tokens_of, words_of
+from wharfinger.authoring.statements import Statement, Statements
+from wharfinger.authoring.words import DECLARED_RULES, DECLARED_VALUES, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
@@ -17,6 +18,7 @@ from wharfinger.language import files
 from wharfinger.language.check.context import Notes
 from wharfinger.language.formatting.format import format_source
 from wharfinger.language.load import Loader, OnDisk, Texts
+from wharfinger.language.parse.parser import NAMED, parse
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Source
 from wharfinger.language.semantics import typed
@@ -24,7 +26,9 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast
 
 BYTE_ORDER_MARK = "\ufeff"
-DECLARING = frozenset({"POLICY", "FOR", "IMPORT", "PARAM", "LET", "METRIC"})
+DECLARING = frozenset({"POLICY", "FOR", "IMPORT", "PARAM", "LET", "METRIC", "WORKLOAD"})
+_NAMED = DECLARED_VALUES | DECLARED_RULES
+_USES = frozenset({Role.VALUE, Role.FUNCTION})
 _NOT_LINE_ENDS = re.compile(r"[^\r\n]")
 
 
@@ -97,6 +101,7 @@ class Document:
         self.name = name
         self.version = version
         self._near: tuple[int, Document] | None = None
+        self._known = frozenset[str]()
         self._stored = texts if texts is not None else Nowhere()
         self._texts = Opened({name: self.text}, self._stored)
 
@@ -117,17 +122,21 @@ class Document:
     @cached_property
     def tokens(self) -> list[Token]:
         """The tokens of the text."""
-        return tokens_of(self.source)
+        return self._read.tokens()
+
+    @cached_property
+    def _read(self) -> Statements:
+        return Statements(self.source)
 
     @cached_property
     def words(self) -> list[Word]:
         """The tokens with their roles, those in the placeholders of messages too."""
-        return words_of(self.source, self.tokens)
+        return self._read.words()
 
     @cached_property
     def statements(self) -> list[Statement]:
         """The statements of the file."""
-        return statements_of(self.words)
+        return self._read.read()
 
     def statement_at(self, offset: int) -> Statement | None:
         """The statement around an offset."""
@@ -159,19 +168,30 @@ class Document:
             self._near = (here.start, near)
         return self._near[1]
 
-    def with_declarations(self, offset: int) -> Document:
-        """The document with the statement around an offset and all declarations: enough for what is wrong with the statement."""
+    def with_names(self, offset: int) -> Document:
+        """The document as in `part`, where all other names are known, but not what they mean: enough for errors of the statement.
+
+        Other statements that declare the same name are there too. For a test that uses an unknown name, all declarations and rules are.
+        """
         here = self.statement_at(offset)
-        start = here.start if here is not None else -1
-        return self._only(lambda each: each.start == start or (each.keyword is not None and each.keyword.token in DECLARING))
+        if here is None:
+            return self.declarations
+        known = frozenset(name for each in self.statements for name in each.names(_NAMED))
+        own = here.names(_NAMED)
+        kept = self._needed(here) | {here.start} | {each.start for each in self.statements if own & each.names(_NAMED)}
+        if _is_test(here) and any(_names_of_policy(word) and word.name not in known for word in here.words):
+            kept |= {each.start for each in self.statements if not _is_test(each)}
+        found = self._only(lambda each: each.start in kept)
+        found._known = known  # noqa: SLF001  # of this class
+        return found
 
     def _needed(self, here: Statement) -> set[int]:
         """Where the statements begin that a statement needs: the head of the policy, and declarations of names that it uses, and so on."""
-        declares = {word.name: each for each in self.statements for word in each.words if word.role in DECLARED_VALUES}
+        declares = {name: each for each in self.statements for name in each.names(DECLARED_VALUES)}
         found = {each.start for each in self.statements if each.keyword is not None and each.keyword.token in {"POLICY", "FOR"}}
         pending = [each for each in self.statements if each.start in found or each is here]
         while pending:
-            used = {word.name for word in pending.pop().words if word.role in {Role.VALUE, Role.FUNCTION}}
+            used = pending.pop().names(_USES)
             new = [declares[name] for name in used & declares.keys() if declares[name].start not in found]
             found |= {each.start for each in new}
             pending += new
@@ -179,10 +199,12 @@ class Document:
 
     def _only(self, kept: Callable[[Statement], bool]) -> Document:
         """The document with spaces for the other statements, and without the tests in the paired file."""
-        text = self.text
+        written, at = [], 0
         for each in self.statements:
             if not kept(each):
-                text = text[: each.start] + _NOT_LINE_ENDS.sub(" ", text[each.start : each.end]) + text[each.end :]
+                written += [self.text[at : each.start], _NOT_LINE_ENDS.sub(" ", self.text[each.start : each.end])]
+                at = each.end
+        text = "".join([*written, self.text[at:]])
         return Document(self.name, text, self.version, _WithoutTests(self._stored))
 
     @property
@@ -194,7 +216,7 @@ class Document:
     def checked(self) -> Checked:
         """What parsing and checking the text with its tests and imports gives."""
         notes = Notes()
-        loader = Loader(catalogue=CATALOGUE, texts=self._texts, notes=notes)
+        loader = Loader(catalogue=CATALOGUE, texts=self._texts, notes=notes, parse=self._parsed)
         loader.add(self.name)
         policies = loader.policies()
         policy = next((policy for policy in policies if policy is not None), None)
@@ -205,6 +227,15 @@ class Document:
             found=tuple(each for each in loader.diagnostics if each.span.source.name == self.name),
             texts=loader.files,
         )
+
+    def _parsed(self, source: Source, diagnostics: Diagnostics) -> ast.File | None:
+        """The tree of a text; names of statements that were left out of this one count as declared."""
+        file = parse(source, diagnostics)
+        if file is None or not self._known or source.name != self.name:
+            return file
+        items = file.policy.items if file.policy is not None else file.items
+        declared = {item.name for item in (*items, *file.imports) if isinstance(item, NAMED)}
+        return replace(file, lost=file.lost | (self._known - declared))
 
     @cached_property
     def too_costly(self) -> tuple[Diagnostic, ...]:
@@ -241,3 +272,12 @@ class Document:
                 high = middle
         near = [word for word in self.words[low : low + 12] if word.start <= offset <= word.end]
         return max(near, key=lambda word: (word.text.isidentifier(), word.start - word.end, offset < word.end), default=None)
+
+
+def _is_test(statement: Statement) -> bool:
+    return statement.keyword is not None and statement.keyword.token == "TEST"  # noqa: S105  # a terminal
+
+
+def _names_of_policy(word: Word) -> bool:
+    """True for a word of a test that names a rule, param or metric."""
+    return word.role is Role.RULE or (word.role is Role.VALUE and word.owner in {"PARAM", "METRIC"})

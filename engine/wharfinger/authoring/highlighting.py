@@ -47,6 +47,7 @@ _KIND: dict[Role, str] = {
     Role.PARAM: "parameter",
     Role.LET: "variable",
     Role.METRIC: "event",
+    Role.WORKLOAD: "variable",
     Role.IMPORT: "namespace",
     Role.VALUE: "variable",
     Role.FILTER: "method",

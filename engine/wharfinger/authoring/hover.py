@@ -14,6 +14,7 @@ from wharfinger.authoring.texts import attribute_text, function_text, range_text
 from wharfinger.authoring.words import DECLARATIONS, DECLARED_VALUES, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.context import Binding
+from wharfinger.language.check.workloads import FIELDS as REQUEST_FIELDS
 from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
@@ -195,6 +196,8 @@ def _key(_: Document, word: Word, __: typed.Expr | None) -> str:
         return ""
     if frame.holds == "call":
         return vocabulary.OPTIONS.get(word.text, "") if word.item == "METRIC" else ""
+    if word.item == "WORKLOAD":
+        return REQUEST_FIELDS.get(word.text, "")
     path = frame.path()
     fields = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS if path[:1] in {("POD",), ("RUNNING",)} else {}
     if path == ("NODE", ""):  # an object in a list, which devices alone are
@@ -254,6 +257,7 @@ _BY_ROLE: dict[Role, Callable[[Document, Word, typed.Expr | None], str]] = {
     Role.PARAM: _value,
     Role.LET: _value,
     Role.METRIC: _value,
+    Role.WORKLOAD: _value,
     Role.IMPORT: _value,
     Role.FILTER: _declared,
     Role.PERMIT: _declared,

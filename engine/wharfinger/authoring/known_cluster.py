@@ -72,13 +72,26 @@ class KnownCluster:
             "labels": _counted(pod.labels for pod in self.pods),
             "annotations": _counted(pod.annotations for pod in self.pods),
             "node_selector": _counted(pod.object.spec.node_selector for pod in self.pods),
+            "namespace_labels": _counted(each.metadata.labels for each in self.snapshot.objects.all(objects.Namespace)),
+        }
+
+    @cached_property
+    def _devices(self) -> Mapping[str, Counts]:
+        table = self.snapshot.devices
+        devices = [device for row in _chosen(self.snapshot.n_nodes) for device in table.on(row)]
+        capacities = _counted(dict.fromkeys(device.capacity, "") for device in devices)
+        return {
+            "attributes": _counted({name: str(value) for name, value in device.attributes.items()} for device in devices),
+            "capacity": capacities,
+            "free": capacities,
         }
 
     def keys(self, subject: Subject, group: str) -> Counts:
         """The keys of a field (`labels`, `annotations`, `conditions`, `requests`, …) with their values and how often they are there."""
-        known = (self._nodes if subject is Subject.NODE else self._pods).get(group)
-        if known is not None:
-            return known
+        fields = self._nodes if subject is Subject.NODE else self._devices if subject is Subject.DEVICE else self._pods
+        known = fields.get(group)
+        if known is not None or subject is Subject.DEVICE:
+            return known or {}
         return {name: Counter() for name in self.snapshot.resource_names}
 
     @cached_property

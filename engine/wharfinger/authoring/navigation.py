@@ -183,7 +183,8 @@ def renamed(document: Document, offset: int, name: str, others: Iterable[Documen
     found = named_at(document, offset)
     everywhere = occurrences(found[0], [document, *others]) if found is not None else []
     if found is None or not any(each.declares for each in everywhere):
-        raise UsageError("only params, lets, metrics, imports, rules, and nodes and pods of tests can be renamed, where they are declared")
+        what = "params, lets, metrics, workloads, imports, rules, and nodes and pods of tests"
+        raise UsageError(f"only {what} can be renamed, where they are declared")
     named = found[0]
     _fitting(named, name, [document, *others])
     plain = _NAME.fullmatch(name) is not None and name not in grammar.terminals().reserved

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wharfinger.authoring.document import Document
-from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, Role, Statement, Word
+from wharfinger.authoring.statements import Statement
+from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, Role, Word
 from wharfinger.language.parse.tokens import comments
 from wharfinger.language.syntax import ast
 
@@ -15,7 +16,8 @@ from wharfinger.language.syntax import ast
 class Symbol:
     """A part of the outline: characters `start` to `end`, and its name at `name_start` to `name_end`.
 
-    `kind` is policy, import, param, let, metric, filter, score, test, "test node", "test pod", or the keyword of one without a name.
+    `kind` is policy, import, param, let, metric, workload, filter, score, permit, test, "test node", "test pod", or the keyword of one
+    without a name.
     """
 
     name: str

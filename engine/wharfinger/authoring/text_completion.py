@@ -48,7 +48,7 @@ def text_offers(document: Document, string: Token, offset: int, before: Sequence
 def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
     last = before[-1].type if before else ""
     if frame is not None and frame.holds == "index" and last == "LSQB":
-        yield from _keys(_path(before[:-1]), cluster)
+        yield from _keys(_path(before[:-1]), cluster, item_of(before))
     elif last in COMPARES:
         yield from _values_of(before[:-1], cluster)
     elif frame is not None and frame.holds == "set" and frame.name == "in":
@@ -57,7 +57,7 @@ def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, clust
     elif last in {"REQUIRED", "PREFERRED", "SPREAD_OVER"} or (last == "COMMA" and reading.item == "GROUP") or _together(before):
         yield from _keys(("node", "labels"), cluster)
     elif last == "MATCHES":
-        yield from _keys(_path(before[:-1]), cluster)
+        yield from _keys(_path(before[:-1]), cluster, item_of(before))
     elif frame is not None and frame.holds == "call":
         yield from _arguments(before, frame, reading, cluster)
     elif frame is not None and frame.holds in {"object", "set"}:
@@ -87,11 +87,11 @@ def item_of(before: Sequence[Token]) -> Subject:
     return Subject.ITEM if selected == "PODS" else Subject.DEVICE
 
 
-def _keys(path: tuple[str, ...], cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
-    """The keys of a field: of labels and annotations those that the cluster has, of resources their names."""
+def _keys(path: tuple[str, ...], cluster: KnownCluster | None, item: Subject = Subject.ITEM) -> Iterator[tuple[str, str]]:
+    """The keys of a field: of labels and annotations those that the cluster has, of resources their names; `item` is what `it` means."""
     if len(path) != 2 or path[0] not in SUBJECTS:
         return
-    subject, group = SUBJECTS[path[0]], path[1]
+    subject, group = item if path[0] == Subject.ITEM.word else SUBJECTS[path[0]], path[1]
     if cluster is not None:
         for key, values in sorted(cluster.keys(subject, group).items()):
             named = ", ".join(value for value, _ in values.most_common(3) if value)
@@ -111,7 +111,9 @@ def _values_of(before: Sequence[Token], cluster: KnownCluster | None) -> Iterato
             if path[1] == "conditions":
                 yield from ((status, "") for status in STATUSES)
             elif cluster is not None:
-                yield from _shown(cluster.keys(SUBJECTS[path[0]], path[1]).get(key, {}), path[0])
+                item = item_of(before)
+                subject = item if path[0] == Subject.ITEM.word else SUBJECTS[path[0]]
+                yield from _shown(cluster.keys(subject, path[1]).get(key, {}), subject.value)
         return
     path = _path(tokens)
     if len(path) == 2 and path[0] in {"pod", "it"}:
@@ -142,7 +144,7 @@ def _opening(tokens: Sequence[Token]) -> int:
 
 
 def _shown(values: Mapping[str, int], owner: str) -> Iterator[tuple[str, str]]:
-    noun = "node" if owner == "node" else "pod"
+    noun = owner if owner in {"node", "device"} else "pod"
     for value, number in sorted(values.items(), key=lambda found: (-found[1], found[0])):
         yield value, wording.count(number, noun)
 

@@ -137,7 +137,7 @@ DISRUPTION_WORDS: Mapping[str, str] = {
     "group": "Preemption takes all members of a group, or none.",
     "pod": "Preemption may take single members.",
 }
-WORDS: Mapping[str, str] = {**CLAUSE_WORDS, **SCORE_WORDS, **VICTIM_WORDS, **NORMALIZE_WORDS}
+WORDS: Mapping[str, str] = {**CLAUSE_WORDS, **SCORE_WORDS, **VICTIM_WORDS, **NORMALIZE_WORDS, **DISRUPTION_WORDS}
 
 ANNOTATIONS: Mapping[str, str] = {
     "owner": 'Who is asked about the policy: `@owner("team")`.',

@@ -7,8 +7,8 @@ left open before it, so that a brace that is missing spoils no more than its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from wharfinger.language.parse import grammar
@@ -32,11 +32,12 @@ class Role(Enum):
     ANNOTATION = "annotation"
     WORD = "word"  # one of a few: `minmax`, `neutral`
     PLUGIN = "plugin"
-    PARAM = "param"  # these three: where it is declared
+    PARAM = "param"  # these four: where it is declared
     LET = "let"
     METRIC = "metric"
+    WORKLOAD = "workload"
     IMPORT = "import"  # `as name`
-    VALUE = "value"  # a use of a param, let, metric or import
+    VALUE = "value"  # a use of a param, let, metric, workload or import
     FILTER = "filter"  # these two: where it is declared
     SCORE = "score"
     PERMIT = "permit"  # where it is declared
@@ -47,7 +48,7 @@ class Role(Enum):
     OBJECT = "object"  # a use of a node or pod of a test
 
 
-DECLARED_VALUES = frozenset({Role.PARAM, Role.LET, Role.METRIC, Role.IMPORT})
+DECLARED_VALUES = frozenset({Role.PARAM, Role.LET, Role.METRIC, Role.WORKLOAD, Role.IMPORT})
 DECLARED_RULES = frozenset({Role.FILTER, Role.SCORE, Role.PERMIT})
 DECLARED_OBJECTS = frozenset({Role.TEST_NODE, Role.TEST_POD})
 DECLARATIONS = DECLARED_VALUES | DECLARED_RULES | DECLARED_OBJECTS
@@ -57,6 +58,7 @@ _DECLARES = {
     "LET": Role.LET,
     "PARAM": Role.PARAM,
     "METRIC": Role.METRIC,
+    "WORKLOAD": Role.WORKLOAD,
     "FILTER": Role.FILTER,
     "SCORE": Role.SCORE,
     "PREFER": Role.SCORE,
@@ -81,7 +83,6 @@ _STEP_SLOTS = {
 _BLOCKS = {"FILTER": "filter", "PERMIT": "filter", "TEST": "test", "BASE": "base", "PREEMPTION": "preemption", "GROUP": "terms"}
 TERMS = frozenset({"MIN_COUNT", "TIMEOUT", "WITHIN", "REQUIRED", "PREFERRED", "SPREAD_OVER", "DISRUPTION", "RESERVE"})
 """The keywords that mean something in a `group` only (and `timeout` in the head of a `permit`)."""
-MOST_IN_MESSAGE = 200  # words of one message that are looked through for the end of a statement
 _WORDS_BEHIND = frozenset({"NORMALIZE", "MISSING"})
 
 
@@ -104,6 +105,14 @@ class Frame:
         """The names of this object and the objects around it, from the outermost."""
         around = self.around.path() if self.around is not None and self.around.holds in {"object", "set"} else ()
         return (*around, self.name) if self.holds == "object" else around
+
+    def moved(self, shift: int, known: dict[int, Frame]) -> Frame:
+        """The bracket `shift` characters further; `known` keeps what has been moved, by identity."""
+        found = known.get(id(self))
+        if found is None:
+            around = None if self.around is None else self.around.moved(shift, known)
+            found = known[id(self)] = Frame(self.holds, self.name, self.at + shift, around, self.closes)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,44 +138,11 @@ class Word:
         """The text without quotes."""
         return self.text[1:-1] if self.token == "STRING" else self.text  # noqa: S105  # a terminal
 
-
-@dataclass(slots=True)
-class Statement:
-    """A statement of the file: its keyword and its words; annotations belong to the statement behind them."""
-
-    start: int
-    words: list[Word] = field(default_factory=list)
-    keyword: Word | None = None
-
-    @property
-    def end(self) -> int:
-        """Behind its last word; those of placeholders end before the message that they stand in."""
-        return max((word.end for word in self.words[-MOST_IN_MESSAGE:]), default=self.start)
-
-
-def statements_of(words: Iterable[Word]) -> list[Statement]:
-    """The statements of a file in order."""
-    found: list[Statement] = []
-    behind = 0
-    for word in words:
-        if word.start < behind:  # in a placeholder of a message
-            found[-1].words.append(word) if found else None
-            continue
-        behind = word.end
-        begins = word.frame is None and word.token == word.item and word.token in ITEMS and word.role in {Role.KEYWORD, Role.SYMBOL}
-        annotated = bool(found) and found[-1].keyword is None
-        if begins and not annotated:
-            found.append(Statement(word.start))
-        if begins and word.token != "AT":  # noqa: S105  # a terminal
-            found[-1].keyword = word
-        if found:
-            found[-1].words.append(word)
-    return found
-
-
-def tokens_of(source: Source) -> list[Token]:
-    """The tokens of a text as it is written, whatever is wrong with it."""
-    return Lexer(source, Diagnostics()).read()
+    def moved(self, shift: int, frames: dict[int, Frame] | None = None) -> Word:
+        """The word `shift` characters further; `frames` keeps the brackets that have been moved, by identity."""
+        frame = None if self.frame is None else self.frame.moved(shift, {} if frames is None else frames)
+        scope = None if self.scope is None else self.scope + shift
+        return Word(self.text, self.start + shift, self.end + shift, self.role, self.token, frame, scope, self.item, self.owner)
 
 
 def words_of(source: Source, tokens: Sequence[Token]) -> list[Word]:
@@ -308,17 +284,20 @@ class Reading:
             return self._word(token, Role.KEYWORD)
         if step:
             self.step = token.type
-            self.slot = _STEP_SLOTS[token.type]
+            self.slot = _STEP_SLOTS.get(token.type)
             return self._word(token, Role.KEYWORD)
         if before is not None and before.type == "DOT":
             return self._word(token, Role.FIELD)
         if slot is not None:
-            return self._in_slot(token, slot, before)
+            return self._in_slot(token, slot, before, after)
         if token.type == "NAME":
             return self._name(token, before, after)
         return self._keyword(token, before)
 
-    def _in_slot(self, token: Token, slot: Role, before: Token | None) -> Word:
+    def _in_slot(self, token: Token, slot: Role, before: Token | None, after: Token | None) -> Word:
+        if token.type == "DEVICE" and slot is Role.SCORE and after is not None and _names(after):  # `prefer device name`
+            self.slot = slot
+            return self._word(token, Role.KEYWORD)
         if slot is Role.OBJECT and token.type == "GROUP":  # a terminal
             self.slot = Role.WORD
             return self._word(token, Role.KEYWORD)
@@ -385,6 +364,8 @@ class Reading:
         if before is not None and before.type in {"DOT", "AT"}:
             return False
         if self.frame is None:
+            if token.type == "WORKLOAD" and not self._first_on_line(token, before):  # may be a name
+                return False
             return self.slot is None or self._first_on_line(token, before)
         left = token.start == 0 or self.source.text[token.start - 1] == "\n"
         return left and not (self.frame.holds in {"object", "samples"} and self.source.text[token.end : token.end + 1] == ":")
@@ -403,3 +384,8 @@ class Reading:
         self.step = ""
         self.scope = start if kind == "TEST" else None
         self.slot = _DECLARES.get(kind)
+
+
+def _names(token: Token) -> bool:
+    """True for a token that can be a name."""
+    return token.text.isidentifier() and token.text not in grammar.terminals().reserved

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.work import calls
 from wharfinger.authoring import actions, inlay_hints, lenses, signatures
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.findings import findings
@@ -130,3 +131,20 @@ def test_no_test_is_made_where_nobody_is_governed(openb):
         decision_test(Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nscore s = 1\n'), openb)
     with pytest.raises(UsageError, match="errors"):
         decision_test(Document("x.policy", 'policy "x"\nscore s = \n'), openb)
+
+
+def test_changes_of_a_statement_cost_little_more_in_a_long_policy():
+    """What is read and checked for a place that was just changed is its statement, not the policy."""
+    short, long = (work_of_changes(number) for number in (4, 100))
+    assert long < 4 * short
+
+
+def work_of_changes(number):
+    """The calls for one question after a letter was changed behind so many declarations and rules."""
+    part = "let l_{0} = node.free.cpu\n\nfilter f_{0} {{\n  require l_{0} > {0}cpu and pod.priority > {0}\n}}\n\n"
+    rest = "".join(map(part.format, range(number)))
+    before = f'policy "p"\n\n{rest}filter typed {{ require node.free.memor > 1Gi }}\n'
+    after = before.replace("memor", "memroy")
+    at = before.index("memor")
+    assert actions.actions(Document("x.policy", before), at, at)
+    return calls(lambda: actions.actions(Document("x.policy", after), at, at))

@@ -8,6 +8,9 @@ from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.simulate.cluster import load_cluster
 
 BROKEN = "filter broken { require node.free.cpu >= (\n\n"
+GROUPED = (
+    'group by pod.labels["job"] { min_count 2 }\ntest "t" {\n  pod w { labels: { job: "llm" } }\n  pod v { labels: { job: "7b" } }\n  '
+)
 TEST = 'test "t" {\n  node a { labels: { zone: "z" } }\n  pod web { requests: { cpu: 1cpu } }\n  '
 
 
@@ -56,12 +59,23 @@ CASES = [
     ("permit late |", {"timeout", "when"}, {"require", "within"}),
     ("let x = count(|)", {"group", "pods"}, {"min_count", "by"}),
     ("let x = pod.group.|", {"name", "size", "min", "placed"}, {"labels"}),
-    (TEST + "place |", {"web"}, {"min_count"}),
     (TEST + "expect group llm |", {"placed", "pending", "together"}, {"on", "rejected"}),
+    (TEST + "place |", {"web", "group"}, {"a"}),
+    (f"{GROUPED}place group |", {"llm", '"7b"'}, {"web", "group"}),
+    (f"{GROUPED}expect group |", {"llm"}, {"placed"}),
+    (TEST + "expect |", {"web", "group"}, set()),
+    (TEST + "|", {"at", "node"}, set()),
+    ("prefer |", {"device"}, {"node", "weight"}),
+    ("prefer device |", set(), {"node", "pod", "weight"}),
+    ("workload |", set(), {"node", "cpu"}),
+    ("workload typical = |", {"[{ … }]"}, {"node", "ratio"}),
+    ("workload typical = [{ cpu: 4cpu }, |", {"{ … }"}, {"node"}),
+    ("workload typical = [{ cpu: 4cpu, |", {"gpu", "milli", "model", "weight"}, {"requests", "node"}),
+    ("workload typical = [{ cpu: 4cpu }]\nscore s = fragmentation(|)", {"typical"}, set()),
+    ("workload typical = [{ cpu: |\n\nlet late = 1\nlet x = |".replace("|", "", 1), {"late", "node"}, {"cpu"}),
     ("base kubernetes {\n  NodeResourcesFit with { |", {"strategy", "resources"}, {"cpu"}),
     ("@|", {"owner", "allow"}, {"node"}),
     (TEST + "|", {"node", "pod", "running", "metric", "place", "expect"}, {"filter", "require"}),
-    (TEST + "place |", {"web"}, {"a"}),
     (TEST + "expect web on |", {"a"}, {"web"}),
     (TEST + "expect web |", {"on", "pending", "not"}, {"filter"}),
     (TEST + "node b { |", {"cpu", "labels", "taints"}, {"requests"}),
@@ -91,11 +105,17 @@ OF_CLUSTER = [
     ('let x = (node.labels["nvidia.com/gpu.product"] ?? "") in ["a", "|"]', "T4"),
     ('let x = node.free["|"]', "nvidia.com/gpu"),
     ('let x = pod.namespace == "|"', "openb"),
+    ('let x = count(devices where it.capacity["|"] > 0, on: node)', "milli"),
+    ('let x = count(devices where it.attributes["product"] == "|", on: node)', "T4"),
     ('let x = share_after("|")', "memory"),
     ('test "t" {\n  node a { labels: { "nvidia.com/gpu.product": "|" } }\n}', "T4"),
     ('test "t" {\n  node a { labels: { |', '"nvidia.com/gpu.product"'),
     ("filter f {\n  require true else \"{node.labels['|']}\"\n}", "nvidia.com/gpu.product"),
 ]
+
+
+def test_labels_of_namespaces_are_no_resources(openb):
+    assert offered('filter f { require pod.namespace_labels["|"] == "a" }', openb) == []
 
 
 @pytest.mark.parametrize(("text", "wanted"), OF_CLUSTER, ids=[case[0].replace("\n", " ") for case in OF_CLUSTER])

@@ -1,9 +1,8 @@
 """Findings, hover, highlighting and formatting of a document, and that no prefix of a text makes them fail."""
 
-from pathlib import Path
-
 import pytest
 
+from tests.unit.language.diagnostic_case import NAME, cases, content
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.completion import offers
 from wharfinger.authoring.document import Document, Opened
@@ -13,6 +12,7 @@ from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.positions import Positions
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
 from wharfinger.language import load
 from wharfinger.language.files import shipped_policies
 from wharfinger.language.parse import grammar
@@ -21,7 +21,7 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.simulate.cluster import load_cluster
 
 SHIPPED = sorted(shipped_policies().glob("*.policy"))
-DIAGNOSED = sorted(Path("tests/cases/diagnostics").glob("*.policy"))
+DIAGNOSED = cases()
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,23 @@ def hovered(text, word, cluster=None):
     return found.text if found else None
 
 
-@pytest.mark.parametrize("path", [*SHIPPED, *DIAGNOSED[::7]], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_findings_are_those_of_check(path):
+    said_alike(path)
+
+
+@pytest.mark.parametrize("case", DIAGNOSED[::7], ids=str)
+def test_findings_about_mistakes_are_those_of_check(case, tmp_path):
+    for name, text in {**case.files, NAME: case.broken}.items():
+        (tmp_path / name).write_bytes(content(text))
+    said_alike(tmp_path / NAME)
+
+
+def said_alike(path):
     """Each finding has the code, the message, the help and the place that `wharf check` prints."""
-    _, reported = load.load_policies([path], CATALOGUE)
+    policies, reported = load.load_policies([path], CATALOGUE)
+    for policy in policies if not reported.has_errors else ():
+        cost.report(policy, reported)
     document = Document(str(path), path.read_text("utf-8"), texts=load.OnDisk())
     wanted = [(each.code.name, each.message, each.help, each.span.start) for each in reported if each.span.source.name == str(path)]
     assert [(each.code, each.message, each.help, each.start) for each in findings(document)] == wanted

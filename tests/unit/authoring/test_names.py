@@ -177,3 +177,60 @@ def test_workspace_symbols_match_letters_in_order():
     found = navigation.matching_symbols("rm", [document(), LIBRARY_DOCUMENT])
     assert [symbol.name for _, symbol in found] == ["room"]
     assert len(navigation.matching_symbols("", [document(), LIBRARY_DOCUMENT])) == 8
+
+
+MIXES = """policy "p"
+
+workload typical = [
+  { cpu: 4cpu, gpu: 1, weight: 12% },
+]
+
+prefer device smallest = it.capacity["memory"]
+prefer device weight 2 = node.pod_count > 3
+score frag = fragmentation(typical) normalize minmax
+
+permit together timeout 5min {
+  require pod.priority > 0
+}
+"""
+
+
+def test_a_workload_is_renamed_where_it_is_used():
+    found = navigation.renamed(Document("p.policy", MIXES), MIXES.index("typical"), "usual")
+    assert [text for _, text in found] == ["usual", "usual"]
+
+
+def test_the_outline_names_workloads_and_preferences_among_devices():
+    found = [(each.name, each.kind) for each in structure.outline(Document("p.policy", MIXES))]
+    assert found == [
+        ("p", "policy"),
+        ("typical", "workload"),
+        ("smallest", "score"),
+        ("device", "score"),
+        ("frag", "score"),
+        ("together", "permit"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        ("gpu:", "how many devices"),
+        ("typical)", "workload typical"),
+        ("device smallest", "which devices"),
+        ("device weight", "prefer device w"),
+    ],
+)
+def test_hover_over_workloads_and_devices(at, said):
+    found = hover(Document("p.policy", MIXES), MIXES.index(at) + 1)
+    assert found is not None
+    assert said in found.text
+
+
+def test_a_workload_may_be_a_name_too():
+    text = 'policy "p"\nlet workload = node.pod_count\nscore s = workload normalize max\n'
+    assert [(each.name, each.kind) for each in structure.outline(Document("p.policy", text))] == [
+        ("p", "policy"),
+        ("workload", "let"),
+        ("s", "score"),
+    ]

@@ -22,10 +22,10 @@ from wharfinger.language.report.diagnostics import Source
 MOST_STATES = 1500  # many times what an expression of the greatest depth needs
 
 ITEMS = frozenset(
-    "IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION GROUP PERMIT TEST".split()  # noqa: SIM905  # a table
+    "IMPORT POLICY FOR AT PARAM LET METRIC WORKLOAD FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION GROUP PERMIT TEST".split()  # noqa: SIM905  # a table
 )
 CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
-STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM"})
+STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM", "MOMENT"})
 BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION", "GROUP", "PERMIT"})
 CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 

@@ -30,7 +30,7 @@ PIECE = re.compile(r"""\{\{|\}\}|\{[^{}]*\}|[{}]|\\.|[^{}\\]+""", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 
 DEEPEST = 100
-DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
+DECLARES = frozenset({"LET", "PARAM", "METRIC", "WORKLOAD", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
 NAMED = (ast.Let, ast.Function, ast.Param, ast.Metric, ast.Workload, ast.Filter, ast.Score, ast.DevicePreference, ast.Import)
 
 

@@ -1,0 +1,146 @@
+"""The statements of a policy with their words, read piece by piece.
+
+A piece is what stands between two lines that begin with the keyword of a statement: its words depend on nothing outside of it. Its reading
+is kept by its text, so after a change only the piece that was changed is read again, wherever the others have moved to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+
+from wharfinger.authoring.words import Frame, Role, Word, words_of
+from wharfinger.language.parse import grammar
+from wharfinger.language.parse.interactive import ITEMS
+from wharfinger.language.parse.tokens import Lexer, Token
+from wharfinger.language.report.diagnostics import Diagnostics, Source
+
+MOST_IN_MESSAGE = 200  # words of one message that are looked through for the end of a statement
+MOST_KEPT = 1000  # readings of pieces, of all documents
+LONGEST_IN_PIECES = 500_000  # characters; a longer text exceeds the limits of the language as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Words of one piece that belong to a statement; the piece begins at `shift`."""
+
+    words: tuple[Word, ...]
+    shift: int
+
+
+@dataclass(slots=True)
+class Statement:
+    """A statement of the file: its characters, its keyword and its words; annotations belong to the statement behind them.
+
+    It ends behind its last word; the words of placeholders end before the message that they stand in.
+    """
+
+    start: int
+    end: int
+    keyword: Word | None = None
+    _parts: list[_Part] = field(default_factory=list)
+
+    @property
+    def words(self) -> list[Word]:
+        """The words in order."""
+        return [word for part in self._parts for word in _moved(part.words, part.shift)]
+
+    def names(self, roles: Collection[Role]) -> set[str]:
+        """The names of the words with one of these roles."""
+        return {word.name for part in self._parts for word in part.words if word.role in roles}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The reading of one piece, as if the text began with it."""
+
+    tokens: tuple[Token, ...]
+    words: tuple[Word, ...]
+    statements: tuple[tuple[int, int, Word | None, tuple[Word, ...]], ...]
+
+
+class Statements:
+    """The statements of a text in order, and all its tokens and words."""
+
+    def __init__(self, source: Source) -> None:
+        self._pieces = _pieces(source)
+
+    def tokens(self) -> list[Token]:
+        """All tokens, as they are written."""
+        return [Token(each.type, each.text, each.start + at, each.end + at) for at, piece in self._pieces for each in piece.tokens]
+
+    def words(self) -> list[Word]:
+        """The tokens with their roles, those in the placeholders of messages too."""
+        return [word for start, piece in self._pieces for word in _moved(piece.words, start)]
+
+    def read(self) -> list[Statement]:
+        """The statements; an annotation at the end of a piece belongs to the first statement of the next."""
+        found: list[Statement] = []
+        for shift, piece in self._pieces:
+            for start, end, keyword, words in piece.statements:
+                moved = None if keyword is None else keyword.moved(shift)
+                if found and found[-1].keyword is None:
+                    found[-1].end, found[-1].keyword = end + shift, moved
+                    found[-1]._parts.append(_Part(words, shift))  # noqa: SLF001  # of this module
+                else:
+                    found.append(Statement(start + shift, end + shift, moved, [_Part(words, shift)]))
+        return found
+
+
+def _pieces(source: Source) -> list[tuple[int, _Piece]]:
+    """The pieces of a text, each with where it begins."""
+    text = source.text
+    starts = [0, *(found.start() for found in _beginning().finditer(text) if found.start())] if len(text) <= LONGEST_IN_PIECES else [0]
+    found = [(start, _piece(text[start:end])) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    return [(0, _piece(text))] if any(piece.tokens and piece.tokens[-1].type in {"DOT", "AT"} for _, piece in found[:-1]) else found
+
+
+@cache
+def _beginning() -> re.Pattern[str]:
+    """Where a line begins with the keyword of a statement, with what shows that it is no name (behind `.` and `@` it still is one)."""
+    spelled = sorted(word for word, terminal in grammar.terminals().keywords.items() if terminal in ITEMS and terminal != "GROUP")
+    return re.compile(rf"^(?:(?:{'|'.join(spelled)})(?=[ \t]+[A-Za-z\"_])|group(?=[ \t]+(?:by\b|\{{)))", re.MULTILINE)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _piece(text: str) -> _Piece:
+    source = Source(name="", text=text)
+    tokens = tuple(Lexer(source, Diagnostics()).read())
+    words = tuple(words_of(source, tokens))
+    return _Piece(tokens, words, tuple(_statements(words)))
+
+
+def _statements(words: Iterable[Word]) -> Iterator[tuple[int, int, Word | None, tuple[Word, ...]]]:
+    """The first and last character, the keyword and the words of each statement."""
+    start, keyword, kept, behind = 0, None, list[Word](), -1
+    for word in words:
+        if word.start >= behind:  # not in a placeholder of a message
+            behind = word.end
+            begins = word.frame is None and word.token == word.item and word.token in ITEMS and word.role in {Role.KEYWORD, Role.SYMBOL}
+            if begins and (not kept or keyword is not None):
+                if kept:
+                    yield start, _end(kept), keyword, tuple(kept)
+                start, keyword, kept = word.start, None, []
+            if begins and word.token != "AT":  # noqa: S105  # a terminal
+                keyword = word
+            if not begins and not kept:  # before the first statement
+                continue
+        elif not kept:
+            continue
+        kept.append(word)
+    if kept:
+        yield start, _end(kept), keyword, tuple(kept)
+
+
+def _end(words: list[Word]) -> int:
+    return max(word.end for word in words[-MOST_IN_MESSAGE:])
+
+
+def _moved(words: Iterable[Word], shift: int) -> Iterable[Word]:
+    """Words that stand `shift` characters further."""
+    if not shift:
+        return words
+    frames: dict[int, Frame] = {}
+    return [word.moved(shift, frames) for word in words]
