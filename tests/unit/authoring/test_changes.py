@@ -136,7 +136,7 @@ def test_no_test_is_made_where_nobody_is_governed(openb):
 def test_changes_of_a_statement_cost_little_more_in_a_long_policy():
     """What is read and checked for a place that was just changed is its statement, not the policy."""
     short, long = (work_of_changes(number) for number in (4, 100))
-    assert long < 4 * short
+    assert long < 10 * short  # of a text that is 25 times as long
 
 
 def work_of_changes(number):
