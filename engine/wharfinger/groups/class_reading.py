@@ -93,11 +93,14 @@ def _read_slot(slot: FilterSlot, reading: Reading, each: MemberClass, snapshot: 
 
 
 def least_of(left: Reading, right: Reading) -> Reading:
-    """What is known of a member of either class."""
+    """What is known of a member of either class; what both wish to be near is kept."""
     needs = None
     if left.needs is not None and right.needs is not None:
         needs = {name: min(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() & right.needs.keys()}
-    return Reading(needs=needs, open_rows=left.open_rows | right.open_rows, complete=False)
+    found = Reading(needs=needs, open_rows=left.open_rows | right.open_rows, complete=False)
+    if left.terms.required and left.terms.required == right.terms.required:
+        found.terms, found.fences = Terms(required=left.terms.required), left.fences
+    return found
 
 
 def most_of(left: Reading, right: Reading) -> Reading:

@@ -2,7 +2,7 @@
 
 First the model of the filters of Kubernetes (`group_model`): all combinations of members at once. What it finds is placed in an order in
 which the chain agrees to every member. Where a group has too many different members for that, it is placed part by part, each of which is
-small enough, and a model in which members that are much alike are merged may show that there is no place. At last, for what the model does
+small enough, and smaller models that leave something out (`relaxations`) may show that there is no place. At last, for what the model does
 not know, everything is tried within a budget.
 """
 
@@ -22,6 +22,7 @@ from wharfinger.groups.count_sets import Space
 from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Solution
 from wharfinger.groups.merging import Merging
 from wharfinger.groups.packing import TooMuchWork
+from wharfinger.groups.relaxations import Relaxation, relaxations
 from wharfinger.groups.tentative import Tentative, Tried
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ MOST_FIRSTS = 32  # members that are tried as the first of a solution
 MOST_OF_PART = 1 << 12  # vectors of a part of a group that is placed part by part
 MOST_ORDERS = 60  # orders in which the parts of a group are tried, after the most promising ones
 STEPS_FOR_PARTS = 5_000  # in one domain
+STEPS_FOR_BOUND = 2_000  # of one model of a relaxation in one domain
 LARGE = 10  # members of a group for which not everything is tried for long
 STEPS_FOR_LARGE = 100
 
@@ -48,6 +50,7 @@ class ExactSearch:
         self._wanted = wanted
         self._n_members = sum(len(each.members) for each in classes)
         self._models: dict[Merging, GroupModel] = {}
+        self._relaxations: list[Relaxation] | None = None
 
     def place(self, domain: Domain) -> Generator[None, None, Tried | int | None]:
         """The placement, forgotten again; the most members that the domain takes, if too few; None if neither is found."""
@@ -62,10 +65,9 @@ class ExactSearch:
                 if tried is not None:
                     return tried
         else:
-            merged = yield from self._model(Merging.LEAST)
-            solution = (yield from self._solved(merged, domain)) if merged.fits_in_space else None
-            if solution is not None and solution.most < self._wanted:
-                return solution.most
+            most = yield from self._relaxed(domain)
+            if most < self._wanted:
+                return most
             tried = (yield from self._merged(domain)) or (yield from self._part_by_part(domain))
             if tried is not None:
                 return tried
@@ -94,9 +96,28 @@ class ExactSearch:
         """A number of members that the domain surely takes no more of, by the model alone."""
         model = yield from self._model(Merging.EQUALS)
         if not model.fits_in_space:
-            model = yield from self._model(Merging.LEAST)
-        solution = (yield from self._solved(model, domain)) if model.fits_in_space else None
+            return (yield from self._relaxed(domain))
+        solution = yield from self._solved(model, domain)
         return self._n_members if solution is None else solution.most
+
+    def _relaxed(self, domain: Domain) -> Generator[None, None, int]:
+        """The most members that a domain takes by the first relaxation that shows that these are too few, else by the strictest."""
+        if self._relaxations is None:
+            self._relaxations = relaxations(self._classes)
+        most = self._n_members
+        for each in self._relaxations:
+            most = min(most, (yield from self._most_by(each, domain)))
+            if most < self._wanted:
+                break
+        return most
+
+    def _most_by(self, relaxation: Relaxation, domain: Domain) -> Generator[None, None, int]:
+        """The most members that a domain takes by the models of a relaxation, which count different members each."""
+        most = 0
+        for model in (yield from relaxation.models(self._tentative.decider, self._tentative.snapshot)):
+            solution = (yield from self._solved(model, domain, STEPS_FOR_BOUND)) if model.fits_in_space else None
+            most += model.n_members if solution is None else solution.most
+        return most
 
     def _model(self, merging: Merging) -> Generator[None, None, GroupModel]:
         model = self._models.get(merging)

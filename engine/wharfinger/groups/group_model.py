@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.groups.class_reading import read
 from wharfinger.groups.count_sets import CountSet, Space, Vector
 from wharfinger.groups.member_rules import MemberRules
-from wharfinger.groups.merging import Merging, class_axes
+from wharfinger.groups.merging import MOST_MERGED, Merging, class_axes
 from wharfinger.groups.packing import Packing, Part, Rule
 from wharfinger.model.objects.pod_view import taken_ports
 
@@ -40,15 +40,27 @@ MOST_LEAST_COUNTS = 64  # combinations of the lowest final counts of spread cons
 class GroupModel:
     """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
-    Its axes are the classes, as far as they are not merged (`merging`).
+    Its axes are the classes, as far as they are not merged (`merging`: down to a space of `most` vectors; with `by`, those that
+    need a like amount of that resource). `beside` are the other classes of the group, of which it is not known where their members are.
     """
 
-    def __init__(self, decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass], merging: Merging = Merging.EQUALS) -> None:
+    def __init__(  # noqa: PLR0913 — what is modelled, and how coarsely
+        self,
+        decider: Decider,
+        snapshot: Snapshot,
+        classes: Sequence[MemberClass],
+        merging: Merging = Merging.EQUALS,
+        *,
+        by: str | None = None,
+        most: int = MOST_MERGED,
+        beside: Sequence[MemberClass] = (),
+    ) -> None:
         self._snapshot = snapshot
         self._classes = list(classes)
-        self._axes = class_axes(classes, [read(decider, snapshot, each) for each in classes], merging)
+        self._axes = class_axes(classes, [read(decider, snapshot, each) for each in classes], merging, by, most)
         self._readings = [axis.reading for axis in self._axes]
-        self._rules = MemberRules(snapshot, self._axes)
+        self._rules = MemberRules(snapshot, self._axes, beside)
+        self.n_members = sum(len(each.members) for each in classes)
         self.exact = merging is Merging.EQUALS and self._rules.exact and all(reading.complete for reading in self._readings)
         self._packings: dict[tuple[int, ...], Packing] = {}  # by lowest counts; shared by all domains
         self._kept_sets: dict[Hashable, CountSet] = {}
@@ -57,12 +69,13 @@ class GroupModel:
         self._free, self._slots = self._free_amounts()
         self._sums: dict[str, NDArray[np.int64]] = {}
         self.fits_in_space = Space.size(self._most) <= MOST_VECTORS
+        self._prepared = False
         if self.fits_in_space:
             self.space = Space(self._most)
 
     def prepare(self) -> Generator[None, None, None]:
         """Compute what is the same for all nodes, in steps; before the first `solve`, of a model that fits in its space."""
-        if not self.fits_in_space:
+        if not self.fits_in_space or self._prepared:
             return
         for axis in range(len(self.space.most)):
             self.space.coordinate(axis)
@@ -73,6 +86,7 @@ class GroupModel:
         self._n_pods = self.space.total(range(len(self._axes)))
         yield
         self._node_rules = self._on_any_node()
+        self._prepared = True
         yield
 
     @property

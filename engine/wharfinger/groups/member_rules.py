@@ -19,7 +19,9 @@ from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, Eligible
 
 if TYPE_CHECKING:
+    from wharfinger.framework.plugins.pods.affinity_terms import Term
     from wharfinger.framework.verdict import Mask
+    from wharfinger.groups.member_classes import MemberClass
     from wharfinger.groups.merging import ClassAxis
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -55,16 +57,18 @@ class Evenness:
 class MemberRules:
     """The rules of the classes of some axes: which are kept apart, by topology key, `wishes` and `evenness`.
 
-    Nodes on which a rule cannot hold are closed in the readings of the axes.
+    Nodes on which a rule cannot hold are closed in the readings of the axes. `beside` are classes of the group that no axis counts: a rule
+    that their members may fulfil or break is left out.
     """
 
-    def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis]) -> None:
+    def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis], beside: Sequence[MemberClass] = ()) -> None:
         self.exact = True
         self.apart: dict[str, set[tuple[int, int]]] = {}
         self.wishes: list[Wish] = []
         self.evenness: list[Evenness] = []
         self._snapshot = snapshot
         self._axes = axes
+        self._beside = beside
         self._readings = [axis.reading for axis in axes]
         self._read_terms()
         self._read_spread()
@@ -96,11 +100,14 @@ class MemberRules:
                 for term in mine.terms.required_anti:
                     if term.matches(other, {}):
                         self.apart.setdefault(term.topology_key, set()).update({(left, right), (right, left)})
-        by_terms: dict[Hashable, list[int]] = {}
+        by_terms: dict[tuple[Term, ...], list[int]] = {}
         for number, reading in enumerate(self._readings):
             if reading.terms.required:
                 by_terms.setdefault(reading.terms.required, []).append(number)
-        for wishing in by_terms.values():
+        for required, wishing in by_terms.items():
+            if any(affinity_terms.matches_all(required, each.pod) for each in self._beside):
+                self.exact = False
+                continue
             self.wishes.append(self._wish(wishing, len(self._axes) + len(self.wishes)))
 
     def _wish(self, wishing: Sequence[int], axis: int) -> Wish:
@@ -144,7 +151,7 @@ class MemberRules:
         present = self._snapshot.topology(constraint.topology_key).ids >= 0
         mask = among.mask
         inside = mask is None or all(not (self._readings[n].open_rows & present & ~mask).any() for n in counted)
-        if counted != having or not inside:
+        if counted != having or not inside or any(counts_for(each.pod) for each in self._beside):
             self.exact = False
             return
         selection = constraint.selection(self._snapshot, pod.namespace)

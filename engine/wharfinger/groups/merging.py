@@ -65,14 +65,17 @@ class ClassAxis:
         return any(matches(each.pod) for each in self.classes)
 
 
-def class_axes(classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging) -> list[ClassAxis]:
-    """The axes of some classes, of which `readings` were read."""
+def class_axes(classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None, most: int) -> list[ClassAxis]:
+    """The axes of some classes, of which `readings` were read.
+
+    `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `most` vectors.
+    """
     axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
     for axis in axes:
         axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, axes)
     axes = _with_equals_merged(axes)
     if merging is not Merging.EQUALS:
-        _merge(axes, merging)
+        _merge(axes, merging, by, most)
     return axes
 
 
@@ -100,30 +103,43 @@ def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
     return list(merged.values())
 
 
-def _merge(axes: list[ClassAxis], merging: Merging) -> None:
+def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -> None:
     """Merge neighbours in the order of needs, those with the smallest difference first, until the space is small enough."""
     least = merging is Merging.LEAST
-    axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading)))
-    while Space.size([axis.number for axis in axes]) > MOST_MERGED:
+    axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading, by)))
+    while _size(axes) > most:
         pairs = [number for number in range(len(axes) - 1) if least or axes[number + 1].free]
         if not pairs:
             return
-        first = min(pairs, key=lambda number: _loss(axes[number], axes[number + 1]))
+        first = min(pairs, key=lambda number: _loss(axes[number], axes[number + 1], by))
         left, right = axes[first], axes.pop(first + 1)
         reading = (least_of if least else most_of)(left.reading, right.reading)
         axes[first] = ClassAxis(left.classes + right.classes, reading, left.free and right.free)
 
 
-def _weight(reading: Reading) -> float:
+def _size(axes: Sequence[ClassAxis]) -> int:
+    """The vectors of the space of some axes, with an axis for each of their wishes."""
+    wishes = {axis.reading.terms.required for axis in axes if axis.reading.terms.required}
+    return Space.size([axis.number for axis in axes]) << len(wishes)
+
+
+def _weight(reading: Reading, by: str | None) -> float:
     """A number for how much a member needs, to sort by; 0 if that is not known."""
-    return sum(math.log1p(amount) for amount in (reading.needs or {}).values())
+    return sum(math.log1p(amount) for name, amount in (reading.needs or {}).items() if by in {None, name})
 
 
-def _loss(left: ClassAxis, right: ClassAxis) -> float:
+def _loss(left: ClassAxis, right: ClassAxis, by: str | None) -> float:
     """A number for how much is lost if two classes are merged."""
     mine, other = left.reading.needs or {}, right.reading.needs or {}
     lost = 0.0
-    for name in mine.keys() | other.keys():
+    for name in mine.keys() | other.keys() if by is None else {by}:
         low, high = sorted((mine.get(name, 0), other.get(name, 0)))
         lost += (high - low) / high * (left.number if mine.get(name, 0) == high else right.number) if high else 0.0
+    if left.reading.terms.required == right.reading.terms.required and not _has_more_rules(left) and not _has_more_rules(right):
+        return lost
     return lost + sum(axis.number for axis in (left, right) if axis.reading.has_rules)
+
+
+def _has_more_rules(axis: ClassAxis) -> bool:
+    """True if members have rules that a merged axis does not keep."""
+    return bool(axis.reading.terms.required_anti) or axis.reading.spread is not None

@@ -1,0 +1,113 @@
+"""Models of a group that are small enough to be solved where the model of all its members is not, and that leave something out.
+
+Each relaxation says of a domain that it takes no more than so many members. There are two kinds. In one, members that are much alike count
+as equal ones that need the least of each resource; which ones are alike is judged by all resources together, then by each resource. In the
+other, the classes are divided into parts, those with rules about each other together, and each part is counted as if it had all nodes to
+itself. What is left out can only forbid more, so no number is too low.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.plugins.pods import affinity_terms
+from wharfinger.groups.count_sets import Space
+from wharfinger.groups.group_model import MOST_VECTORS, GroupModel
+from wharfinger.groups.merging import MOST_MERGED, Merging
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.cycle import Decider
+    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.model.state.snapshot import Snapshot
+
+MOST_OF_PART = 1 << 13
+"""Vectors of the space of a part."""
+MOST_RESOURCES = 4
+"""Resources by which members are merged."""
+
+
+@dataclass(slots=True)
+class Relaxation:
+    """Models of different members of a group; together they are about all of it. `makes` makes them, each when it is needed."""
+
+    makes: Sequence[Callable[[Decider, Snapshot], GroupModel]]
+    _made: list[GroupModel] = field(default_factory=list)
+
+    def models(self, decider: Decider, snapshot: Snapshot) -> Generator[None, None, list[GroupModel]]:
+        """A generator of steps that returns the models, prepared; the state must be the same at each call."""
+        for make in self.makes[len(self._made) :]:
+            self._made.append(make(decider, snapshot))
+            yield
+        for model in self._made:
+            yield from model.prepare()
+        return self._made
+
+
+def relaxations(classes: Sequence[MemberClass]) -> list[Relaxation]:
+    """The relaxations of a group, in the order in which they are tried."""
+    needs = [each.pod.requests for each in classes]
+    names = sorted({name for need in needs for name in need if len({other.get(name, 0) for other in needs}) > 1})
+    components = _components(classes)
+    orders = (sorted(components, key=_size), sorted(components, key=lambda part: max(map(_weight, part)), reverse=True))
+    return [
+        Relaxation([_model(classes, MOST_MERGED)]),
+        *(_in_parts(_parts(order), classes) for order in orders if len(components) > 1),
+        *(Relaxation([_model(classes, MOST_MERGED, by=name)]) for name in names[:MOST_RESOURCES]),
+        Relaxation([_model(classes, MOST_VECTORS)]),
+    ]
+
+
+def _in_parts(parts: Sequence[Sequence[MemberClass]], classes: Sequence[MemberClass]) -> Relaxation:
+    beside = [[each for each in classes if all(each is not own for own in part)] for part in parts]
+    return Relaxation([_model(part, MOST_MERGED, beside=others) for part, others in zip(parts, beside, strict=True)])
+
+
+def _weight(each: MemberClass) -> float:
+    """A number for how much a member needs, to sort by."""
+    return sum(math.log1p(amount) for amount in each.pod.requests.values())
+
+
+def _model(
+    classes: Sequence[MemberClass], most: int, *, by: str | None = None, beside: Sequence[MemberClass] = ()
+) -> Callable[[Decider, Snapshot], GroupModel]:
+    """What makes a model in which classes are merged as far as its space would be too large otherwise."""
+    return partial(GroupModel, classes=classes, merging=Merging.LEAST, by=by, most=most, beside=beside)
+
+
+def _parts(components: Sequence[Sequence[MemberClass]]) -> list[list[MemberClass]]:
+    """Components together in parts of small spaces, those that come first together where that is possible."""
+    parts: list[list[MemberClass]] = []
+    for component in components:
+        fitting = next((part for part in parts if _size(part) * _size(component) <= MOST_OF_PART), None)
+        if fitting is None:
+            parts.append(list(component))
+        else:
+            fitting += component
+    return parts
+
+
+def _size(part: Sequence[MemberClass]) -> int:
+    return Space.size([len(each.members) for each in part])
+
+
+def _components(classes: Sequence[MemberClass]) -> list[list[MemberClass]]:
+    """The classes, those together that have rules about each other, directly or by way of others."""
+    found: list[list[MemberClass]] = []
+    for each in classes:
+        linked = [part for part in found if any(_about(each, other) or _about(other, each) for other in part)]
+        found = [part for part in found if all(part is not other for other in linked)]
+        found.append([*(other for part in linked for other in part), each])
+    return found
+
+
+def _about(each: MemberClass, other: MemberClass) -> bool:
+    """True if required terms of a member are about a member of another class."""
+    terms = affinity_terms.terms_of_placed(each.pod)
+    return any(term.matches(other.pod, {}) for term in (*terms.required, *terms.required_anti))
+
+
+assert MOST_OF_PART <= MOST_MERGED  # noqa: S101 — classes of a part are merged only where the part is one component
