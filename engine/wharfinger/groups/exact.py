@@ -157,7 +157,7 @@ class ExactSearch:
             if first is None or (yield from self._assume_one(first, rest, waiting)):
                 yield from self._assume_shares(rest, waiting)
             names = self._names()
-            self._tentative.forget_all()
+            yield from self._tentative.forgetting()
             if not rest:
                 return Tried(domain, names, [pod for each in waiting for pod in each])
         return None
@@ -207,7 +207,7 @@ class ExactSearch:
                     break
                 yield from self._assume_shares(model.shares(solution), [waiting[id(each)] for each in part])
             names = self._names()
-            self._tentative.forget_all()
+            yield from self._tentative.forgetting()
             if len(names) >= self._wanted:
                 return Tried(domain, names, [pod for each in self._classes for pod in waiting[id(each)]])
             if self._tentative.steps_left <= ends_at:

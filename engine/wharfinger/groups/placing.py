@@ -197,7 +197,7 @@ class _Search:
             tried = yield from self._fill(candidates[number])
             failed = failed or len(tried.nodes) < self._wanted
             fits[number] = self._fit(tried)
-            self.tentative.forget_all()
+            yield from self.tentative.forgetting()
             if len(tried.nodes) >= least:
                 best = tried
                 if not tried.left:

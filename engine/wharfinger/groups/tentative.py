@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
+
+
+SOME = 50
+"""Members that are forgotten in one step."""
 
 
 @dataclass(slots=True)
@@ -103,6 +107,13 @@ class Tentative:
         for claim in reversed(self._claims.pop(pod.uid)):
             self._state.give_back_devices(claim)
         return pod
+
+    def forgetting(self) -> Generator[None, None, None]:
+        """A generator of steps that forgets all members."""
+        while self.assumed:
+            self.forget_last()
+            if len(self.assumed) % SOME == 0:
+                yield
 
     def forget_all(self) -> None:
         """Forget all members."""

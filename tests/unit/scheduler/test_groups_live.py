@@ -8,7 +8,7 @@ import pytest
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
-from wharfinger.scheduler.groups import searching
+from wharfinger.scheduler.groups import cycle, searching
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"
@@ -328,6 +328,40 @@ def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
                 await world.calm()
             assert bound(world, "g") == {"default/g-1", "default/g-2", "default/g-3"}
             assert world.seen.failures == []
+
+    told(story)
+
+
+@pytest.mark.parametrize("turns", range(0, 48, 3))
+@pytest.mark.parametrize("event", ["deleted", "lease"])
+def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(turns, event, in_slices, monkeypatch):
+    """Each member is assumed, and its binding begun, in a step of its own; after some of them a member is deleted or the lease lost."""
+    monkeypatch.setattr(searching, "SOME", 1)
+    monkeypatch.setattr(cycle, "SOME", 1)
+
+    async def story():
+        async with running(*racks(1, 2, "2"), gang("g", 4), settings=in_slices) as world:
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await searching_begins(world)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            before = bound(world, "g")
+            if event == "lease":
+                world.office.is_leader = False
+            else:
+                world.cluster.remove("Pod", "default/g-3")
+            await world.calm()
+            after = bound(world, "g")
+            assert before - {"default/g-3"} <= after
+            assert event == "lease" or len(after) in {0, 3}
+            assert {pod.key for pod, _ in world.scheduler.state.placements()} == after
+            assert world.seen.failures == []
+            world.office.is_leader = True
+            if event == "deleted":
+                world.cluster.put(member("g", 3))
+            await world.pass_time(5)
+            assert len(bound(world, "g")) == 4
 
     told(story)
 

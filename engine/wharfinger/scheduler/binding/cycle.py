@@ -26,7 +26,7 @@ from wharfinger.framework.verdict import Reason
 from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.binding.devices import DeviceClaims
 from wharfinger.scheduler.binding.permits import Permits
-from wharfinger.scheduler.binding.together import BindTogether, GivenBack
+from wharfinger.scheduler.binding.together import DELETED, BindTogether, GivenBack
 from wharfinger.scheduler.binding.volumes import VolumeBinds
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
@@ -98,7 +98,7 @@ class BindingCycle:
         """Note that a pod is deleted or terminating: members that wait for it are given back if they are too few without it."""
         together = self._together.get(uid)
         if together is not None:
-            together.lost(uid, "a member was deleted while the group was being bound")
+            together.lost(uid, DELETED)
 
     def refuse(self, uid: str, why: str) -> bool:
         """True if a pod was waiting for a Permit plugin; it is refused now."""

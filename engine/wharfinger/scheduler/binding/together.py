@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock
 
+DELETED = "a member was deleted while the group was being bound"
+
 
 class GivenBack(Exception):
     """A placement is given back, because its group cannot be bound with it."""

@@ -21,7 +21,7 @@ from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import pod_status
-from wharfinger.scheduler.binding.together import BindTogether
+from wharfinger.scheduler.binding.together import DELETED, BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
 from wharfinger.scheduler.groups.reservation import Reservations
 from wharfinger.scheduler.groups.searching import SOME, GroupSearch
@@ -202,7 +202,7 @@ class GroupCycle:
 
     def _placed(self, attempt: _Attempt, answer: Placed) -> Steps:
         """Reserve the placement of the members that are assumed, and bind them together."""
-        entry, profile = attempt.entry, attempt.profile
+        entry = attempt.entry
         if entry.stale:
             self._forget(attempt, answer.nodes)
             self._groups.put_back(entry)
@@ -218,10 +218,7 @@ class GroupCycle:
             self.reservations.release()
         needed = min(attempt.group.needed, len(placements))
         together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.refuse)
-        for uid, placement in placements.items():
-            member = attempt.members[uid]
-            self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
-            self._binding.start(member, placement, self._summary(profile, placement.pod, placement.node), together)
+        yield from self._start_bindings(attempt, placements, together)
         rejectors = yield from self._rejectors(attempt, answer.left)
         self._groups.decided(entry, rejectors)
         for number, placement in enumerate(placements.values()):
@@ -233,6 +230,26 @@ class GroupCycle:
         self._status.scheduled(attempt.group, list(answer.nodes.values()), answer.domains)
         self._ended(attempt, "scheduled", result.message, answer)
         yield from self._report(attempt, [attempt.members[pod.uid] for pod in answer.left], result.of_member, rejectors)
+
+    def _start_bindings(self, attempt: _Attempt, placements: Mapping[str, Placement], together: BindTogether) -> Steps:
+        """Let the binding cycle bind the members of a reserved placement.
+
+        Those that are deleted meanwhile are undone; so are the others that are left if this generator is closed.
+        """
+        entry, left = attempt.entry, dict(placements)
+        try:
+            for number, (uid, placement) in enumerate(placements.items()):
+                if number % SOME == SOME - 1:
+                    yield
+                if uid in entry.trying:
+                    member = attempt.members[uid]
+                    del left[uid]
+                    self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
+                    self._binding.start(member, placement, self._summary(attempt.profile, placement.pod, placement.node), together)
+        finally:
+            for uid, placement in left.items():
+                self._binding.undo(attempt.members[uid], placement)
+                together.lost(uid, DELETED)
 
     def _reserve(self, attempt: _Attempt, placements: Mapping[str, Placement]) -> tuple[Plugin, Reason] | None:
         """The plugin that refuses to reserve a placement, and why; then everything is undone. None if no plugin refuses."""
