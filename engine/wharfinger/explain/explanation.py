@@ -31,7 +31,8 @@ class Step:
     """One filter, in the order in which filters run.
 
     `alone` nodes pass it by itself, `so_far` pass it and every filter above. `reasons` counts the nodes it rejects by reason. `example` is
-    a node it rejects (None if there is none), `at` the place of the rule in a file (None for Kubernetes' own).
+    a node it rejects (None if there is none), `at` the place of the rule in a file (None for Kubernetes' own). `details` say which devices
+    of the nodes that it rejects meet which condition.
     """
 
     rule: str
@@ -41,11 +42,12 @@ class Step:
     so_far: int
     reasons: Mapping[str, int]
     example: str | None
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The verdict of one filter on one node: `sentences` are empty where the node passes; `values` are lines that show the operands."""
+    """The verdict of one filter on one node: `sentences` are empty where the node passes; `values` show operands or devices."""
 
     rule: str
     sentences: tuple[str, ...]
@@ -146,6 +148,7 @@ def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commen
         so_far=found.left,
         reasons=dict(sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))),
         example=min((names[row] for row in np.flatnonzero(rejected).tolist()), default=None),
+        details=decision.shortage(found.plugin, np.flatnonzero(rejected)),
     )
 
 
@@ -198,12 +201,13 @@ class _Rows:
         return [*(rule for rule in rules if rule not in self._rules), *self._rules]
 
     def _verdict(self, rule: str, found: NodeRejection | None, row: int) -> Verdict:
+        devices = self._decision.shortage(rule, np.array([row], np.intp))
         if found is None:
-            return Verdict(rule=rule, sentences=())
+            return Verdict(rule=rule, sentences=(), values=devices)
         rejection = self._commentary.rejection(self._decision.pod, self._snapshot, rule, row)
         if rejection is None:
             values = remedies.details(rule, self._decision.pod, self._snapshot.node(row))
-            return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons), values=values)
+            return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons), values=(*values, *devices))
         return Verdict(rule=rule, sentences=rejection[0], values=rejection[1])
 
 
@@ -260,6 +264,7 @@ def _reasons(step: Step) -> Iterator[str]:
         yield f"rejects {wording.count(count, 'node')}{example}: {reason}"
     if len(step.reasons) > MOST_REASONS:
         yield f"… and {wording.count(len(step.reasons) - MOST_REASONS, 'more reason')}"
+    yield from (f"  {detail}" for detail in step.details)
 
 
 def _nearest_misses(found: Explanation) -> Iterator[str]:
@@ -268,12 +273,12 @@ def _nearest_misses(found: Explanation) -> Iterator[str]:
     against = len(found.nearest[0].rejected_by)
     lines = [f"  nearest miss: {wording.count(against, 'filter')} in the way"]
     for report in found.nearest:
-        lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _rejection(verdict))]
+        lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _told(verdict))]
     yield "\n".join(lines) + "\n"
 
 
-def _rejection(verdict: Verdict) -> Iterator[str]:
-    for sentence in verdict.sentences:
+def _told(verdict: Verdict) -> Iterator[str]:
+    for sentence in verdict.sentences or ("passes",):
         yield f"{verdict.rule}: {sentence}"
     yield from (f"  {line}" for line in verdict.values)
 
@@ -304,7 +309,7 @@ def _asked(found: Explanation) -> Iterator[str]:
         summary = f"rejected by {wording.count(len(rejected), 'filter')}" if rejected else "feasible"
         lines = [f"  node {report.node}: {summary}"]
         for verdict in report.verdicts:
-            lines += [f"    {line}" for line in _rejection(verdict)] or [f"    {verdict.rule}: passes"]
+            lines += [f"    {line}" for line in _told(verdict)]
         lines += [f"    {part.name}: {_part(part)} (weight {wording.number(part.weight)})" for part in report.scores]
         if report.totals:
             lines.append(f"    total: {' / '.join(map(wording.number, report.totals))}")

@@ -215,6 +215,10 @@ class DevicePlugin(Plugin, ABC):
     def given(self, attempt: Attempt, row: int, claims: Sequence[ClaimAllocation]) -> tuple[GivenDevice, ...]:
         """The devices that the pod gets on the node of that row, which was chosen for it with these allocations."""
 
+    def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
+        """Lines for people about how far the devices of these rows meet what the pod asks for; empty if there is nothing to add."""
+        return ()
+
 
 class ReservePlugin(Plugin, ABC):
     """Reserves resources outside the cluster's state for a placement that is assumed but not bound yet."""

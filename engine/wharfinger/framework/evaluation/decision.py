@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework.changes import ALL
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
+from wharfinger.framework.extension import DevicePlugin
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation
 from wharfinger.framework.rules.plugin_points import Columns, PluginPoints
@@ -103,6 +105,12 @@ class Decision:
             return ()
         attempt = Attempt(self.pod, self.snapshot, self.evaluation.shared)
         return tuple(each for plugin in self.chain.choosing_devices for each in plugin.given(attempt, self.row, self.claims))
+
+    def shortage(self, plugin: str, rows: NDArray[np.intp]) -> tuple[str, ...]:
+        """What the plugin of that name says of the devices of some rows, in lines; empty if it does not choose devices."""
+        found = self.chain.plugin(plugin)
+        attempt = Attempt(self.pod, self.snapshot, self._current().shared)
+        return found.shortage(attempt, rows) if isinstance(found, DevicePlugin) and len(rows) else ()
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
 from wharfinger.framework.plugins.devices.search import MOST_STEPS_TOGETHER, STEPS_EACH, Fault, FaultKind, Outcome, search
+from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
 from wharfinger.framework.plugins.resources import extended_resources
 from wharfinger.framework.prepared import (
     OUTDATED,
@@ -50,6 +51,7 @@ from wharfinger.framework.prepared import (
     Skip,
 )
 from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
+from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid
@@ -154,6 +156,11 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         allocations = ((claim, claim.status.allocation or now.get(claim_uid(claim))) for claim in found.all)
         return tuple(given for claim, allocation in allocations if allocation is not None for given in api.given(claim, allocation))
 
+    def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
+        """How many devices meet each condition of each request, and which claims have devices elsewhere."""
+        rule = attempt.shared.once(self, _Kept).rule
+        return () if rule is None else rule.shortage(attempt, rows)
+
     def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """A claim to free or to delete so that the next attempt may choose anew, and kube-scheduler's words about it."""
         reached = rejection.reached(self.name)
@@ -209,6 +216,8 @@ class _Variant:
     scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
+MOST_EXPLAINED = 500
+"""Kinds of nodes of which an explanation looks at each device, at most: those of most nodes."""
 MOST_OUTCOMES = 50_000
 """Outcomes that are kept for a list of claims, at most."""
 
@@ -350,6 +359,42 @@ class DeviceRule(AllocatingFilter):
             )
             for claim, allocation in zip(claims, found, strict=True)
         )
+
+    def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
+        """Lines about the devices of these rows for the claims that are to be allocated, and about those of the other claims."""
+        snapshot, found = attempt.snapshot, list[str]()
+        bits = self.bits(snapshot, rows)
+        told = np.isin(bits, (0, NO_DEVICES, INVALID_POOL))
+        for left, among in self._parts(snapshot, rows[told]) if self._to_allocate and not self._stale else ():
+            if not (self._no_users and not left):
+                found += self._shortage(attempt, self._variant(left), rows[told][among], rejected=bool(bits.any()))
+        for index, claim in self._allocated:
+            away = int(np.count_nonzero(self._not_at(snapshot, rows, index)))
+            if away:
+                devices = ", ".join(
+                    f"{each.pool}/{each.device}" for each in api.given(claim, cast("objects.Allocation", claim.status.allocation))
+                )
+                found.append(
+                    f"claim {objects.key_of(claim)} has {devices or 'its allocation'} already, out of reach of {count(away, 'node')}"
+                )
+        return tuple(found)
+
+    def _shortage(self, attempt: Attempt, variant: _Variant, rows: NDArray[np.intp], *, rejected: bool) -> list[str]:
+        snapshot, asked, n_rows = attempt.snapshot, variant.asked, 0
+        names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
+        sums: list[Funnel] = []
+        numbers, first, counts = np.unique(self._ids(snapshot)[rows], return_index=True, return_counts=True)
+        asked.follow(self._states.pools_epoch)
+        for place in np.argsort(-counts, kind="stable")[:MOST_EXPLAINED].tolist():
+            state = self._states.at(snapshot, int(rows[first[place]])) if len(numbers) == 1 else self._states.state(int(numbers[place]))
+            codes = [asked.pool(pool) for pool in state.node.pools]
+            found = funnels(asked, state.node, codes, state.usage)
+            sums = sums or [Funnel.of(each) for each in found]
+            for total, each in zip(sums, found, strict=True):
+                total.add(each, int(counts[place]))
+            n_rows += int(counts[place])
+        asked.tidy()
+        return list(lines(sums, asked, names, n_rows, rejected=rejected))
 
     def elsewhere(self, snapshot: Snapshot, reached: Mask) -> list[int]:
         """The indexes of allocated claims that are not to be had on some node where only that keeps the pod away."""

@@ -23,6 +23,7 @@ from wharfinger.framework.extension import AnnotatingPlugin, Arguments, DevicePl
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, PreparedFilter, Skip
 from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.devices.device import MILLI
 from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, Wanted, free_gpus, holders, room
@@ -87,6 +88,19 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
             GivenDevice(claim="", request=names.count, driver=names.count, pool=node, device=str(gpu), capacity=amounts)
             for gpu in sorted(self._chosen(attempt, row, wanted))
         )
+
+    def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
+        """How many GPUs have room, and of one node what each has free."""
+        wanted, table = self.names.wanted(attempt.pod), attempt.snapshot.gpus(self.names)
+        rows = rows[table.count[rows] > 0]
+        if wanted is None or not len(rows):
+            return ()
+        fit = int(np.count_nonzero(table.free[:, rows] >= wanted.milli))
+        where = f" on {count(len(rows), 'node')}" if len(rows) > 1 else ""
+        each = f" (free: {', '.join(map(str, table.free_on(int(rows[0]))))})" if len(rows) == 1 else ""
+        has = "has" if fit == 1 else "have"
+        n_gpus = int(table.count[rows].sum())
+        return (f"{count(wanted.count, 'GPU')} wanted: of {n_gpus:,}{where}, {fit:,} {has} {wanted.milli} thousandths free{each}",)
 
     def _chosen(self, attempt: Attempt, row: int, wanted: Wanted) -> tuple[int, ...]:
         """The GPUs for the pod: the first that have room, in the order of the policies where one speaks, else by index."""

@@ -232,7 +232,7 @@ class Asked:
         device = content.device
         return DeviceCode(
             matches=tuple(_match(ask, content, self.spending) for ask in self.asks),
-            tolerated=tuple(_tolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),
+            tolerated=tuple(not untolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),
             values=tuple(_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
             portions=tuple(
                 portions(ask.wanted.capacity.requests if ask.wanted.capacity is not None else {}, device.capacity) for ask in self.asks
@@ -306,7 +306,7 @@ def _match(ask: Ask, content: DeviceContent, spending: Spending) -> Match:
     """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides."""
     for of_class, selectors in ((ask.device_class.metadata.name, ask.device_class.spec.selectors), ("", ask.wanted.selectors)):
         for index, selector in enumerate(selectors):
-            answer = _selected(selector, content, spending)
+            answer = selected(selector, content, spending)
             if isinstance(answer, str):
                 return SelectorFault(of_class, index, answer)
             if not answer:
@@ -314,7 +314,7 @@ def _match(ask: Ask, content: DeviceContent, spending: Spending) -> Match:
     return True
 
 
-def _selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
+def selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
     """The answer of a selector, or the text of its error."""
     if selector.cel is None:
         return "CEL expression empty (unsupported selector type?)"
@@ -430,10 +430,10 @@ def _value(device: objects.Device, driver: str, name: str) -> TypedValue | None:
     return UNKNOWN_KIND
 
 
-def _tolerated(tolerations: Sequence[objects.DeviceToleration], taints: Sequence[objects.DeviceTaint]) -> bool:
-    """True if all taints that keep requests away are tolerated; other effects, such as None, do not matter."""
+def untolerated(tolerations: Sequence[objects.DeviceToleration], taints: Sequence[objects.DeviceTaint]) -> list[objects.DeviceTaint]:
+    """The taints that keep a request away; effects other than those of `BLOCKING`, such as None, do not matter."""
     blocking = (taint for taint in taints if taint.effect in BLOCKING)
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in blocking)
+    return [taint for taint in blocking if not any(_tolerates(toleration, taint) for toleration in tolerations)]
 
 
 def _tolerates(toleration: objects.DeviceToleration, taint: objects.DeviceTaint) -> bool:

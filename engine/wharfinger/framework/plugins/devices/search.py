@@ -117,7 +117,7 @@ def search(
 
     `order` are the places of all devices in the order in which a policy wants them tried; without it, they are tried as Kubernetes does.
     """
-    return _Search(asked, pools, groups, usage, order).run()
+    return Search(asked, pools, groups, usage, order).run()
 
 
 class _Taken:
@@ -183,7 +183,9 @@ class _Values:
                 self._by_request.pop(ask.parent or ask.name, None)
 
 
-class _Search:
+class Search:
+    """One search. `occupied`, `has_capacity` and `has_counters` say of a device what the search itself goes by."""
+
     def __init__(
         self, asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey], order: Sequence[Place] | None
     ) -> None:
@@ -202,6 +204,7 @@ class _Search:
         self._steps = 0
 
     def run(self) -> Outcome:
+        """The first full solution, or why there is none."""
         try:
             self._prepare()
             end = self._claim(0)
@@ -242,7 +245,7 @@ class _Search:
                 raise _Failed(Fault(FaultKind.UPDATING if pool.incomplete else FaultKind.INVALID, ask.claim, ask, place=(number, -1)))
             self._spend(len(pool.codes))
             for position in range(len(pool.codes)):
-                if self._selectable(ask, number, position) and self._has_capacity(ask, number, position):
+                if self._selectable(ask, number, position) and self.has_capacity(ask, number, position):
                     yield number, position
 
     def _selectable(self, ask: Ask, number: int, position: int) -> bool:
@@ -312,7 +315,7 @@ class _Search:
         """The places of devices that are free and match, from a place on."""
         for number, position in self._places(from_pool, from_position):
             self._spend(1)
-            if not self._occupied(ask, number, position) and self._selectable(ask, number, position):
+            if not self.occupied(ask, number, position) and self._selectable(ask, number, position):
                 yield number, position
 
     def _places(self, from_pool: int, from_position: int) -> Iterator[Place]:
@@ -327,13 +330,15 @@ class _Search:
                 for position in range(from_position if number == from_pool else 0, len(self._pools[number].codes)):
                     yield number, position
 
-    def _occupied(self, ask: Ask, number: int, position: int) -> bool:
+    def occupied(self, ask: Ask, number: int, position: int) -> bool:
+        """True if others, or the same claim, have the device."""
         taken = self._taken[number].get(position)
         if taken is None:
             return False
         return ask.claim in taken.claims if ask.admin else taken.exclusive or bool(taken.claims)
 
-    def _has_capacity(self, ask: Ask, number: int, position: int) -> bool:
+    def has_capacity(self, ask: Ask, number: int, position: int) -> bool:
+        """True if the device has enough of each capacity that the ask consumes."""
         portions = self._pools[number].codes[position].portions[ask.number]
         if portions is None:
             return False
@@ -347,14 +352,14 @@ class _Search:
         """Take a device that matches, if it can be had; None, and nothing is changed, if not."""
         code = self._pools[number].codes[position]
         place = number, position
-        if self._occupied(ask, number, position) or (not must and not self._has_capacity(ask, number, position)):
+        if self.occupied(ask, number, position) or (not must and not self.has_capacity(ask, number, position)):
             return None
         taken = self._taken[number].get(position)
-        counted = bool(code.consumption) and not (code.shareable and taken is not None and taken.sharing)
+        counted = self._counted(number, position)
         if counted and not self._count(number, position):
             return None
         fits = code.tolerated[ask.number] and self._constrain(ask, code.values, place, must=must)
-        if not fits or (must and not self._has_capacity(ask, number, position)):
+        if not fits or (must and not self.has_capacity(ask, number, position)):
             if fits:
                 self._unconstrain(ask)
             if counted:
@@ -403,6 +408,20 @@ class _Search:
             self._values[constraint.number].remove(ask)
 
     # ── counters ──
+
+    def has_counters(self, number: int, position: int) -> bool:
+        """True if the device consumes no counters, or there is enough of them besides what is taken so far."""
+        if not self._counted(number, position):
+            return True
+        enough = self._count(number, position)
+        if enough:
+            self._uncount(number, position)
+        return enough
+
+    def _counted(self, number: int, position: int) -> bool:
+        """True if the device consumes counters when it is taken; one of which a share is held has done so already."""
+        code, taken = self._pools[number].codes[position], self._taken[number].get(position)
+        return bool(code.consumption) and not (code.shareable and taken is not None and taken.sharing)
 
     def _count(self, number: int, position: int) -> bool:
         """Consume the counters of a device; False, and nothing is consumed, if any counter of its pool would then be overdrawn."""

@@ -1,0 +1,174 @@
+"""What keeps the devices of nodes from the claims of a pod, in words: how many meet each condition of a request.
+
+The conditions are those of the search, in the order in which people look for a cause: class, selectors, free, taints, counters, capacity.
+Each counts among the devices that meet those before it, so the first one that leaves too few is the reason. Of one node the devices that
+fail a condition are named. Where every request could be met alone, what they share keeps them apart: a constraint, or the devices
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from wharfinger.framework.plugins.devices.requests import Ask, Asked, PoolCode, selected, untolerated
+from wharfinger.framework.plugins.devices.search import Place, Search
+from wharfinger.language.report import wording
+from wharfinger.model import objects
+from wharfinger.model.devices.pools import NodePools
+from wharfinger.model.state.device_states import UsageKey
+
+MOST_NAMED = 4
+LONGEST_SELECTOR = 100
+
+
+@dataclass(slots=True)
+class _Condition:
+    """`kept` devices meet it and all before it; `lost` are the names of those that meet only the ones before, with what is wrong."""
+
+    one: str
+    many: str
+    kept: int = 0
+    lost: list[str] = field(default_factory=list)
+    shown: bool = False
+
+
+@dataclass(slots=True)
+class Funnel:
+    """What becomes of the devices of some nodes under the conditions of one ask.
+
+    `alike` is the largest number of those left that have one value, by the attribute that must match; of use for one node only.
+    """
+
+    ask: Ask
+    devices: int = 0
+    pools: Counter[str] = field(default_factory=Counter)
+    conditions: list[_Condition] = field(default_factory=list)
+    alike: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, other: Funnel) -> Funnel:
+        """An empty one for the same ask."""
+        return cls(other.ask, conditions=[_Condition(each.one, each.many, lost=each.lost) for each in other.conditions], alike=other.alike)
+
+    def add(self, other: Funnel, times: int) -> None:
+        """Count the devices of further nodes, `times` of which look like those of `other`."""
+        self.devices += other.devices * times
+        for said, count in other.pools.items():
+            self.pools[said] += count * times
+        for own, more in zip(self.conditions, other.conditions, strict=True):
+            own.kept += more.kept * times
+            own.shown |= more.shown
+
+    @property
+    def enough(self) -> bool:
+        """True if devices are left for the ask; of one node only."""
+        left = self.conditions[-1].kept
+        return left > 0 if self.ask.every else left >= self.ask.count
+
+    def text(self, claim: str, nodes: int) -> str:
+        """One line; devices are named if it is about one node."""
+        wanted = "all devices" if self.ask.every else wording.count(self.ask.count, "device")
+        parts = []
+        for condition in self.conditions:
+            if condition.shown:
+                named = _named(condition.lost) if nodes == 1 else ""
+                parts.append(f"{condition.kept:,} {condition.one if condition.kept == 1 else condition.many}{named}")
+            if not condition.kept:
+                break
+        parts += [f"{count:,} {said}" for said, count in self.pools.items()]
+        parts += [f"at most {most:,} with the same {name}" for name, most in self.alike.items()] if nodes == 1 and self.enough else []
+        where = f" on {nodes:,} nodes" if nodes > 1 else ""
+        return f"{claim}request {self.ask.reference} wants {wanted}: of {self.devices:,}{where}, {', '.join(parts)}"
+
+
+def _named(lost: Sequence[str]) -> str:
+    if not lost:
+        return ""
+    more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+    return f" (not {', '.join(lost[:MOST_NAMED])}{more})"
+
+
+def funnels(asked: Asked, pools: NodePools, codes: Sequence[PoolCode], usage: Sequence[UsageKey]) -> list[Funnel]:
+    """What becomes of the devices of a node under each ask; `usage` is what is taken of each pool."""
+    search = Search(asked, codes, pools.groups, usage, None)
+    return [_funnel(ask, asked, pools, codes, search) for ask in asked.asks]
+
+
+def _funnel(ask: Ask, asked: Asked, pools: NodePools, codes: Sequence[PoolCode], search: Search) -> Funnel:
+    found = Funnel(ask)
+    left: list[Place] = []
+    for number, (pool, code) in enumerate(zip(pools.pools, codes, strict=True)):
+        if pool.incomplete or pool.invalid:
+            found.pools["pool is not complete yet" if pool.incomplete else "pool is invalid"] += 1
+        reachable = code.reachable
+        left += [(number, position) for position in range(len(code.codes)) if reachable is None or reachable[position]]
+    found.devices = len(left)
+    for condition, lacks, always in _conditions(ask, asked, pools, search):
+        kept = []
+        for place in left:
+            why = lacks(place)
+            if why is None:
+                kept.append(place)
+            else:
+                pool = pools.pools[place[0]]
+                condition.lost.append(pool.devices[place[1]].name + why)
+        condition.kept, condition.shown = len(kept), always or len(kept) < len(left)
+        left = kept
+        found.conditions.append(condition)
+    for constraint in asked.claims[ask.claim].constraints:
+        if not constraint.distinct and constraint.concerns(ask):
+            values = Counter(codes[number].codes[position].values[constraint.number] for number, position in left)
+            values.pop(None, None)
+            found.alike[constraint.attribute] = max(values.values(), default=0)
+    return found
+
+
+Lacks = Callable[[Place], str | None]
+"""None for a device that meets a condition; else what is wrong with it, \"\" if the condition says so."""
+
+
+def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Iterator[tuple[_Condition, Lacks, bool]]:
+    """The conditions of an ask in order, each with what tests it, and if it is told although all devices meet it."""
+
+    def meets(test: Callable[[int, int], bool]) -> Lacks:
+        return lambda place: None if test(*place) else ""
+
+    def tainted(place: Place) -> str | None:
+        taints = untolerated(ask.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
+        return f": {', '.join(map(_taint, taints))}" if taints else None
+
+    def of_class(number: int, position: int) -> bool:
+        content = pools.pools[number].contents[position]
+        return all(selected(selector, content, asked.spending) is True for selector in ask.device_class.spec.selectors)
+
+    name = ask.device_class.metadata.name
+    yield _Condition(f"is of class {name}", f"are of class {name}"), meets(of_class), True
+    for selector in ask.wanted.selectors:
+        expression = " ".join((selector.cel.expression if selector.cel else "").split())
+        shown = expression if len(expression) <= LONGEST_SELECTOR else f"{expression[: LONGEST_SELECTOR - 1]}…"
+
+        def matches(number: int, position: int, selector: objects.DeviceSelector = selector) -> bool:
+            return selected(selector, pools.pools[number].contents[position], asked.spending) is True
+
+        yield _Condition(f"matches `{shown}`", f"match `{shown}`"), meets(matches), True
+    yield _Condition("is free", "are free"), meets(lambda number, position: not search.occupied(ask, number, position)), True
+    yield _Condition("has no taint in the way", "have no taint in the way"), tainted, False
+    yield _Condition("has its counters left", "have their counters left"), meets(search.has_counters), False
+    room = meets(lambda number, position: search.has_capacity(ask, number, position))
+    yield _Condition("has the capacity", "have the capacity"), room, False
+
+
+def _taint(taint: objects.DeviceTaint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def lines(found: Sequence[Funnel], asked: Asked, names: Sequence[str], nodes: int, *, rejected: bool) -> Iterator[str]:
+    """A line for each ask, and one more where a node is `rejected` though each could be met alone; `names` are those of the claims."""
+    for funnel in found:
+        yield funnel.text(f"claim {names[funnel.ask.claim]}, " if len(names) > 1 else "", nodes)
+    alone = {funnel.ask.number for funnel in found if funnel.enough}
+    met = all(any(ask.number in alone for ask in request.asks) for claim in asked.claims for request in claim.requests)
+    if nodes == 1 and met and rejected:
+        yield "each request could be met alone, and not all of them together with their constraints"
