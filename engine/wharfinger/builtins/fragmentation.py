@@ -212,9 +212,9 @@ class _Nodes:
     def states(self, free: Numbers, cpu: float = 0.0, memory: float = 0.0) -> _States:
         """The nodes with these free thousandths and less CPU and memory."""
         room = self.has_room(free)
-        return _States(
-            self.cpu - cpu, self.memory - memory, self.per_node(free), self.per_node(room * 1.0), self.per_node(np.where(room, 0.0, free))
-        )
+        sums = self.per_node(np.concatenate((free[None], room, np.where(room, 0.0, free))))
+        rooms, useless = sums[1 : len(room) + 1], sums[len(room) + 1 :]
+        return _States(self.cpu - cpu, self.memory - memory, sums[0], rooms, useless)
 
     def states_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> _States:
         """A column for each device that is `taken`: its node with that part of it taken."""
@@ -245,7 +245,7 @@ def _now_kernel(context: AtRows, workload: typed.Workload) -> Numbers:
         return nodes.states(nodes.free).fragmentation(plan)
 
     plan = _plan(workload)
-    return context.snapshot.devices.per_node(("fragmentation", workload.requests), evaluate)[context.rows]  # the same for all pods
+    return context.snapshot.devices.per_node(("fragmentation", workload), evaluate)[context.rows]  # the same for all pods
 
 
 def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:

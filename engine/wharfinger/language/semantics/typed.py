@@ -171,6 +171,9 @@ class Workload:
     name: str
     requests: tuple[Request, ...]
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # asked for at every decision; to hash all requests takes as long as to evaluate a node
+
 
 class SelectorOp(Enum):
     """Operators of a label selector requirement (apimachinery `labels.Requirement`)."""

@@ -126,10 +126,13 @@ class DeviceTable:
         self.follow()
         if isinstance(rows, slice):
             return DevicesOf(self, slice(None), self._owners, len(self._by_row))
-        counts = self._starts[rows + 1] - self._starts[rows]
+        if len(rows) == 1:
+            start, end = self._starts[rows.item()], self._starts[rows.item() + 1]
+            return DevicesOf(self, np.arange(start, end), np.zeros(end - start, dtype=np.intp), 1)
+        starts = self._starts[rows]
+        counts = self._starts[rows + 1] - starts
         owners = np.repeat(np.arange(len(rows), dtype=np.intp), counts)
-        first = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(rows) else np.empty(0, dtype=np.intp)
-        entries = np.arange(len(owners), dtype=np.intp) + (self._starts[rows] - first)[owners]
+        entries = np.arange(len(owners), dtype=np.intp) + (starts - np.cumsum(counts) + counts)[owners]
         return DevicesOf(self, entries, owners, len(rows))
 
     def numbers(self, key: Hashable, read: ReadDevice) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,8 @@ NO_GPUS: Final = -1
 """The number of GPUs of a node that takes no part."""
 
 _INDEXES = re.compile(r"[0-9]{1,4}([-,][0-9]{1,4}){0,127}")
+MOST_TEXT: Final = 5 * MOST_GPUS
+"""No annotation that lists GPUs is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +84,17 @@ class GpuNames:
     def indexes(self, pod: PodView) -> tuple[int, ...] | None:
         """The GPUs of its node that are written on a pod; None if none are, or if they cannot be read."""
         text = pod.annotations.get(self.index)
-        if text is None or _INDEXES.fullmatch(text) is None:
-            return None
-        return tuple(int(part) for part in re.split("[-,]", text))
+        return None if text is None or len(text) > MOST_TEXT else _indexes(text)
 
     def written(self, gpus: Iterable[int]) -> str:
         """The text of the annotation for these GPUs."""
         return "-".join(map(str, sorted(gpus)))
+
+
+@lru_cache(maxsize=1024)
+def _indexes(text: str) -> tuple[int, ...] | None:
+    """The GPUs that an annotation lists; None if it cannot be read."""
+    return None if _INDEXES.fullmatch(text) is None else tuple(int(part) for part in re.split("[-,]", text))
 
 
 def _whole(count: int) -> Wanted | None:
