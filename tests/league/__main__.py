@@ -1,25 +1,27 @@
 """`python -m tests.league`: plays the league and prints its table beside the published one; `--picture FILE` draws it.
 
-Every way to place pods is a file in `policies/` here, or given by path. All ten seeds on both traces take some ten minutes on two cores.
+Every way to place pods is a file in `policies/` here, or given by path. The chain decides, as in a cluster. Each run has a file as soon as
+it ends, and is not played again while the texts of its policy are the same; delete the folder `build/league` after a change of the engine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import hashlib
 import os
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from tests.league.picture import Line, svg
 from tests.league.play import FOLDER, chain, play
-from tests.league.protocol import SEEDS, game, machines
+from tests.league.protocol import SEEDS, Half, game, machines
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.language.load import Loader, OnDisk
@@ -41,8 +43,22 @@ MARK = "typical-default.policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A policy file, what it is to place, and the file that keeps the result."""
+
+    path: str
+    trace: str
+    seed: int
+    half: Half
+    result: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One run: parts of all GPUs at the loads in `POINTS`, and the watts at a load of 100 %."""
+    """What came of a run: parts of all GPUs at the loads in `POINTS`, and the kilowatts at a load of 100 %.
+
+    `fragmented` is empty for runs that are not drawn.
+    """
 
     policy: str
     trace: str
@@ -74,20 +90,27 @@ class _Typical(OnDisk):
         return super().read(name.replace(MARK, f"typical-{self._variant.value}.policy"), diagnostics)
 
 
-def one(path: str, trace: str, seed: int) -> Result:
-    """The run of a policy file with a seed."""
-    variant = openb.Variant(trace)
-    played = play(chain([compiled(Path(path), variant)]), variant, game(variant, seed))
+def texts(policy: CompiledPolicy) -> str:
+    """A digest of the texts of a policy and its libraries."""
+    read = (policy.policy.source, *policy.policy.imports)
+    return hashlib.sha256("\0".join(source.text for source in read).encode()).hexdigest()[:12]
+
+
+def one(run: Run) -> Result:
+    """What comes of a run."""
+    variant = openb.Variant(run.trace)
+    drawn = variant is openb.Variant.DEFAULT and run.half is Half.BOTH
+    played = play(chain([compiled(Path(run.path), variant)]), variant, game(variant, run.seed, run.half), fragmented=drawn)
     total = sum(machine.gpus for machine in machines()) * 1000
     places = [min(int(np.searchsorted(played.arrived, load * total)), len(played.arrived) - 1) for load in POINTS]
     return Result(
-        policy=Path(path).stem,
-        trace=trace,
-        seed=seed,
+        policy=Path(run.path).stem,
+        trace=run.trace,
+        seed=run.seed,
         unallocated=played.unallocated(),
         kilowatts=played.watts / 1000,
         by_load=tuple(1 - played.allocated[place] / total for place in places),
-        fragmented=tuple(played.fragmented[place] / total for place in places),
+        fragmented=tuple(played.fragmented[place] / total for place in places) if drawn else (),
     )
 
 
@@ -135,6 +158,22 @@ def lines(results: Sequence[Result]) -> Iterator[Line]:
             )
 
 
+def results_of(runs: Sequence[Run], jobs: int) -> list[Result]:
+    """The results of runs in their order; those that have no file yet are played, all policies with one seed before the next seed."""
+    missing = sorted((run for run in runs if not run.result.exists()), key=lambda run: run.seed)
+    with ProcessPoolExecutor(jobs) as pool:
+        for number, _ in enumerate(pool.map(_keep, missing), start=1):
+            print(f"\r{number} of {len(missing)} runs", end="", file=sys.stderr, flush=True)  # noqa: T201 — progress
+    print(file=sys.stderr)  # noqa: T201 — progress
+    return [msgspec.json.decode(run.result.read_bytes(), type=Result) for run in runs]
+
+
+def _keep(run: Run) -> None:
+    unfinished = run.result.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(one(run)))
+    unfinished.replace(run.result)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the league."""
     parser = argparse.ArgumentParser(prog="python -m tests.league", description="How many GPUs policies leave unallocated.")
@@ -143,23 +182,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--traces", nargs="+", choices=[each.value for each in openb.Variant], default=[each.value for each in openb.Variant]
     )
     parser.add_argument("--policies", nargs="+", metavar="NAME|FILE", default=[*PUBLISHED, "fgd-best-fit", str(OWN)])
+    parser.add_argument("--half", choices=[each.value for each in Half], default=Half.BOTH.value, help="every other pod of a trace only")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("build/league"), help="where runs are kept")
     parser.add_argument("--picture", type=Path, metavar="FILE")
-    parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
-    files = [name if name.endswith(".policy") else str(FOLDER / f"{name}.policy") for name in given.policies]
-    with ProcessPoolExecutor(given.jobs) as pool:
-        runs = [pool.submit(one, path, trace, seed) for path in files for trace in given.traces for seed in given.seeds]
-        results = []
-        for number, run in enumerate(runs, start=1):
-            results.append(run.result())
-            print(f"\r{number} of {len(runs)} runs", end="", file=sys.stderr, flush=True)  # noqa: T201 — progress
-    print(file=sys.stderr)  # noqa: T201 — progress
+    half = Half(given.half)
+    given.runs.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for name in given.policies:
+        path = Path(name) if name.endswith(".policy") else FOLDER / f"{name}.policy"
+        for trace in given.traces:
+            digest = texts(compiled(path, openb.Variant(trace)))
+            for seed in given.seeds:
+                result = given.runs / f"{path.stem}-{digest}-{trace}-{half.value}-{seed}.json"
+                runs.append(Run(path=str(path), trace=trace, seed=seed, half=half, result=result))
+    results = results_of(runs, given.jobs)
     print(table(results))  # noqa: T201 — the answer
     if given.picture is not None:
         given.picture.write_text(svg(tuple(lines(results))), encoding="utf-8")
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(result) for result in results]), encoding="utf-8")
     return 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +24,18 @@ SEEDS = tuple(range(42, 52))
 INFLATION = 1.3
 TYPICAL = 0.95
 """The part of all pods that the most frequent shapes make up, which are taken as typical."""
+
+
+class Half(Enum):
+    """Which pods of a trace take part: all, or every other one, from the first or from the second."""
+
+    BOTH = "both"
+    FIRST = "first"
+    SECOND = "second"
+
+    def of(self, count: int) -> range:
+        """The numbers of these pods among so many."""
+        return range(self is Half.SECOND, count, 1 if self is Half.BOTH else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +107,14 @@ def shapes(variant: openb.Variant) -> tuple[Shape, ...]:
     return tuple(_shape(pod) for pod in pod_manifests(variant))
 
 
-def game(variant: openb.Variant, seed: int, *, inflation: float = INFLATION) -> Game:
-    """The run of a seed."""
-    asked = shapes(variant)
+def game(variant: openb.Variant, seed: int, half: Half = Half.BOTH) -> Game:
+    """The run of a seed, with the pods of the trace or of a half of it, and copies of these."""
+    asked, taking_part = shapes(variant), half.of(len(shapes(variant)))
     rng = np.random.default_rng(seed)
-    arriving = rng.permutation(len(asked)).tolist()
-    most = inflation * sum(machine.gpus for machine in machines()) * 1000
-    demand = sum(shape.demand for shape in asked)
-    while demand + asked[further := int(rng.integers(len(asked)))].demand <= most:
+    arriving = [taking_part[place] for place in rng.permutation(len(taking_part)).tolist()]
+    most = INFLATION * sum(machine.gpus for machine in machines()) * 1000
+    demand = sum(asked[number].demand for number in arriving)
+    while demand + asked[further := taking_part[int(rng.integers(len(taking_part)))]].demand <= most:
         demand += asked[further].demand
         arriving.append(further)
     return Game(nodes=tuple(rng.permutation(len(machines())).tolist()), pods=tuple(arriving))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
-from tests.league import energy
-from tests.league.__main__ import PUBLISHED, Result, compiled, table
+from tests.league import energy, small_games
+from tests.league.__main__ import PUBLISHED, Result, Run, compiled, results_of, table
 from tests.league.picture import Line, svg
 from tests.league.play import FOLDER, chain, fragmentation, play
-from tests.league.protocol import SEEDS, Game, Machine, Typical, game, machines, shapes, typical
+from tests.league.protocol import SEEDS, Game, Half, Machine, Typical, game, machines, pod_manifests, shapes, typical
 from tests.league.reference import WAYS, placed
 from tests.league.typical import library
 from wharfinger.simulate import openb
@@ -45,6 +47,33 @@ def test_a_game_is_the_paper_s() -> None:
     assert 1.29 * gpus * 1000 < sum(asked[number].demand for number in played.pods) <= 1.3 * gpus * 1000
     assert sorted(played.nodes) == list(range(1213))
     assert game(openb.Variant.DEFAULT, 42) == played != game(openb.Variant.DEFAULT, 43)
+
+
+@pytest.mark.parametrize("variant", list(openb.Variant))
+def test_no_pod_of_a_half_is_in_the_other(variant: openb.Variant) -> None:
+    first, second = (game(variant, 42, half) for half in (Half.FIRST, Half.SECOND))
+    assert set(first.pods) | set(second.pods) == set(range(8152))
+    assert set(first.pods).isdisjoint(second.pods)
+    asked = shapes(variant)
+    assert 1.29 < sum(asked[number].demand for number in first.pods) / 6_212_000 <= 1.3
+
+
+@pytest.mark.parametrize("variant", list(openb.Variant))
+def test_a_policy_is_searched_on_other_pods_than_it_is_checked_on(variant: openb.Variant) -> None:
+    searched, checked = (small_games.snapshot(variant, half, 1)["items"] for half in (Half.FIRST, Half.SECOND))
+    names = [{item["metadata"]["name"] for item in items if item["kind"] == "Pod"} for items in (searched, checked)]
+    assert names[0].isdisjoint(names[1])
+    gpus = sum(int(item["status"]["allocatable"][openb.GPU]) for item in searched if item["kind"] == "Node")
+    assert 500 <= gpus <= 540
+    asked = {pod["metadata"]["name"]: shape for pod, shape in zip(pod_manifests(variant), shapes(variant), strict=True)}
+    assert 1000 * gpus <= sum(asked[name].demand for name in names[0]) < 1000 * (gpus + 8)
+
+
+def test_a_run_that_has_a_file_is_not_played_again(tmp_path: Path) -> None:
+    kept = Result(policy="fgd", trace="default", seed=42, unallocated=0.05, kilowatts=1800, by_load=(0.5,), fragmented=(0.1,))
+    run = Run(path="no such file", trace="default", seed=42, half=Half.BOTH, result=tmp_path / "fgd.json")
+    run.result.write_bytes(msgspec.json.encode(kept))
+    assert results_of([run], 1) == [kept]
 
 
 @pytest.mark.parametrize(("variant", "count"), [(openb.Variant.DEFAULT, 35), (openb.Variant.GPUSPEC33, 124)])
