@@ -1,7 +1,8 @@
 """`wharf capacity` beside cluster-capacity: the same pods on the same API server, their counts and times.
 
-Small random clusters compare the counts, one large cluster the times. cluster-capacity has the plugins of kube-scheduler 1.30; what is
-asked here is decided in the same way in 1.36. Prints a line for each question, and exits with 1 if a count differs.
+Small random clusters compare the counts, one large cluster the times: the CPU time of each process, which other processes of the machine
+change little, and the seconds until it ends. cluster-capacity has the plugins of kube-scheduler 1.30; what is asked here is decided in the
+same way in 1.36. Prints a line for each question, and exits with 1 if a count differs.
 
 `python -m tests.bench_cluster.capacity [--clusters N] [--nodes N] [--pods N]`
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.bench_cluster.load import Load
 from tests.bench_cluster.workloads import READY
@@ -101,30 +103,39 @@ def with_defaults(cluster: ControlPlane, pod: Manifest) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": made["spec"]}
 
 
-def timed(*command: object) -> tuple[str, float]:
-    """What a command prints, and the seconds that it took."""
-    began = time.monotonic()
+class Took(NamedTuple):
+    """How long a process took, in seconds."""
+
+    cpu: float
+    wall: float
+
+
+def timed(*command: object) -> tuple[str, Took]:
+    """What a command prints, and how long it took."""
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command[0]}: {done.stderr[-2000:]}")
-    return done.stdout, time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.stdout, Took(cpu, time.monotonic() - began)
 
 
-def theirs(cluster: ControlPlane, pod: Path) -> tuple[int, float]:
-    """The count of cluster-capacity, and its seconds."""
+def theirs(cluster: ControlPlane, pod: Path) -> tuple[int, Took]:
+    """The count of cluster-capacity, and how long it took."""
     program = build.program("cluster-capacity")
-    printed, seconds = timed(program, "--kubeconfig", cluster.kubeconfig, "--podspec", pod, "--max-limit", MOST, "-o", "json")
+    printed, took = timed(program, "--kubeconfig", cluster.kubeconfig, "--podspec", pod, "--max-limit", MOST, "-o", "json")
     if not printed.startswith("{"):  # it exits with 0 after an error
         raise SystemExit(f"cluster-capacity: {printed}")
-    return json.loads(printed)["status"]["replicas"], seconds
+    return json.loads(printed)["status"]["replicas"], took
 
 
-def ours(cluster: ControlPlane, pod: Path) -> tuple[int, float]:
-    """The count of `wharf capacity`, and its seconds, reading the cluster and the changes that would help included."""
+def ours(cluster: ControlPlane, pod: Path) -> tuple[int, Took]:
+    """The count of `wharf capacity`, and how long it took, reading the cluster and the changes that would help included."""
     wharf = [sys.executable, "-m", "wharfinger", "capacity"]
-    printed, seconds = timed(*wharf, "--live", "--kubeconfig", cluster.kubeconfig, "-f", pod, "--most", MOST - 1, "--format", "json")
+    printed, took = timed(*wharf, "--live", "--kubeconfig", cluster.kubeconfig, "-f", pod, "--most", MOST - 1, "--format", "json")
     room = json.loads(printed)["workloads"][0]
-    return room["placed"] + room["more"], seconds
+    return room["placed"] + room["more"], took
 
 
 def compared(cluster: ControlPlane, where: str) -> Iterator[bool]:
@@ -133,10 +144,11 @@ def compared(cluster: ControlPlane, where: str) -> Iterator[bool]:
         manifest = with_defaults(cluster, objects.pod("new", labels={"app": "new"}, **spec))
         path = cluster.folder / "new.json"
         path.write_text(json.dumps(manifest), "utf-8")
-        (count, seconds), (own, own_seconds) = theirs(cluster, path), ours(cluster, path)
+        (count, other), (own, took) = theirs(cluster, path), ours(cluster, path)
         verdict = "equal" if count == own else "DIFFERENT"
-        ratio = f"{seconds:.1f} s against {own_seconds:.1f} s, {seconds / own_seconds:.1f} x"
-        print(f"{where}, {kind}: cluster-capacity {count}, wharf {own}: {verdict}; {ratio}", flush=True)
+        cpu = f"CPU {other.cpu:.1f} s against {took.cpu:.1f} s, {other.cpu / took.cpu:.1f} x"
+        wall = f"{other.wall:.1f} s against {took.wall:.1f} s, {other.wall / took.wall:.1f} x"
+        print(f"{where}, {kind}: cluster-capacity {count}, wharf {own}: {verdict}; {cpu}; {wall}", flush=True)
         yield count == own
 
 

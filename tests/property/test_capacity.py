@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -144,8 +144,12 @@ def all_that_fit(chain, found, deployment, at_least):
     return run.placed, counts
 
 
+THREE_IN_ONE_ZONE = [node(number, 2300, zone, "ssd", tainted=False) for number, zone in enumerate("aaab")]
+
+
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, workload_shapes, rule_sets)
+@example(THREE_IN_ONE_ZONE, (1, 300, "spread by zone", False, 0), set())  # a pod on each node at once would spread them wrongly
 def test_capacity_is_what_a_dry_run_places_and_each_gain_is_what_the_change_adds(found, shape, rules):
     deployment, chain, state = workload("web", shape), chain_of(rules), state_of(found)
     pods = pods_of(state, deployment)

@@ -9,7 +9,8 @@ Each change is tried by counting once more with that change alone: one more node
 rule of a policy less. All pods of the workload are counted then, so the gain is what the change adds to all that fit.
 
 Counting is what a dry run does, pod by pod. Where every filter judges a node by this node alone, the order of equal pods does not change
-their number: a node takes as many as it takes. A change is then counted in rounds, with a pod on each feasible node per round.
+their number: a node takes as many as it takes. Equal pods are then counted in rounds, with a pod on each feasible node per round, and a new
+node is asked about alone. If the limit ends a count, the order does matter, as it says which nodes have pods by then.
 """
 
 from __future__ import annotations
@@ -286,7 +287,7 @@ class _Tries:
         self._groups = groups
         self._new = new
         self._most = most
-        self._spent = 0
+        self._counts: list[Count] = []
 
     def added(self, room: Room, number: int, extra: NodesLike) -> Room:
         """The room with what the extra nodes, which it was counted with, add to it."""
@@ -298,7 +299,7 @@ class _Tries:
         gains: list[Gain] = []
         untried: list[Change] = []
         for alternatives in self._changes(number, candidates):
-            if self._spent >= EFFORT:
+            if sum(count.decisions for count in self._counts) >= EFFORT:
                 untried.append(alternatives[0])
             else:
                 gains += self._best(alternatives, room, number)
@@ -332,7 +333,12 @@ class _Tries:
         chain, groups, nodes = self._chain, list(self._groups), tuple(self._new)
         if isinstance(change, NodesLike):
             taken = {new.name for new in nodes}
-            nodes += nodes_like(self._supposed.state.snapshot(), change.model, change.count, taken)
+            more = nodes_like(self._supposed.state.snapshot(), change.model, change.count, taken)
+            nodes += more
+            left = len(groups[number].pods) + self._most - room.total
+            alone = self._count(chain).fit_on(groups, more, left)
+            if alone is not None:
+                return Gain(change=change, more=alone, at_least=alone == left)
         elif isinstance(change, WithoutRule):
             chain = without_rule(chain, change.rule)
         else:
@@ -344,7 +350,10 @@ class _Tries:
         return Gain(change=change, more=total - room.total, at_least=at_least)
 
     def _total(self, chain: Chain, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode]) -> tuple[int, bool]:
-        count = Count(chain, self._supposed, self._most, members=self._members)
-        found = count.total(groups, number, new)
-        self._spent += count.decisions
-        return found
+        return self._count(chain).total(groups, number, new)
+
+    def _count(self, chain: Chain) -> Count:
+        """A new count, whose decisions are part of the effort."""
+        made = Count(chain, self._supposed, self._most, members=self._members)
+        self._counts.append(made)
+        return made

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
@@ -111,6 +113,26 @@ class Count:
         found = self.count(groups, new, number)[number]
         return len(found.placed) + len(found.more), found.at_least
 
+    def fit_on(self, groups: Sequence[PodGroup], new: Sequence[NewNode], most: int) -> int | None:
+        """How many further pods of one workload of equal pods these new nodes take, `most` at most; None where the other nodes matter."""
+        if len(groups) > 1 or not groups[0].are_equal or self._members:
+            return None
+        names, placed = {node.name for node in new}, 0
+        waiting = itertools.islice(groups[0].further(self._state), most)
+        try:
+            self._add(new)
+            for further in waiting:
+                decision = self._decide(self._supposed.claimed(further.pod))
+                if decision.node is not None and not _order_is_free(decision):
+                    return None
+                nodes = [node for node in decision.feasible_nodes() if node in names]
+                if not nodes:
+                    break
+                placed += len(self._round(nodes, itertools.chain([further], waiting)))
+            return placed
+        finally:
+            self._supposed.undo()
+
     def _add(self, new: Sequence[NewNode]) -> None:
         for node in new:
             self._supposed.add(node)
@@ -153,6 +175,8 @@ class Count:
         if len(found.placed) < len(found.group.pods):
             return
         found.stop = None  # it may have been placed after others only
+        if found.group.are_equal and self._saturated(found):
+            return
         for further in found.group.further(self._state):
             if len(found.more) == self._most:
                 found.at_least = True
@@ -197,15 +221,48 @@ class Count:
                     self._put(decision.pod, decision.node, decision.claims)
                     placed += 1
                     continue
-                nodes = decision.feasible_nodes()
-                taken = [further, *itertools.islice(waiting, len(nodes) - 1)]
-                for each, node in zip(taken, nodes, strict=False):
-                    self._put(each.pod, node)
-                placed += len(taken)
-                self.decisions += len(taken) // PLACED_PER_DECISION
+                placed += len(self._round(decision.feasible_nodes(), itertools.chain([further], waiting)))
             return placed, placed == most
         finally:
             self._supposed.undo()
+
+    def _saturated(self, found: Found) -> bool:
+        """Place further pods, which are equal, in rounds until one finds no node: each node has as many then in whatever order they came.
+
+        False, with none of them placed, where the order matters: a filter looks at several nodes, or there is room for more than the limit.
+        """
+        waiting, placed = found.group.further(self._state), list[tuple[PodView, str]]()
+        for further in waiting:
+            decision = self._decide(self._supposed.claimed(further.pod))
+            if decision.node is None:
+                found.more += [node for _, node in placed]
+                found.stop, found.candidates = _stop(decision), self._candidates(decision)
+                return True
+            if not _order_is_free(decision) or len(placed) + self._room_by_requests(decision) >= self._most:
+                break
+            placed += self._round(decision.feasible_nodes(), itertools.chain([further], waiting))
+        for pod, _ in placed:
+            self._supposed.leave(pod)
+        return False
+
+    def _round(self, nodes: Sequence[str], waiting: Iterator[FurtherPod]) -> list[tuple[PodView, str]]:
+        """Place a waiting pod on each of these nodes; (the pod, its node) of each."""
+        taken = [(further.pod, node) for node, further in zip(nodes, waiting, strict=False)]
+        for pod, node in taken:
+            self._put(pod, node)
+        self.decisions += len(taken) // PLACED_PER_DECISION
+        return taken
+
+    def _room_by_requests(self, decision: Decision) -> int:
+        """How many pods like that of a decision its feasible nodes have room for, at least one on each; other filters may allow fewer."""
+        snapshot = self._state.snapshot()
+        rows = np.flatnonzero(decision.evaluation.filtering.feasible)
+        room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
+        for name, amount in decision.pod.requests.items():
+            index = snapshot.resource_index(name)
+            if amount and index is not None:
+                room = np.minimum(room, (snapshot.allocatable[index][rows] - snapshot.requested[index][rows]) // amount)
+        return int(np.maximum(room, 1).sum())
 
     # ── candidates ──
 
