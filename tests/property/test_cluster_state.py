@@ -133,7 +133,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(pod=clusters.pods())
     def a_pending_pod_changes_nothing(self, pod: objects.Pod) -> None:
         before = self.state.revision
-        self.state.update_pod(pod)
+        self.state.add_pod(pod)
         assert self.state.revision == before
 
     @rule(pod=clusters.pods())

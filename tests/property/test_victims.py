@@ -141,4 +141,4 @@ def test_what_is_kept_of_a_search_is_what_a_new_one_finds(picture: Picture, line
         now += data.draw(st.sampled_from([0, 3000]))
         if picture.pods and data.draw(st.booleans()):
             changed = data.draw(st.sampled_from(picture.pods))
-            state.update_pod(_pod(changed.name, changed.node_name, 0, "1", labels=data.draw(st.sampled_from([{}, {"app": "a"}]))).object)
+            state.add_pod(_pod(changed.name, changed.node_name, 0, "1", labels=data.draw(st.sampled_from([{}, {"app": "a"}]))).object)

@@ -22,7 +22,6 @@ COMPARES = frozenset({"EQ", "NE"})
 QOS = ("Guaranteed", "Burstable", "BestEffort")
 STATUSES = ("True", "False", "Unknown")
 RESOURCES = ("cpu", "memory", "ephemeral-storage")
-RESOURCE_GROUPS = frozenset({"requests", "limits", "allocatable", "capacity", "requested", "free"})
 OF_RESOURCES = frozenset({"least_allocated", "most_allocated", "balanced_allocation", "share_after"})
 
 

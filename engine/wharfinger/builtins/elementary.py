@@ -15,9 +15,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-Numbers = NDArray[np.float64]
 
 # The natural logarithm of 2, split so that a product of `LN2_HIGH` and an exponent is exact.
 LN2_HIGH = 6.93147180369123816490e-01

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from wharfinger.model.devices.device import WHOLE, Asked, Device
 from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
-NO_MODELS: Final[frozenset[str]] = frozenset()
 
 
 # ── the plain definition ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────

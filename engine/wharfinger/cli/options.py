@@ -153,7 +153,6 @@ SNAPSHOT = typer.Option(
     help="What `wharf snapshot` or `kubectl get nodes,pods -A -o json` gave: files, folders, - for stdin, .gz; or openb:default, a trace.",
     autocompletion=offered_snapshots,
 )
-Snapshots = Annotated[list[str], SNAPSHOT]
 Params = Annotated[
     list[str] | None,
     typer.Option(

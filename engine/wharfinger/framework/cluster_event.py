@@ -73,7 +73,6 @@ NODE_UPDATE = (
 )
 NODE = ClusterEvent.NODE_ADD | NODE_UPDATE
 POD = ClusterEvent.POD_PLACED | ClusterEvent.POD_CHANGED | ClusterEvent.POD_REMOVED
-STORAGE = ClusterEvent.CLAIM | ClusterEvent.VOLUME | ClusterEvent.STORAGE_CLASS | ClusterEvent.CSI_NODE | ClusterEvent.CSI_DRIVER
 ANY = ~ClusterEvent.TIME
 
 OF_KIND: Mapping[str, ClusterEvent] = {

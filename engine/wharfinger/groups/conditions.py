@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 SCHEDULED = "PodGroupScheduled"
 DISRUPTED = "DisruptionTarget"
 UNSCHEDULABLE = "pod group is unschedulable"
-WAITS_FOR_MEMBERS = "waiting for minCount pods from a gang to be scheduled"
-ASKED_TO_WAIT = "one or more plugins asked to wait and no plugin rejected pod"
 WAITS_FOR_PREEMPTION = "pod group is waiting for preemption to complete"
 LONGEST = 32_768
 """Letters that the message of a `metav1.Condition` may have."""
@@ -79,13 +77,6 @@ def placements(group: Group, snapshot: Snapshot) -> int:
     placed = [row for pod in group.placed if (row := snapshot.row(pod.node_name)) is not None]
     found = domains[placed] if placed else domains
     return len(np.unique(found[found >= 0]))
-
-
-def member_message(group: Group, own: str) -> str:
-    """The message of one member of a group that is not placed: `own` if it fits nowhere itself, "" if only others stop it."""
-    if own:
-        return own
-    return f"{UNSCHEDULABLE}, {WAITS_FOR_MEMBERS}, {ASKED_TO_WAIT}" if group.terms.min_count else UNSCHEDULABLE
 
 
 def keeps(group: objects.PodGroup, condition: Condition) -> bool:

@@ -42,10 +42,6 @@ class Side:
     policy: typed.Policy
 
 
-Outcome = tuple[str, str] | None
-"""The expectations of a test that fails as a test of a policy file, and that file; None where an example shows nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """A statement about policies.

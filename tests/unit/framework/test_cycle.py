@@ -237,11 +237,11 @@ def test_a_template_that_nobody_asked_for_is_forgotten_when_another_comes():
     state, decider = fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Idle")))
     for number in range(20):
         decider.decide(state.snapshot(1_000.0 + number), alone(number))
-    assert decider.n_remembered == 20
+    assert len(decider._kept) == 20
 
     decider.decide(state.snapshot(1_000.0 + 9.5 + cycle.IDLE), alone(20))
 
-    assert decider.n_remembered == 11  # 10 to 19, and the new one
+    assert len(decider._kept) == 11  # 10 to 19, and the new one
 
 
 def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
@@ -250,7 +250,7 @@ def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
     for number in range(20):
         decider.decide(state.snapshot(1_000.0), alone(number))
 
-    assert decider.n_remembered == 5
+    assert len(decider._kept) == 5
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_only_pods_that_a_policy_tells_apart_are_decided_one_by_one(rules, label
     state = fleet.state("a", "b")
     for number in range(4):
         decider.decide(state.snapshot(), fleet.pod(f"pod-{number}", labels=labels))
-    assert decider.n_remembered == remembered
+    assert len(decider._kept) == remembered
 
 
 class Ignoring(DefaultNormalize):

@@ -52,14 +52,3 @@ def test_a_group_that_was_placed_once_stays_so(name):
 
 def test_a_message_fits_into_a_condition():
     assert len(conditions.unschedulable("x" * 100_000).message) == conditions.LONGEST
-
-
-def test_a_member_says_what_stops_it_or_that_others_do():
-    group = group_index([pod("a", "train")], store(podgroup(spec=gang(2)))).group("default/train")
-    assert (
-        conditions.member_message(group, "0/4 nodes are available: 4 Insufficient cpu.") == "0/4 nodes are available: 4 Insufficient cpu."
-    )
-    assert conditions.member_message(group, "") == (
-        "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
-        "one or more plugins asked to wait and no plugin rejected pod"
-    )

@@ -75,11 +75,6 @@ class Decider:
         evaluation.update(pod, snapshot)
         return evaluation
 
-    @property
-    def n_remembered(self) -> int:
-        """The number of templates with kept results."""
-        return len(self._kept)
-
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         key = self.chain.key(pod, snapshot.now, snapshot.objects)
         if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared

@@ -128,11 +128,6 @@ class Decision:
         return self.chain.policy_revision
 
     @property
-    def chain_revision(self) -> str:
-        """SHA-256 over the policies, plugins, weights and arguments."""
-        return self.chain.revision
-
-    @property
     def diagnosis(self) -> Diagnosis:
         """The filters' verdicts on every node."""
         return Diagnosis(self._current().filtering, self.n_nodes)

@@ -109,11 +109,6 @@ def _report_circle(context: Context, circle: list[Named]) -> None:
     )
 
 
-def names_in(expr: ast.Expr) -> list[str]:
-    """The bare names in an expression, each once, in order."""
-    return list(dict.fromkeys(node.name for node in nodes_in(expr) if isinstance(node, ast.Name)))
-
-
 def needed_by(expr: ast.Node) -> list[str]:
     """The bare names in an expression and the functions that it calls, each once, in order."""
     return list(dict.fromkeys(name for node in nodes_in(expr) if (name := _needed(node)) is not None))

@@ -23,7 +23,6 @@ from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, FIELDS, Expecta
 _TAINT = re.compile(r"[^=:\s]+(=[^:\s]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 _KINDS = {Form.TEXT: Kind.STRING, Form.TAINT: Kind.STRING, Form.TRUTH: Kind.BOOL, Form.WHOLE: Kind.COUNT, Form.DURATION: Kind.DURATION}
 _RESOURCE_KINDS = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY, "ephemeral-storage": Kind.MEMORY}
-Value = ast.Expr | tuple[ast.ObjectField, ...]
 
 
 def check_fields(context: Context, kind: ObjectKind, fields: tuple[ast.ObjectField, ...]) -> None:

@@ -24,7 +24,6 @@ from wharfinger.model.objects.requests import MOST
 EMPTY: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType({})
 CPU: Final = 0
 MEMORY: Final = 1
-EPHEMERAL_STORAGE: Final = 2
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NONZERO_CPU: Final = -1
 _NONZERO_MEMORY: Final = -2

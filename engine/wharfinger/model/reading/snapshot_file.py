@@ -39,8 +39,6 @@ class _TimedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time: Annotated[datetime, msgspec.Meta(tz=True)] | float | None = None
 
 
-_Table = dict[str, dict[str, float | _TimedValue]]
-
 _FAR = 100_000_000_000.0  # seconds since 1970: in the year 5138, or milliseconds in 1973
 
 

@@ -80,7 +80,7 @@ class ClusterState:
     A pod, by uid, is in one of these states (the same as in the cache of kube-scheduler 1.36, pkg/scheduler/backend/cache):
 
                       assume                        add_pod (confirm: the watch saw the binding)
-        ┌─────────┐ ─────────▶ ┌─────────┐ ─────────────────────────────▶ ┌────────┐ ──┐ update_pod
+        ┌─────────┐ ─────────▶ ┌─────────┐ ─────────────────────────────▶ ┌────────┐ ──┐ add_pod
         │ unknown │            │ assumed │                                │ placed │   │ (resized, relabelled,
         └─────────┘ ◀───────── └─────────┘                                └────────┘ ◀─┘  terminating)
           │  ▲  ▲     forget                                                ▲  │
@@ -187,10 +187,6 @@ class ClusterState:
             self._place(view)
         elif view.nominated_node and not self.is_placed(view.uid):
             self.nominate(view, view.nominated_node)
-
-    def update_pod(self, pod: kubernetes.Pod | PodView) -> None:
-        """The same as `add_pod`: only the current version of the pod counts."""
-        self.add_pod(pod)
 
     def _place(self, pod: PodView) -> None:
         tables = self._tables

@@ -76,7 +76,7 @@ def test_a_pod_confirmed_elsewhere_moves():
 
 def test_an_update_of_an_unknown_pod_adds_it():
     cluster = clusters.state(["a"])
-    cluster.update_pod(clusters.pod("web", "a", cpu=1))
+    cluster.add_pod(clusters.pod("web", "a", cpu=1))
     assert clusters.requested(cluster, "a") == 1000
 
 
@@ -91,7 +91,7 @@ def test_a_repeated_add_changes_no_column():
 def test_a_resize_counts():
     cluster = clusters.state(["a"], [clusters.pod("web", "a", cpu=1)])
     before = cluster.revision
-    cluster.update_pod(clusters.pod("web", "a", cpu=3))
+    cluster.add_pod(clusters.pod("web", "a", cpu=3))
     assert clusters.requested(cluster, "a") == 3000
     assert cluster.snapshot().usage_changes(before).tolist() == [0]
 
@@ -99,7 +99,7 @@ def test_a_resize_counts():
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_takes_no_room(phase):
     cluster = clusters.state(["a"], [clusters.pod("web", "a", cpu=1)])
-    cluster.update_pod(clusters.pod("web", "a", cpu=1, phase=phase))
+    cluster.add_pod(clusters.pod("web", "a", cpu=1, phase=phase))
     assert clusters.requested(cluster, "a") == 0
     cluster.add_pod(clusters.pod("other", "a", cpu=1, phase=phase))
     assert clusters.uids_on(cluster, "a") == set()
@@ -108,7 +108,7 @@ def test_a_finished_pod_takes_no_room(phase):
 def test_an_update_of_an_assumed_pod_without_node_changes_nothing():
     cluster = clusters.state(["a"])
     cluster.assume(clusters.view("web", cpu=1), "a")
-    cluster.update_pod(clusters.pod("web", labels={"new": "label"}, cpu=1))
+    cluster.add_pod(clusters.pod("web", labels={"new": "label"}, cpu=1))
     assert cluster.is_assumed("default/web")
     assert clusters.requested(cluster, "a") == 1000
 
@@ -159,7 +159,7 @@ def test_an_assumption_aside_can_be_forgotten_and_a_placed_pod_aside_cannot():
 
 def test_a_pod_aside_can_move_and_go():
     cluster = clusters.state(["a"], [clusters.pod("web", "late"), clusters.pod("gone", "late")])
-    cluster.update_pod(clusters.pod("web", "a"))
+    cluster.add_pod(clusters.pod("web", "a"))
     assert cluster.remove_pod(clusters.pod("gone", "late"))
     cluster.add_node(clusters.node("late"))
     assert clusters.uids_on(cluster, "late") == set()

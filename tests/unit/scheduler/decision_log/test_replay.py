@@ -107,7 +107,7 @@ def test_each_single_change_is_made_again(tmp_path):
         state.assume(view("b"), "n1")
         state.forget(view("b"))
         state.assume(view("c"), "n2")
-        state.update_pod(view("c", nodeName="n2"))
+        state.add_pod(view("c", nodeName="n2"))
         state.remove_pod(view("c"))
         state.put(objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
         state.drop("Namespace", "shop")

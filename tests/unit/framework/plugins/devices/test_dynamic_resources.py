@@ -45,7 +45,7 @@ def test_pods_of_one_template_share_results_and_never_a_device():
             state.assume(pod, decision.node)
     assert given == [f"gpu-{place}" for place in range(8)]
     assert decision.message.startswith("0/1 nodes are available: 1 cannot allocate all claims. still not schedulable")
-    assert decider.n_remembered == 1
+    assert len(decider._kept) == 1
 
 
 def test_a_claim_in_flight_is_waited_for_and_counts_once_when_it_is_written():
