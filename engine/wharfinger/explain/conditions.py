@@ -9,12 +9,13 @@ A failed expectation or a rejection is understood at once when the operands stan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.builtins.signature import NO_POINTS
-from wharfinger.compiler.interpreter import Interpreter, Points
+from wharfinger.compiler.interpreter import Interpreter, Outcome, Points
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.language.files import shown_place
@@ -26,6 +27,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 MISSING = "missing"
+MOST_DEVICES = 4
 NO_VALUE = frozenset({Kind.PODS, Kind.DEVICES, Kind.LABELS, Kind.POD, Kind.NODE, Kind.DEVICE, Kind.WORKLOAD})
 """Kinds whose values are too long to print under an operand."""
 
@@ -156,6 +158,7 @@ class PolicyCommentary:
     def __init__(self, chain: Chain) -> None:
         self._at: tuple[PodView, Snapshot] | None = None
         self._interpreters: dict[str, Interpreter] = {}
+        self._preferring = [policy for policy in chain.policies if policy.device_preferences]
         self._filters = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
 
     def location(self, rule: str) -> str | None:
@@ -173,12 +176,33 @@ class PolicyCommentary:
         sentences = tuple(interpreter.message(clause, row) for clause in failing)
         return sentences, tuple(line for clause in failing for line in operands(interpreter, found[0].policy, clause.condition, row))
 
+    def device_preferences(self, pod: PodView, snapshot: Snapshot, row: int, given: Container[str]) -> Iterator[str]:
+        """A line for each preference that ordered the devices of a node of which the pod gets those `given`, by uid."""
+        for policy in self._preferring:
+            if not policy.governs(pod, snapshot.now):
+                continue
+            interpreter = self._interpreter(policy, pod, snapshot)
+            for preference in policy.policy.device_preferences:
+                values = [(device, interpreter.device_value(preference, row, device)) for device in snapshot.devices.on(row)]
+                told = [(device, value) for device, value in values if not isinstance(value, Outcome)]
+                told.sort(key=lambda pair: -math.inf if pair[1] is None else pair[1], reverse=True)
+                got = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid in given]
+                others = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid not in given]
+                if got:
+                    rest = f"; others: {_capped(others)}" if others else ""
+                    yield f"{policy.name}: prefer device {preference.name}: gets {_capped(got)}{rest}"
+
     def _interpreter(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
         if self._at is None or self._at[0] is not pod or self._at[1] is not snapshot:
             self._at, self._interpreters = (pod, snapshot), {}
         if policy.name not in self._interpreters:
             self._interpreters[policy.name] = interpreter_of(policy, pod, snapshot)
         return self._interpreters[policy.name]
+
+
+def _capped(names: Sequence[str]) -> str:
+    more = len(names) - MOST_DEVICES
+    return ", ".join(names[:MOST_DEVICES]) + (f" and {more} more" if more > 0 else "")
 
 
 def interpreter_of(

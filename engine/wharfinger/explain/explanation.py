@@ -79,7 +79,7 @@ class Explanation:
     """The report about one decision.
 
     `nearest` are the rejected nodes with the fewest rejecting filters; `top` the best feasible ones; `asked` those the caller named.
-    `devices` are those that the pod gets on its node.
+    `devices` are those that the pod gets on its node, `preferences` what policies said of them and of the others.
     """
 
     pod: str
@@ -96,6 +96,7 @@ class Explanation:
     top: tuple[NodeReport, ...]
     asked: tuple[NodeReport, ...]
     devices: tuple[GivenDevice, ...] = ()
+    preferences: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return text(self)
@@ -112,7 +113,9 @@ def explain(chain: Chain, snapshot: Snapshot, pod: PodView, commentary: PolicyCo
 
 def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary, nodes: Sequence[str] = ()) -> Explanation:
     """The explanation of a decision whose details are still current."""
-    rows = _Rows(decision, snapshot, commentary)
+    rows, devices = _Rows(decision, snapshot, commentary), decision.devices
+    given = {each.uid for each in devices}
+    told = commentary.device_preferences(decision.pod, snapshot, decision.row, given) if given and decision.row is not None else ()
     return Explanation(
         pod=decision.pod.key,
         node=decision.node,
@@ -127,7 +130,8 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         nearest=tuple(rows.report(row) for row in _nearest_rows(decision, snapshot)),
         top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP)),
         asked=tuple(rows.report(snapshot.known_row(name)) for name in nodes),
-        devices=decision.devices,
+        devices=devices,
+        preferences=tuple(told),
     )
 
 
@@ -227,6 +231,7 @@ def _headline(found: Explanation) -> Iterator[str]:
         yield f"{found.pod} → {found.node}: {'; '.join(_summary(found))}"
     if found.devices:
         yield f"  gets {given_devices.text(found.devices, found.node)}"
+    yield from (f"  {preference}" for preference in found.preferences)
     if found.policies:
         yield f"  governed by {', '.join(found.policies)}"
     yield from (f"  note: {note}" for note in found.notes)

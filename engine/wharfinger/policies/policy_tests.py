@@ -126,7 +126,7 @@ class _Point:
 
 
 class Coverage:
-    """The answers of one policy's clauses, guards, scores and rules about victims."""
+    """The answers of one policy's clauses, guards, scores, preferences about devices and rules about victims."""
 
     def __init__(self, policy: typed.Policy) -> None:
         """Start without any answer."""
@@ -154,8 +154,18 @@ class Coverage:
                 if self._applies(score.when, attempt, row) and (value := attempt.interpreter.score(score, row)) is not SKIP:
                     self._points[id(score)].seen.add(Truth.MISSING if value is None else Truth.TRUE)
 
+        if attempt.devices and attempt.decision.row is not None:
+            self._record_devices(attempt, attempt.decision.row)
         if attempt.preempting is not None:
             self._record_victims(attempt.preempting)
+
+    def _record_devices(self, attempt: Attempt, row: int) -> None:
+        """Record what the preferences say of the devices of the node that a pod got some of."""
+        for preference in self._policy.device_preferences:
+            if self._applies(preference.when, attempt, row):
+                for device in attempt.snapshot.devices.on(row):
+                    if (value := attempt.interpreter.device_value(preference, row, device)) is not SKIP:
+                        self._points[id(preference)].seen.add(Truth.MISSING if value is None else Truth.TRUE)
 
     def record_permits(self, scenario: Scenario) -> None:
         """Record the answers of the permits for every pod that is placed now."""
@@ -185,14 +195,18 @@ class Coverage:
         return answer is True
 
 
-def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.VictimRule | typed.Expr, tuple[Truth, ...]]]:
-    """All parts that are covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
+_Part = typed.Clause | typed.Score | typed.DevicePreference | typed.VictimRule | typed.Expr
+
+
+def _parts(policy: typed.Policy) -> Iterator[tuple[str, _Part, tuple[Truth, ...]]]:
+    """All parts that are covered: (rule, part, the answers its type allows). A score or preference has a value (TRUE) or is missing."""
     for rule in (*policy.filters, *policy.permits):
         if rule.when is not None:
             yield f"{rule.name} when", rule.when, _answers(rule.when.type)
         for clause in rule.clauses:
             yield rule.name, clause, _answers(clause.condition.type)
-    for score in policy.scores:
+    valued: tuple[typed.Score | typed.DevicePreference, ...] = (*policy.scores, *policy.device_preferences)
+    for score in valued:
         if score.when is not None:
             yield f"{score.name} when", score.when, _answers(score.when.type)
         yield score.name, score, (Truth.TRUE, Truth.MISSING) if score.value.type.optional else (Truth.TRUE,)

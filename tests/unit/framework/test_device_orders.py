@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.language.policies import policy as policy_of
 from wharfinger.compiler.program import compile_policy
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.explanation import explain_decision
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import decide
@@ -118,3 +120,33 @@ def test_policies_see_the_gpus_under_the_names_of_the_settings() -> None:
     policy = compile_policy(policy_of('policy "p"\nprefer device last = it.name == "1"\n'))
     chain = assemble([policy], ChainConfig(arguments={"GpuShares": names}))
     assert decide(chain, state.snapshot(), PodView(pod)).assigned.annotations["amd.com/index"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("policies", "count", "told"),
+    [
+        ((BIGGEST,), 1, ["p0: prefer device biggest: gets gpu-2 (3Gi); others: gpu-1 (2Gi), gpu-3 (2Gi), gpu-0 (1Gi)"]),
+        ((ODD.replace("in [", "not in ["),), 0, []),
+        (
+            ("prefer device first = if it.name == 'gpu-3' then 1 else 0", BIGGEST),
+            2,
+            [
+                "p0: prefer device first: gets gpu-3 (1), gpu-2 (0); others: gpu-0 (0), gpu-1 (0)",
+                "p1: prefer device biggest: gets gpu-2 (3Gi), gpu-3 (2Gi); others: gpu-1 (2Gi), gpu-0 (1Gi)",
+            ],
+        ),
+        (("for pods where pod.priority > 3\n" + BIGGEST,), 1, []),
+        (("prefer device biggest when pod.priority > 3 = it.capacity['memory']",), 1, []),
+        (
+            ("prefer device spare = it.free['cores']",),
+            1,
+            ["p0: prefer device spare: gets gpu-0 (missing); others: gpu-1 (missing), gpu-2 (missing), gpu-3 (missing)"],
+        ),
+    ],
+)
+def test_an_explanation_says_what_preferences_said_of_the_devices(policies: tuple[str, ...], count: int, told: list[str]) -> None:
+    state, pod = with_slices([1, 2, 3, 2], count) if count else (with_slices([1], 1)[0], objects.Pod())
+    decision = decided(state, pod, *policies)
+    found = explain_decision(decision, decision.snapshot, PolicyCommentary(decision.chain))
+    assert list(found.preferences) == told
+    assert all(f"\n  {line}\n" in str(found) for line in told)

@@ -57,3 +57,26 @@ def test_a_pod_gets_the_devices_that_the_policy_prefers(lines):
 def test_other_devices_than_expected_are_named(lines, said):
     (sentence,) = failures(lines)
     assert said in sentence
+
+
+@pytest.mark.parametrize(
+    ("when", "lines", "seen"),
+    [
+        ("", "place p expect p on a", {"large": "true missing"}),  # the network card has no memory
+        ("", "place share expect share on g", {"large": "missing"}),
+        ("", "place plain expect plain on a", {"large": ""}),  # gets no device, so nothing is asked
+        ("when pod.priority > 3", "place p expect p on a", {"large when": "false", "large": ""}),
+        (
+            "when pod.priority > 3",
+            "pod q like p { priority: 4 } place p place q expect q on a",
+            {"large when": "true false", "large": "true missing"},
+        ),
+    ],
+)
+def test_a_preference_is_covered_by_what_it_says_of_devices(when, lines, seen):
+    text = RULES.replace("LINES", lines).replace("prefer device large", f"prefer device large {when}")
+    points = [point for point in policy_tests.run([compiled(text).policy]).coverage if point.rule.startswith("large")]
+    assert {point.rule: {truth.name.lower() for truth in point.seen} for point in points} == {
+        rule: set(found.split()) for rule, found in seen.items()
+    }
+    assert {truth.name for point in points if point.rule == "large" for truth in point.possible} == {"TRUE", "MISSING"}
