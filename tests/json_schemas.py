@@ -114,6 +114,7 @@ class PolicyCost(TypedDict):
     rules: list[RuleCost]
     together: Cost
     evicting: int
+    grouping: int
 
 
 class Check(TypedDict):
@@ -628,6 +629,7 @@ class ExplainedCost(TypedDict):
     asked: int
     counted: int
     evicting: int
+    grouping: int
     per_pod: bool
 
 

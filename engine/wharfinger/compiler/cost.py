@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.builtins import CATALOGUE, texts
+from wharfinger.compiler import groups as groups_of_pods
 from wharfinger.compiler import victims
 from wharfinger.compiler.evaluation import selections as selection_parts
 from wharfinger.compiler.evaluation.selections import Lookup
@@ -42,7 +43,7 @@ class Budget:
 
     `operations` and `kept` are per node, `selections` is the number of different selections, `asked` are operations for each placed pod.
     `counted` are operations for each template of placed pods, `recounted` those of them that are repeated for other templates of the pod to
-    be placed, `evicting` for each placed pod that may be evicted.
+    be placed, `evicting` for each placed pod that may be evicted, `grouping` for each pod that may belong to a group.
     """
 
     operations: int
@@ -52,11 +53,12 @@ class Budget:
     counted: int
     recounted: int
     evicting: int
+    grouping: int
 
 
 # Every placed pod may be of a template of its own, as those of StatefulSets and Jobs are: 10,000 templates are 2 ms an operation.
-OF_CLUSTER = Budget(operations=20_000, kept=50_000, selections=500, asked=50, counted=2_500, recounted=250, evicting=500)
-OF_NAMESPACE = Budget(operations=2_000, kept=5_000, selections=50, asked=0, counted=1_000, recounted=100, evicting=100)
+OF_CLUSTER = Budget(operations=20_000, kept=50_000, selections=500, asked=50, counted=2_500, recounted=250, evicting=500, grouping=1_000)
+OF_NAMESPACE = Budget(operations=2_000, kept=5_000, selections=50, asked=0, counted=1_000, recounted=100, evicting=100, grouping=200)
 
 
 def budget_of(authority: Authority) -> Budget:
@@ -133,11 +135,13 @@ class RuleCost(Amounts):
 class Cost(Amounts):
     """What a policy costs: each rule, and all together with shared operations counted once.
 
-    `evicting` are the operations of its `preemption` for each placed pod that may be evicted.
+    `evicting` are the operations of its `preemption` for each placed pod that may be evicted, `grouping` those of its scope and its `group`
+    for each pod, whenever the pod changes.
     """
 
     rules: tuple[RuleCost, ...]
     evicting: int
+    grouping: int
 
 
 # ── the estimate ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,7 +178,13 @@ def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence
         selections=together.selections,
         per_pod=together.per_pod,
         evicting=_item_operations(victims.lowered(policy, {}).roots.values()) if policy.victims else 0,
+        grouping=_pod_operations(groups_of_pods.asked_of_each_pod(policy).roots.values()),
     )
+
+
+def _pod_operations(outputs: Iterable[Node]) -> int:
+    """The number of operations of a program for one pod that is not placed."""
+    return sum(_POD_TEXTS.get(node.op.name, 1) for node in ordered(outputs) if node.stage is Stage.POD)
 
 
 def _item_operations(outputs: Iterable[Node]) -> int:
@@ -296,9 +306,16 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
             f"{budget.recounted:,} are allowed"
         )
         _refuse(diagnostics, again.span, sentence, f"this selection alone asks {again.recounted:,}: it compares with values of `pod`")
+    _report_programs_of_pods(policy, diagnostics, cost, budget)
+
+
+def _report_programs_of_pods(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost, budget: Budget) -> None:
     if cost.evicting > budget.evicting:
         sentence = f"asks {cost.evicting:,} operations of a pod that may be evicted; {budget.evicting:,} are allowed"
         _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` says what each part costs")
+    if policy.group is not None and cost.grouping > budget.grouping:
+        sentence = f"asks {cost.grouping:,} operations of each pod to find its group; {budget.grouping:,} are allowed"
+        _refuse(diagnostics, policy.group.span, sentence, "functions of texts count most, here and in `for pods where`")
 
 
 def excess(cost: Cost, budget: Budget) -> str | None:
@@ -311,6 +328,7 @@ def excess(cost: Cost, budget: Budget) -> str | None:
         "operations for each template of placed pods": (cost.counted, budget.counted),
         "operations again for each template of placed pods": (cost.recounted, budget.recounted),
         "operations for each pod that may be evicted": (cost.evicting, budget.evicting),
+        "operations for each pod to find its group": (cost.grouping, budget.grouping),
     }
     return next((f"{much:,} {what}, of which {most:,} are allowed" for what, (much, most) in amounts.items() if much > most), None)
 

@@ -5,6 +5,7 @@ Both are decided from the pod alone, as the scope of the policy is, so that a po
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from wharfinger.compiler.graph.passes import optimized
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 
-NAME, PRESENT, LEAST, TIMEOUT = "name", "present", "least", "timeout"
+NAME, PRESENT, LEAST, TIMEOUT, SCOPE = "name", "present", "least", "timeout", "scope"
+
+LONGEST_NAME = 253
+"""Characters of the name of a group, as Kubernetes allows them for a PodGroup: it is in events, conditions and log lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +38,8 @@ class CompiledGroup:
     """The groups of one policy; `terms` is what the policy says besides numbers."""
 
     def __init__(self, policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> None:
-        lowering = lowering_of(policy, Graph(), given_time=True)
-        name = lowering(group.name)
-        roots: dict[str, Node] = {NAME: name.node}
-        if name.present is not None:
-            roots[PRESENT] = name.present
-        for part, expr in ((LEAST, group.min_count), (TIMEOUT, group.timeout)):
-            if expr is not None:
-                roots[part] = lowering(expr).node
         self.terms = group
-        self._program = schedule.schedule(optimized(Module(graph=lowering.graph, roots=roots), params), {})
+        self._program = schedule.schedule(optimized(lowered(policy, group), params), {})
 
     def of(self, pod: PodView, now: float) -> Membership | None:
         """The group of a pod that the policy governs; None if it is in none. Ages are relative to `now`."""
@@ -52,7 +48,42 @@ class CompiledGroup:
         found = {part: registers[place] for part, place in program.registers.items()}
         if not found.get(PRESENT, True):
             return None
-        return Membership(name=found[NAME], min_count=_whole(found.get(LEAST, 0.0)), timeout=float(found.get(TIMEOUT, DEFAULT_TIMEOUT)))
+        return Membership(
+            name=_bounded(found[NAME]), min_count=_whole(found.get(LEAST, 0.0)), timeout=float(found.get(TIMEOUT, DEFAULT_TIMEOUT))
+        )
+
+
+def _bounded(name: str) -> str:
+    """The name of a group, which an annotation may make very long: such a one is cut, and still unlike all others."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name[: LONGEST_NAME - len(digest) - 1]}-{digest}"
+
+
+def lowered(policy: typed.Policy, group: typed.Group) -> Module:
+    """The graph of what is asked of each pod, not yet optimised."""
+    lowering = lowering_of(policy, Graph(), given_time=True)
+    name = lowering(group.name)
+    roots: dict[str, Node] = {NAME: name.node}
+    if name.present is not None:
+        roots[PRESENT] = name.present
+    for part, expr in ((LEAST, group.min_count), (TIMEOUT, group.timeout)):
+        if expr is not None:
+            roots[part] = lowering(expr).node
+    return Module(graph=lowering.graph, roots=roots)
+
+
+def asked_of_each_pod(policy: typed.Policy) -> Module:
+    """The graph of what is asked of each pod whenever it changes, because the policy has groups: the scope too. Empty without groups."""
+    if policy.group is None:
+        return Module(graph=Graph(), roots={})
+    found = lowered(policy, policy.group)
+    roots = dict(found.roots)
+    if policy.scope is not None:
+        lowering = lowering_of(policy, found.graph, given_time=True)
+        roots[SCOPE] = lowering.certainly(lowering(policy.scope))
+    return optimized(Module(graph=found.graph, roots=roots), {})
 
 
 def _whole(number: float) -> int:

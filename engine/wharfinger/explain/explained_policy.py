@@ -103,7 +103,9 @@ class ExplainedPolicy:
             "filters": [asdict(found) for found in self.filters],
             "differing": [_plain(found) for found in self.differing],
             "suspended": list(self.suspended),
-            "cost": {name: getattr(self.cost, name) for name in ("operations", "kept", "asked", "counted", "evicting", "per_pod")},
+            "cost": {
+                name: getattr(self.cost, name) for name in ("operations", "kept", "asked", "counted", "evicting", "grouping", "per_pod")
+            },
         }
 
 

@@ -139,6 +139,22 @@ def test_preemption_asks_a_bounded_number_of_questions():
     assert (reported(few), reported(much)) == ([], ["P610"])
 
 
+@pytest.mark.parametrize(
+    ("most", "text"),
+    [
+        (19, "for pods where {pattern}\ngroup by pod.name {{ min_count 2 }}\n"),
+        (19, "group by pod.name {{ min_count if {pattern} then 2 else 3 }}\n"),
+        (19, "for pods where {pattern}\nlet size = if {pattern} then 2 else 3\ngroup by pod.name {{ min_count size }}\n"),
+    ],
+)
+def test_each_pod_is_asked_a_bounded_number_of_questions_about_its_group(most, text):
+    """Whatever changes of a pod anywhere, it is asked which group it belongs to: the scope counts then too."""
+    for limit, authority in ((1, WEB), (9, CLUSTER)):
+        for n, codes in ((limit, []), (most, ["P610"])):
+            pattern = " and ".join(f"matches_regex(pod.labels['app'] ?? 'none', 'a{i}')" for i in range(n))
+            assert reported(checked('policy "p"\n' + text.format(pattern=pattern), authority)) == codes
+
+
 OF_CLUSTERS = {"gpu-sharing"}
 """Policies that compute more for each node than a namespace may."""
 

@@ -53,6 +53,15 @@ def test_what_is_left_out_has_a_default():
     assert found == ("all", GroupTerms(min_count=0, source="policy p", reserve=True))
 
 
+def test_a_long_name_is_cut_and_stays_unlike_others():
+    policy = compiled('policy "p"\ngroup by pod.annotations["size"] { min_count 2 }')
+    found = [group_of_policies([policy], pod(size="x" * 253 + more), 0.0) for more in ("", "1", "2", "2" * 100_000)]
+    names = [group[0] for group in found if group is not None]
+    assert names[0] == "x" * 253
+    assert (len(set(names)), {len(name) for name in names}) == (4, {253})
+    assert all(name.startswith("x" * 188 + "-") for name in names[1:])
+
+
 @pytest.mark.parametrize(("size", "needed"), [("2500m", 3), ("-4", 0), ("x", 2), (None, 2)])
 def test_the_minimum_is_a_number_of_pods(size, needed):
     found = group_of_policies([compiled(GANG)], pod(labels={"job": "llm"}, size=size), 0.0)

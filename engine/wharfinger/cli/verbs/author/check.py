@@ -94,7 +94,10 @@ def cost_tables(costs: Mapping[str, Cost]) -> str:
 def _cost_table(name: str, cost: Cost) -> str:
     rows = [(name, *HEAD), *(_cost_row(rule.rule, rule) for rule in cost.rules), _cost_row("together", cost)]
     table = wording.columns(rows, right=frozenset({1, 2, 3, 4}))
-    return table + (f"preemption asks {wording.count(cost.evicting, 'operation')} of a pod that may be evicted\n" if cost.evicting else "")
+    for amount, of in ((cost.evicting, "preemption asks {} of a pod that may be evicted"), (cost.grouping, "group asks {} of each pod")):
+        if amount:
+            table += of.format(wording.count(amount, "operation")) + "\n"
+    return table
 
 
 def _cost_row(title: str, cost: Cost | RuleCost) -> tuple[str, ...]:
@@ -112,7 +115,7 @@ def with_costs(findings: str, costs: Mapping[str, Cost]) -> str:
 
 def _cost_plain(name: str, cost: Cost) -> dict[str, Any]:
     rules = [{"rule": rule.rule, "line": rule.span.line, **_numbers(rule)} for rule in cost.rules]
-    return {"policy": name, "rules": rules, "together": _numbers(cost), "evicting": cost.evicting}
+    return {"policy": name, "rules": rules, "together": _numbers(cost), "evicting": cost.evicting, "grouping": cost.grouping}
 
 
 def _numbers(cost: Cost | RuleCost) -> dict[str, Any]:
