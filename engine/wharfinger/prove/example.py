@@ -53,14 +53,14 @@ class Example:
         id_ = self.model.eval(term, model_completion=True).as_long()
         return self.world.texts[id_] if 0 <= id_ < len(self.world.texts) else f"y{abs(id_)}"
 
-    def written(self, settings: Sequence[str], title: str, expectations: Sequence[str]) -> str:
-        """The test block."""
+    def written(self, settings: Sequence[str], title: str, expectations: Sequence[str], policies: Sequence[Encoder]) -> str:
+        """The test block, with samples of the metrics of `policies`."""
         lines = [*settings]
         for index, name in enumerate(self.nodes):
             lines.append(f"node {quoted(name)} {_object(self._node(index))}")
         lines.append(f"pod {quoted(self.pod)} {_object(self._pod(POD))}")
         lines += self._running()
-        lines += self._metrics()
+        lines += self._metrics(policies)
         lines += [f"place {quoted(self.pod)}", *expectations]
         body = "\n".join(f"  {line}" for line in lines)
         return f"test {quoted(title)} {{\n{body}\n}}\n"
@@ -190,9 +190,9 @@ class Example:
 
     # ── metrics ──
 
-    def _metrics(self) -> Iterator[str]:
+    def _metrics(self, policies: Sequence[Encoder]) -> Iterator[str]:
         written: set[str] = set()
-        for encoder in self.encoders:
+        for encoder in policies:
             for metric in encoder.policy.metrics:
                 samples = []
                 for index, name in enumerate(self.nodes):

@@ -60,6 +60,8 @@ class Statement:
     """Tells of an example, whatever is expected of it, that it shows nothing."""
     examples: Callable[[Sequence[Encoder]], Sequence[Condition]] | None = None
     """The violations that examples are looked for of, in order; None for those of the proof."""
+    together: bool = False
+    """The sides are policies that are enforced together, and no versions of one: a test names the metrics of its own policy only."""
     blocked: Callable[[Sequence[Encoder]], str | None] = lambda _encoders: None
     """What keeps the statement from being proved even where no violation is possible, in words."""
 
@@ -207,7 +209,8 @@ def _tried(statement: Statement, example: Example, encoders: Sequence[Encoder]) 
         trials = {}
         texts = {}
         for number, side in enumerate(statement.sides):
-            texts[number] = example.written(side.text.settings(), statement.text, expectations)
+            policies = [encoders[number]] if statement.together else encoders
+            texts[number] = example.written(side.text.settings(), statement.text, expectations, policies)
             trial = side.text.tried(texts[number])
             if trial is not None:
                 trials[number] = trial

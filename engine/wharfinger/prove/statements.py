@@ -110,29 +110,60 @@ def dead(compiled: CompiledPolicy, name: str) -> Answer:
     return _same_points(side, next(rule for rule in side.policy.scores if rule.name == name))
 
 
-def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None) -> Answer:
+def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None, beside: Sequence[CompiledPolicy] = ()) -> Answer:
     """The verdict about: the filter rejects only nodes that another one, or for None one of all the others, rejects too.
 
-    Raises UnknownObject for a filter that the policy does not have.
+    The policies `beside` it are enforced too, and what one of them rejects counts. Raises UnknownObject for a filter that the policy does
+    not have.
     """
     side, _ = _side(compiled, {})
     rule = _filter(side.policy, name)
     others = [_filter(side.policy, other)] if other is not None else [each for each in side.policy.filters if each is not rule]
     if rule in others:
         raise UsageError(f"filter {name} cannot be implied by itself")
-    by = f"filter {other}" if other is not None else "the other filters"
+    with_others = _beside(compiled, beside)
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
-        kept = both(*(rules.passes(encoder, each, 0) for each in others))
+        kept = both(*(rules.passes(encoder, each, 0) for each in others), *(rules.accepts(each, 0) for each in encoders[1:]))
         return [both(rules.governs(encoder), kept, negated(rules.passes(encoder, rule, 0)))]
 
     def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
         rejecting = trials[0].rejected_by(example.nodes[0])
-        return _fails(trials, 0, name in rejecting and not rejecting & {each.name for each in others})
+        alone = name in rejecting and not rejecting & {each.name for each in others}
+        return _fails(trials, 0, alone and _pass_beside(trials, example))
 
-    text = f"filter {name} rejects no node that {by} let pass" if other is None else f"filter {name} rejects no node that {by} lets pass"
-    return answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=_accepted, confirmed=confirmed))
+    text = f"filter {name} rejects no node that {_letting_pass(other, with_others)}"
+    sides = (side, *with_others)
+    return answer(
+        Statement(text=text, sides=sides, n_nodes=1, violations=violations, shown=_accepted, confirmed=confirmed, together=bool(beside))
+    )
+
+
+def _letting_pass(other: str | None, beside: Sequence[Side]) -> str:
+    if not beside:
+        return "the other filters let pass" if other is None else f"filter {other} lets pass"
+    own = "the other filters" if other is None else f"filter {other}"
+    return f"{own} and {_named_policies(beside)} let pass"
+
+
+def _named_policies(sides: Sequence[Side]) -> str:
+    noun = "policy" if len(sides) == 1 else "policies"
+    return f"{noun} {', '.join(side.policy.name for side in sides)}"
+
+
+def _beside(compiled: CompiledPolicy, others: Sequence[CompiledPolicy]) -> tuple[Side, ...]:
+    """The other policies of a statement; raises UsageError for one that is there twice."""
+    names = [compiled.name, *(each.name for each in others)]
+    again = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if again is not None:
+        raise UsageError(f"policy {again} is there twice; policies that are enforced together have different names")
+    return tuple(_side(each, {})[0] for each in others)
+
+
+def _pass_beside(trials: Mapping[int, Trial], example: Example) -> bool:
+    """True if no other policy, nor Kubernetes, rejects the first node of an example."""
+    return not any(trial.rejected_by(example.nodes[0]) for number, trial in trials.items() if number)
 
 
 def _same_points(side: Side, rule: typed.Score) -> Answer:
@@ -162,17 +193,19 @@ def _points(trial: Trial, policy: str, rule: str, node: str) -> float | None:
     return parts.get(f"{policy}/{rule}")
 
 
-def keeps(compiled: CompiledPolicy, condition: str) -> Answer:
-    """The verdict about: adding the policy makes no pod unschedulable for which `condition` is true.
+def keeps(compiled: CompiledPolicy, condition: str, beside: Sequence[CompiledPolicy] = ()) -> Answer:
+    """The verdict about: adding the policy to those `beside` it makes no pod unschedulable for which `condition` is true.
 
-    Raises PolicyError for a wrong condition, UsageError for one that reads the node.
+    Raises PolicyError for a wrong condition, UsageError for one that reads the node and for policies with one name.
     """
     side, conditions = _side(compiled, {"--keeps": condition}, frozenset({"--keeps"}))
     wanted = conditions["--keeps"]
+    others = _beside(compiled, beside)
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
-        return [both(rules.fits(encoder), encoder.true(wanted, HERE), negated(rules.accepts(encoder, 0)))]
+        taken = both(rules.fits(encoder), *(rules.accepts(each, 0) for each in encoders[1:]))
+        return [both(taken, encoder.true(wanted, HERE), negated(rules.accepts(encoder, 0)))]
 
     def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
         return [[f"expect {quoted(example.pod)} on {quoted(example.nodes[0])}"]]
@@ -181,16 +214,28 @@ def keeps(compiled: CompiledPolicy, condition: str) -> Answer:
         trial = trials[0]
         rejecting = trial.rejected_by(example.nodes[0])
         own = {rule.name for rule in side.policy.filters}
-        return _fails(trials, 0, bool(rejecting) and rejecting <= own and _true(trial, wanted))
+        shows = bool(rejecting) and rejecting <= own and _true(trial, wanted) and _pass_beside(trials, example)
+        return _fails(trials, 0, shows)
 
     def blocked(encoders: Sequence[Encoder]) -> str | None:
-        encoder = encoders[0]
-        if not encoder.policy.victims:
-            return _grouping(encoder.policy)
-        return f"`preemption` ({encoder.policy.victims[0].span}): a pod that fits nowhere may find fewer victims"
+        victims = encoders[0].policy.victims
+        if victims:
+            return f"`preemption` ({victims[0].span}): a pod that fits nowhere may find fewer victims"
+        return next((why for each in encoders if (why := _grouping(each.policy)) is not None), None)
 
-    text = f"adding policy {compiled.name} makes no pod unschedulable where {condition}"
-    return answer(Statement(text=text, sides=(side,), n_nodes=1, violations=violations, shown=shown, confirmed=confirmed, blocked=blocked))
+    to = f" to {_named_policies(others)}" if others else ""
+    return answer(
+        Statement(
+            text=f"adding policy {compiled.name}{to} makes no pod unschedulable where {condition}",
+            sides=(side, *others),
+            n_nodes=1,
+            violations=violations,
+            shown=shown,
+            confirmed=confirmed,
+            together=bool(others),
+            blocked=blocked,
+        )
+    )
 
 
 # ── all rules of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────

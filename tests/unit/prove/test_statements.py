@@ -89,6 +89,53 @@ def test_dead_rules(rule, verdict):
     assert verdict is Verdict.PROVED or fails(compiled(RULES), answer)
 
 
+ZONED = 'policy "zoned"\nfilter z { require (node.labels["zone"] ?? "") == "x" else "elsewhere" }\n'
+MEASURED = """policy "measured"
+metric load: percent = prometheus("load", node: "instance")
+filter idle when pod.priority < 5 { require load < 50% else "busy" on missing pass }
+"""
+
+
+@pytest.mark.parametrize(
+    ("clause", "others", "alone", "together"),
+    [
+        ('has(node.labels["zone"])', [ZONED], Verdict.REFUTED, Verdict.PROVED),
+        ('(node.labels["disk"] ?? "") == "ssd"', [ZONED], Verdict.REFUTED, Verdict.REFUTED),
+        ('has(node.labels["zone"])', [MEASURED], Verdict.REFUTED, Verdict.REFUTED),
+        ('has(node.labels["zone"])', [MEASURED, ZONED], Verdict.REFUTED, Verdict.PROVED),
+        ('pod.priority < 5 or (node.labels["zone"] ?? "") in ["x", "y"]', [ZONED], Verdict.REFUTED, Verdict.PROVED),
+    ],
+)
+def test_other_policies_are_enforced_too(clause, others, alone, together):
+    policy = compiled(f'policy "p"\nfilter f {{ require {clause} else "no" }}\n')
+    beside = [compiled(text) for text in others]
+    assert statements.keeps(policy, "true").verdict is alone
+    for answer in (statements.keeps(policy, "true", beside), statements.implied_by(policy, "f", beside=beside)):
+        assert answer.verdict is together, str(answer)
+        assert together is Verdict.PROVED or fails(policy, answer)
+
+
+def test_a_counterexample_is_one_that_the_other_policies_let_pass():
+    policy = compiled('policy "p"\nfilter f { require node.pod_count < 3 else "no" }\n')
+    answer = statements.keeps(policy, "true", [compiled(ZONED)])
+    assert answer.counterexample is not None
+    assert 'zone: "x"' in answer.counterexample
+
+
+def test_policies_beside_have_names_of_their_own():
+    with pytest.raises(UsageError, match="zoned is there twice"):
+        statements.keeps(compiled(RULES), "true", [compiled(ZONED), compiled(ZONED)])
+    answer = statements.keeps(compiled(ZONED), "pod.priority > 9", [compiled(GROUPED, "q.policy")])
+    assert answer.verdict is Verdict.REFUTED
+
+
+def test_groups_of_a_policy_beside_are_named_where_there_is_no_proof():
+    policy = compiled('policy "n"\nfilter f { require node.pod_count < 5 else "full" }\n')
+    answer = statements.keeps(policy, "true", [compiled(GROUPED, "q.policy")])
+    assert answer.verdict is Verdict.UNKNOWN
+    assert "`group` (q.policy:2:1)" in str(answer.because)
+
+
 def test_a_filter_is_implied_by_a_stricter_one():
     assert statements.implied_by(compiled(RULES), "few", "fewer").verdict is Verdict.PROVED
     answer = statements.implied_by(compiled(RULES), "fewer", "few")

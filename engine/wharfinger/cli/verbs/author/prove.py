@@ -57,6 +57,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     keeps: Annotated[
         str | None, typer.Option("--keeps", metavar="CONDITION", help="Adding the policy makes no pod with this condition unschedulable.")
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="POLICY", help="Another policy that is enforced too, for --keeps and --implied. May be given several times."
+        ),
+    ] = None,
     param: options.Params = None,
     output: Annotated[Format, typer.Option("--format", help="How verdicts are printed.")] = Format.HUMAN,
 ) -> int:
@@ -69,18 +75,21 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     _belongs("--by", by, "--implied", implied)
     _belongs("--above", above, "--never", never)
     _belongs("--for", for_, "--never", never)
+    if beside and keeps is None and implied is None:
+        raise UsageError("--with goes with --keeps or --implied")
     if never is not None and above is None:
         raise UsageError("--never needs --above, the nodes that are to win")
     try:
         found = _one(policy, param)
+        others = [_one(path, None) for path in beside or ()]
         statements = _statements()
         make: dict[str, Callable[[], Any]] = {
             "--same-as": lambda: statements.same_as(found, _one(str(same_as), param)),
             "--spares": lambda: statements.spares(found, filter_, str(spares)),
             "--dead": lambda: statements.dead(found, str(dead)),
-            "--implied": lambda: statements.implied_by(found, str(implied), by),
+            "--implied": lambda: statements.implied_by(found, str(implied), by, others),
             "--never": lambda: statements.never_above(found, str(never), str(above), for_),
-            "--keeps": lambda: statements.keeps(found, str(keeps)),
+            "--keeps": lambda: statements.keeps(found, str(keeps), others),
         }
         answers = [make[given[0]]()] if given else statements.survey(found)
         streams.out(_as_json(answers) if output is Format.JSON else "\n".join(map(str, answers)))
