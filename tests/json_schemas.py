@@ -399,7 +399,7 @@ class CapacityChange(TypedDict):
 
 
 class CapacityGain(CapacityChange):
-    """How many more pods fit after a change."""
+    """How many more pods, or groups, fit after a change."""
 
     more: int
     atLeast: bool
@@ -441,6 +441,9 @@ class GroupRoom(TypedDict):
     nodes: list[Room]
     domains: list[DomainGroups]
     stop: GroupResult | None
+    added: CapacityGain | None
+    changes: list[CapacityGain]
+    untried: list[CapacityChange]
 
 
 class Capacity(Decided):

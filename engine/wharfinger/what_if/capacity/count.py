@@ -3,10 +3,11 @@
 First the pods that are asked about are placed, in the order of the scheduling queue. Then each workload gets further pods until one finds
 no node: the workload with the highest priority first, the next one on what is left. A pod that would have to evict others does not fit.
 
-The members of a group are placed whole, and further groups like it are counted instead of further pods; no change is tried for them.
+The members of a group are placed whole, and further groups like it are counted instead of further pods.
 
 Each change is tried by counting once more with that change alone: one more node like an existing one, less of a resource that is short, one
-rule of a policy less. All pods of the workload are counted then, so the gain is what the change adds to all that fit.
+rule of a policy less. All pods of the workload, or groups like the one, are counted then, so the gain is what the change adds to all that
+fit.
 
 Counting is what a dry run does, pod by pod. Where every filter judges a node by this node alone, the order of equal pods does not change
 their number: a node takes as many as it takes. Equal pods are then counted in rounds, with a pod on each feasible node per round, and a new
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, without_rule
@@ -80,7 +82,7 @@ Change = NodesLike | LessOf | WithoutRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many pods a change adds; `at_least` if the limit of pods ended the count."""
+    """How many pods, or groups, a change adds; `at_least` if the limit of pods ended the count."""
 
     change: Change
     more: int
@@ -136,7 +138,8 @@ class GroupRoom:
     """The room for one group: `placed` of its `pods` fit, all that it needs or none, and `more` further groups like it.
 
     `at_least` if the limit ended the count. `domains` say where the groups are, most first, and `nodes` how many pods each node gets.
-    `stop` says why the group, or the next one like it, has no place; None if the limit ended the count.
+    `stop` says why the group, or the next one like it, has no place; None if the limit ended the count. `gains` and `untried` as in `Room`;
+    they count groups.
     """
 
     group: str
@@ -148,6 +151,17 @@ class GroupRoom:
     nodes: tuple[Share, ...]
     domains: tuple[DomainGroups, ...]
     stop: GroupResult | None
+    added: Gain | None = None
+    gains: tuple[Gain, ...] = ()
+    untried: tuple[Change, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All groups that have a place."""
+        return self.more + (self.placed == self.pods)
+
+
+AnyRoom = TypeVar("AnyRoom", Room, GroupRoom)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,16 +205,19 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
         groups = grouped(queue_order(chain, [pod for pod in pods if index.key_of(pod.uid) is None] if index else pods))
         new = () if extra is None else nodes_like(state.snapshot(), extra.model, extra.count)
         count = Count(chain, supposed, most, advance, members)
-        plain = count.count(groups, new)
+        plain = count.count(groups, new, candidates=changes)
         nodes = [*state.nodes_listed()[2], *(each.node for each in new)]
         labels = {node.metadata.name: node.metadata.labels for node in nodes}
         rooms = [_room(found, labels, by) for found in plain]
-        tries = _Tries(chain, supposed, groups, new, most, members)
+        group_rooms = {key: _group_room(found) for key, found in count.groups.items()}
+        tries = _Tries(chain, supposed, groups, new, most, {key: found.pods for key, found in count.groups.items()})
         if extra is not None:
             rooms = [tries.added(room, number, extra) for number, room in enumerate(rooms)]
+            group_rooms = {key: tries.added(room, key, extra) for key, room in group_rooms.items()}
         if changes:
             rooms = [tries.gains(room, number, plain[number].candidates) for number, room in enumerate(rooms)]
-    return Capacity(chain=chain, rooms=tuple(rooms), extra=extra, groups=tuple(map(_group_room, count.groups.values())))
+            group_rooms = {key: tries.gains(room, key, count.candidates.get(key, Candidates())) for key, room in group_rooms.items()}
+    return Capacity(chain=chain, rooms=tuple(rooms), extra=extra, groups=tuple(group_rooms.values()))
 
 
 def _known_labels(snapshot: Snapshot, keys: Sequence[str]) -> None:
@@ -270,7 +287,7 @@ def _by_label(placed: Counter[str], more: Counter[str], values: Mapping[str, str
 
 
 class _Tries:
-    """Counts again with one change each."""
+    """Counts again with one change each: the workload of a number, or the group of a key. `members` are those of groups, by key."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — what is counted, and where
         self,
@@ -279,7 +296,7 @@ class _Tries:
         groups: Sequence[PodGroup],
         new: Sequence[NewNode],
         most: int,
-        members: Sequence[PodView],
+        members: Mapping[str, Sequence[PodView]],
     ) -> None:
         self._members = members
         self._chain = chain
@@ -289,28 +306,28 @@ class _Tries:
         self._most = most
         self._counts: list[Count] = []
 
-    def added(self, room: Room, number: int, extra: NodesLike) -> Room:
+    def added(self, room: AnyRoom, of: int | str, extra: NodesLike) -> AnyRoom:
         """The room with what the extra nodes, which it was counted with, add to it."""
-        total, at_least = self._total(self._chain, self._groups, number, ())
+        total, at_least = self._total(self._chain, self._groups, self._members, of, ())
         return replace(room, added=Gain(change=extra, more=room.total - total, at_least=room.at_least and not at_least))
 
-    def gains(self, room: Room, number: int, candidates: Candidates) -> Room:
+    def gains(self, room: AnyRoom, of: int | str, candidates: Candidates) -> AnyRoom:
         """The room with the gains of its candidates."""
         gains: list[Gain] = []
         untried: list[Change] = []
-        for alternatives in self._changes(number, candidates):
+        for alternatives in self._changes(of, candidates):
             if sum(count.decisions for count in self._counts) >= EFFORT:
                 untried.append(alternatives[0])
             else:
-                gains += self._best(alternatives, room, number)
+                gains += self._best(alternatives, room, of)
         gains.sort(key=lambda gain: -gain.more)
         return replace(room, gains=tuple(gains), untried=tuple(untried))
 
-    def _changes(self, number: int, candidates: Candidates) -> Iterator[Sequence[Change]]:
-        """The changes; of several alternatives the first that helps counts."""
-        wanted = self._groups[number].pods[0].requests
+    def _changes(self, of: int | str, candidates: Candidates) -> Iterator[Sequence[Change]]:
+        """The changes; of several alternatives the first that helps counts. What is taken from members, each of them has."""
+        pods = self._groups[of].pods[:1] if isinstance(of, int) else self._members[of]
         for resource in candidates.resources:
-            amounts = reductions(resource, wanted[resource])
+            amounts = reductions(resource, min(amount for pod in pods if (amount := pod.requests.get(resource, 0))))
             if amounts:
                 yield tuple(LessOf(resource=resource, amount=amount, text=format_amount(resource, amount)) for amount in amounts)
         for rule in candidates.rules:
@@ -318,42 +335,51 @@ class _Tries:
         for model in candidates.models:
             yield (NodesLike(model=model),)
 
-    def _best(self, alternatives: Sequence[Change], room: Room, number: int) -> list[Gain]:
+    def _best(self, alternatives: Sequence[Change], room: AnyRoom, of: int | str) -> list[Gain]:
         """The gain of the first alternative that helps, or of the last one; empty if none can be made."""
         found: list[Gain] = []
         for change in alternatives:
-            gain = self._gain(change, room, number)
+            gain = self._gain(change, room, of)
             found = found if gain is None else [gain]
             if gain is not None and gain.more > 0:
                 break
         return found
 
-    def _gain(self, change: Change, room: Room, number: int) -> Gain | None:
+    def _gain(self, change: Change, room: AnyRoom, of: int | str) -> Gain | None:
         """The gain of a change; None if it cannot be made."""
-        chain, groups, nodes = self._chain, list(self._groups), tuple(self._new)
+        chain, groups, members, nodes = self._chain, list(self._groups), dict(self._members), tuple(self._new)
         if isinstance(change, NodesLike):
             taken = {new.name for new in nodes}
             more = nodes_like(self._supposed.state.snapshot(), change.model, change.count, taken)
             nodes += more
-            left = len(groups[number].pods) + self._most - room.total
-            alone = self._count(chain).fit_on(groups, more, left)
-            if alone is not None:
-                return Gain(change=change, more=alone, at_least=alone == left)
+            if isinstance(of, int):
+                left = len(groups[of].pods) + self._most - room.total
+                alone = self._count(chain, members).fit_on(groups, more, left)
+                if alone is not None:
+                    return Gain(change=change, more=alone, at_least=alone == left)
         elif isinstance(change, WithoutRule):
             chain = without_rule(chain, change.rule)
         else:
-            smaller = [with_less(pod, change.resource, change.amount) for pod in groups[number].pods]
-            if None in smaller:
+            asked = groups[of].pods if isinstance(of, int) else members[of]
+            made = [with_less(pod, change.resource, change.amount) if pod.requests.get(change.resource) else pod for pod in asked]
+            smaller = tuple(pod for pod in made if pod is not None)
+            if len(smaller) < len(made):
                 return None
-            groups[number] = PodGroup(name=groups[number].name, pods=tuple(pod for pod in smaller if pod is not None))
-        total, at_least = self._total(chain, groups, number, nodes)
+            if isinstance(of, int):
+                groups[of] = PodGroup(name=groups[of].name, pods=smaller)
+            else:
+                members[of] = smaller
+        total, at_least = self._total(chain, groups, members, of, nodes)
         return Gain(change=change, more=total - room.total, at_least=at_least)
 
-    def _total(self, chain: Chain, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode]) -> tuple[int, bool]:
-        return self._count(chain).total(groups, number, new)
+    def _total(
+        self, chain: Chain, groups: Sequence[PodGroup], members: Mapping[str, Sequence[PodView]], of: int | str, new: Sequence[NewNode]
+    ) -> tuple[int, bool]:
+        count = self._count(chain, members)
+        return count.total(groups, of, new) if isinstance(of, int) else count.groups_like(groups, of, new)
 
-    def _count(self, chain: Chain) -> Count:
+    def _count(self, chain: Chain, members: Mapping[str, Sequence[PodView]]) -> Count:
         """A new count, whose decisions are part of the effort."""
-        made = Count(chain, self._supposed, self._most, members=self._members)
+        made = Count(chain, self._supposed, self._most, members=[pod for each in members.values() for pod in each])
         self._counts.append(made)
         return made

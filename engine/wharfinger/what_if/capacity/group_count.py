@@ -11,6 +11,7 @@ from wharfinger.groups.attempt import Attempt, attempt
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.tentative import allocations
+from wharfinger.groups.terms import NotFound
 from wharfinger.groups.turns import tell_sizes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.what_if.capacity.further_groups import further_groups
@@ -21,7 +22,8 @@ from wharfinger.what_if.supposed_changes import SupposedChanges
 class FoundGroup:
     """What is counted for one group: the nodes of its members, and for each further group like it the nodes of that one's members.
 
-    `domains` has the domains of each group that is placed, the one asked about first. `stop` says why the next one has no place.
+    `domains` has the domains of each group that is placed, the one asked about first. `stop` says why the next one has no place, and
+    `stopped` is a member of it without a node.
     """
 
     key: str
@@ -32,6 +34,12 @@ class FoundGroup:
     domains: list[dict[str, str]] = field(default_factory=list)
     at_least: bool = False
     stop: GroupResult | None = None
+    stopped: PodView | None = None
+
+    @property
+    def total(self) -> int:
+        """How many of these groups have a place, each with all of its members."""
+        return len(self.more) + (len(self.placed) == len(self.pods))
 
 
 class GroupCount:
@@ -59,6 +67,7 @@ class GroupCount:
         if found.placed and not own.domains:
             own.domains.append(dict(found.result.domains))
         own.stop = None if len(found.placed) == len(waiting) and waiting else found.result
+        own.stopped = _first_left(found)
         return own.stop is None
 
     def fill(self, key: str, most: int) -> None:
@@ -78,7 +87,7 @@ class GroupCount:
             tell_sizes(self.index, state)
             found = self._attempt(self.index.key_of(further.pods[0].uid) or key, further.pods)
             if len(found.placed) < len(further.pods):
-                own.stop = found.result
+                own.stop, own.stopped = found.result, _first_left(found)
                 for pod in further.pods:
                     self.index.remove(pod.uid)
                 return
@@ -88,7 +97,10 @@ class GroupCount:
     def _attempt(self, key: str, pods: Sequence[PodView]) -> Attempt:
         self.decisions += len(pods)
         claimed = tuple(map(self._supposed.claimed, pods))
-        return at_once(attempt(self._decider, self._supposed.state, self.index, key, claimed))
+        found = at_once(attempt(self._decider, self._supposed.state, self.index, key, claimed))
+        if isinstance(found.answer, NotFound):
+            self.decisions += found.answer.steps
+        return found
 
     def _put(self, found: Attempt) -> list[str]:
         for pod, node in found.placed:
@@ -98,3 +110,8 @@ class GroupCount:
             self.index.put(assigned.placed_on(node))
             self._advance()
         return [node for _, node in found.placed]
+
+
+def _first_left(found: Attempt) -> PodView | None:
+    """A member that was tried and has no node; None if all have one, or members were missing."""
+    return found.without[0] if found.answer is not None and found.without else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -88,9 +88,15 @@ class Count:
         self._decider = Decider(chain)
         self.decisions = 0
         self.groups: dict[str, FoundGroup] = {}
+        self.candidates: dict[str, Candidates] = {}  # of groups, by key
 
-    def count(self, groups: Sequence[PodGroup], new: Sequence[NewNode] = (), last: int | None = None) -> list[Found]:
-        """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`."""
+    def count(
+        self, groups: Sequence[PodGroup], new: Sequence[NewNode] = (), last: int | None = None, *, candidates: bool = False
+    ) -> list[Found]:
+        """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`.
+
+        With `candidates`, these are also found for groups.
+        """
         together = GroupCount(self._decider, self._supposed, groups_among(self._chain, self._state, self._members), self._advance)
         try:
             self._add(new)
@@ -98,6 +104,8 @@ class Count:
             self._place(found, together)
             for key, own in together.found.items():
                 together.fill(key, max(1, self._most // len(own.pods)))
+                if own.stopped is not None and candidates:
+                    self.candidates[key] = self._candidates_for_group(own.stopped)
             for each in found if last is None else found[: last + 1]:
                 self._fill(each)
             return found
@@ -132,6 +140,12 @@ class Count:
             return placed
         finally:
             self._supposed.undo()
+
+    def groups_like(self, groups: Sequence[PodGroup], key: str, new: Sequence[NewNode]) -> tuple[int, bool]:
+        """(how many groups like that of the key have a place, itself among them, whether the limit ended the count)."""
+        self.count(groups, new, -1)
+        found = self.groups[key]
+        return found.total, found.at_least
 
     def _add(self, new: Sequence[NewNode]) -> None:
         for node in new:
@@ -266,7 +280,8 @@ class Count:
 
     # ── candidates ──
 
-    def _candidates(self, decision: Decision) -> Candidates:
+    def _candidates(self, decision: Decision, *, zonal: bool = False) -> Candidates:
+        """What could be changed for a pod; with `zonal`, nodes of different zones are different."""
         of_policies = {f"{policy.name}/{rule.name}" for policy in self._chain.policies for rule in policy.policy.filters}
         filters = [found for found in decision.diagnosis.filters if found.alone]
         rules = sorted((found for found in filters if found.plugin in of_policies), key=lambda found: (-found.alone, found.plugin))
@@ -276,12 +291,17 @@ class Count:
                 short.update({text.removeprefix(_SHORT): n for text, n in found.reasons.items() if text.startswith(_SHORT)})
         asked = decision.pod.requests
         resources = sorted((name for name in short if asked.get(name, 0) > 1), key=lambda name: (-short[name], name))
-        zonal = not _order_is_free(decision)
         return Candidates(
-            models=self._models(decision.pod, zonal=zonal),
+            models=self._models(decision.pod, zonal=zonal or not _order_is_free(decision)),
             resources=tuple(resources[:MOST_RESOURCES]),
             rules=tuple(found.plugin for found in rules[:MOST_RULES]),
         )
+
+    def _candidates_for_group(self, member: PodView) -> Candidates:
+        """What could be changed for a group that stops at a member; that may fit alone, and then any of its resources may be short."""
+        found = self._candidates(self._decide(member), zonal=True)
+        asked = tuple(sorted(name for name, amount in member.requests.items() if amount > 1))
+        return replace(found, resources=found.resources or asked[:MOST_RESOURCES])
 
     def _models(self, pod: PodView, *, zonal: bool) -> tuple[str, ...]:
         """Nodes of which one more would take the pod, the most frequent kind first; kinds differ by zone if that may matter."""

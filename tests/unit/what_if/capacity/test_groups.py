@@ -37,6 +37,41 @@ def test_what_does_not_fit_whole_is_not_counted():
     assert [(fit.fits, fit.wanted) for fit in room.stop.nearest] == [(8, 9), (8, 9)]
 
 
+def gains(room):
+    return {str(gain.change): gain.more for gain in room.gains}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size", "levels", "found"),
+    [
+        pytest.param((1, 1), 6, (RACK,), {"with one more node like r0-0": 1, "with one more node like r1-0": 1}, id="a node to a rack"),
+        pytest.param((1,), 6, (), {"with one more node like r0-0": 1, "at 500m less cpu": 1}, id="or smaller members"),
+        pytest.param((2,), 4, (), {"with one more node like r0-0": 1, "at 500m less cpu": 2}, id="for further groups"),
+        pytest.param((1,), 10, (RACK,), {"with one more node like r0-0": 0, "at 500m less cpu": 0}, id="where one is not enough"),
+    ],
+)
+def test_changes_add_whole_groups(sizes, size, levels, found):
+    """A node takes four members of 1 CPU each."""
+    state = cluster(pod_group("gang", size, *levels), sizes=sizes)
+    before = placements(state)
+    [room] = capacity(assemble(), state, members("gang", size)).groups
+    assert {change: more for change, more in gains(room).items() if change in found} == found
+    assert room.untried == ()
+    assert placements(state) == before
+
+
+def test_a_change_of_a_group_takes_rules_of_policies_into_account():
+    ssd = policy('policy "ssd"\nfilter fast { require (node.labels["disk"] ?? "") == "ssd" else "no ssd" }\n')
+    [room] = capacity(assemble([ssd]), cluster(pod_group("gang", 4), sizes=(1,)), members("gang", 4)).groups
+    assert (room.placed, gains(room)["without rule ssd/fast"]) == (0, 1)
+
+
+def test_nodes_that_are_supposed_are_said_to_add_groups():
+    state = cluster(pod_group("gang", 4, RACK), sizes=(1,))
+    [room] = capacity(assemble(), state, members("gang", 4), extra=NodesLike(model="r0-0", count=2), changes=False).groups
+    assert (room.total, room.added.more) == (3, 2)
+
+
 def test_a_group_takes_its_room_before_pods_of_a_lower_priority():
     state = cluster(pod_group("gang", 4, RACK), sizes=(1, 1))
     found = capacity(assemble(), state, [*members("gang", 4, priority=1), *[pod(f"web-{number}") for number in range(2)]], changes=False)

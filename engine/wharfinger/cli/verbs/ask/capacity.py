@@ -30,6 +30,8 @@ def _group(room: GroupRoom) -> Iterator[str]:
     fits = "it fits" if room.placed == room.pods else f"{room.placed:,} of {wording.count(room.pods, 'pod')} fit"
     more = f"{at_least}{wording.count(room.more, 'more group')} like it"
     yield f"group {room.group}: {fits}, and {more}, of {wording.count(room.pods, 'pod')} each"
+    if room.added is not None:
+        yield f"  {_gain(room.added, 'group')}"
     if any(domain.key for domain in room.domains):
         rows = [(f"{domain.key} {domain.value}", f"{domain.groups:,}") for domain in room.domains[:LISTED]]
         yield from wording.columns([("domain", "groups"), *rows], right=frozenset({1}), indent="  ").splitlines()
@@ -39,6 +41,7 @@ def _group(room: GroupRoom) -> Iterator[str]:
     if room.stop is not None:
         yield f"  the next one has no place: {room.stop.message}"
         yield from (f"    {group_report.nearest(fit)}" for fit in room.stop.nearest)
+        yield from _changes(room)
 
 
 def _room(room: Room) -> Iterator[str]:
@@ -77,20 +80,21 @@ def _stop(stop: Stop) -> Iterator[str]:
         yield f"    it would fit on {stop.nominated} if {', '.join(stop.victims)} were evicted"
 
 
-def _changes(room: Room) -> Iterator[str]:
+def _changes(room: Room | GroupRoom) -> Iterator[str]:
     helping = [gain for gain in room.gains if gain.more > 0]
     if helping:
         yield "  with one change each:"
-        yield from (f"    {_gain(gain)}" for gain in helping)
+        yield from (f"    {_gain(gain, 'group' if isinstance(room, GroupRoom) else '')}" for gain in helping)
     elif room.gains:
         yield f"  no single change of these helps: {', '.join(str(gain.change) for gain in room.gains)}"
     if room.untried:
         yield f"  not tried, as counting again takes long here: {', '.join(map(str, room.untried))}"
 
 
-def _gain(gain: Gain) -> str:
+def _gain(gain: Gain, unit: str = "") -> str:
     at_least = "at least " if gain.at_least else ""
-    return f"{at_least}{gain.more:,} more {gain.change}"
+    more = wording.count(gain.more, f"more {unit}") if unit else f"{gain.more:,} more"
+    return f"{at_least}{more} {gain.change}"
 
 
 def _value(found: Capacity) -> dict[str, Any]:
@@ -113,6 +117,7 @@ def _group_value(room: GroupRoom) -> dict[str, Any]:
         "nodes": [_share(share, "node") for share in room.nodes],
         "domains": [{"key": each.key, "value": each.value, "groups": each.groups} for each in room.domains],
         "stop": None if room.stop is None else group_report.value(room.stop),
+        **_gains_value(room),
     }
 
 
@@ -123,10 +128,16 @@ def _room_value(room: Room) -> dict[str, Any]:
         "placed": room.placed,
         "more": room.more,
         "atLeast": room.at_least,
-        "added": None if room.added is None else _gain_value(room.added),
         "nodes": [_share(share, "node") for share in room.nodes],
         "by": {key: [_share(share, "value") for share in shares] for key, shares in room.by.items()},
         "stop": None if room.stop is None else _stop_value(room.stop),
+        **_gains_value(room),
+    }
+
+
+def _gains_value(room: Room | GroupRoom) -> dict[str, Any]:
+    return {
+        "added": None if room.added is None else _gain_value(room.added),
         "changes": [_gain_value(gain) for gain in room.gains],
         "untried": [_change(change) for change in room.untried],
     }
