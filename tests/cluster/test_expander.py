@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -52,9 +53,14 @@ def test_it_answers_on_the_cluster_as_it_is(control_plane, nodes, pods, tmp_path
     nodes(1, cpu="1", labels={"zone": "z1"})
     names = pods(3, scheduler="nobody", **POD)
     (tmp_path / "big.policy").write_text('policy "big"\nscore size weight 20 = if (node.labels["size"] ?? "") == "big" then 100 else 0\n')
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address, observed = (f"127.0.0.1:{port}" for port in free_ports(2))
     wharf = Path(sys.executable).with_name("wharf")
-    flags = [f"--kubeconfig={control_plane.kubeconfig}", f"--policy={tmp_path / 'big.policy'}", f"--listen={address}"]
+    flags = [
+        f"--kubeconfig={control_plane.kubeconfig}",
+        f"--policy={tmp_path / 'big.policy'}",
+        f"--listen={address}",
+        f"--metrics={observed}",
+    ]
     program = control_plane.run("expander", wharf, "expander", *flags)
     eventually(lambda: "answers cluster-autoscaler" in program.log.read_text())
 
@@ -72,5 +78,8 @@ def test_it_answers_on_the_cluster_as_it_is(control_plane, nodes, pods, tmp_path
     assert best.nodeGroupId == "big", log
     assert "big: 3 of 3 pods on 3 new nodes" in log
     assert "few: 2 of 3 pods on 1 new node," in log
+    told = urllib.request.urlopen(f"http://{observed}/metrics", timeout=10).read().decode()
+    assert 'wharfinger_expander_answer_seconds_count{result="answered"} 1.0' in told
+    assert urllib.request.urlopen(f"http://{observed}/readyz", timeout=10).status == 200
     os.kill(program.pid, signal.SIGTERM)
     assert program.wait(30) == 0

@@ -317,6 +317,13 @@ class Metric(Enum):
         "result",
     )
     RECONCILE_DURATION = _histogram("wharfinger_reconcile_duration_seconds", "Time of a reconcile.", REQUEST_SECONDS, "controller")
+    EXPANDER_DURATION = _histogram(
+        "wharfinger_expander_answer_seconds",
+        "Time of `wharf expander` for an answer to cluster-autoscaler, which waits for five seconds, by result: 'answered', 'refused' "
+        "(the request cannot be read), 'failed'.",
+        LOOP_SECONDS,
+        "result",
+    )
     STATE_REVISION = _gauge("wharfinger_state_revision", "Number of changes of the cluster that were applied.")
     BUILD = _gauge("wharfinger_build_info", "1; the label is the version of this process.", "version")
     LOG_LINES_LEFT_OUT = _counter(

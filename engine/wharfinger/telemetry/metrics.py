@@ -34,6 +34,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 NO_ANSWER = "<error>"
 """The code of a request without an answer, as client-go has it (rest/request.go)."""
 
+ANSWERS = ("answered", "refused", "failed")
 RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "failed")
 
 
@@ -130,6 +131,14 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
     for result in RESULTS:
         counter.labels(result)  # an alert on an event that has not happened yet needs a series with 0
     return lambda result: counter.labels(result).inc()
+
+
+def answers_seen(metrics: Metrics) -> Callable[[str, float], None]:
+    """The function to call with the result of each answer of the expander, and the seconds that it took."""
+    histogram = metrics.histogram(Metric.EXPANDER_DURATION)
+    for result in ANSWERS:
+        histogram.labels(result)  # as above
+    return lambda result, seconds: histogram.labels(result).observe(seconds)
 
 
 def reconciles_seen(metrics: Metrics, log: Log) -> Handlers:

@@ -9,6 +9,7 @@ import pytest
     ("flags", "message"),
     [
         (("--listen", "8086"), "--listen 8086: expected HOST:PORT"),
+        (("--metrics", ":http"), "--metrics :http: expected HOST:PORT"),
         (("--listen", "0.0.0.0:8086"), "it needs --certificate and --private-key"),
         (("--listen", "autoscaling.local:8086"), "it needs --certificate and --private-key"),
         (("--certificate", "tls.crt"), "--certificate and --private-key belong together"),

@@ -18,7 +18,16 @@ SECTION = re.compile(r"^## (\w+)\n\n(.+?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b((?:scheduler|wharfinger|rest_client|workqueue|leader_election)_\w+?)(_bucket|_sum|_count)?(?:\{([^}]*)\})")
 LABEL = re.compile(r"(\w+)(?:=~|!=|!~|=)")
 OF_PROMETHEUS = {"job", "instance"}
-SHOWN_NOWHERE = {"POD_ATTEMPTS", "BUILD", "SIGNAL_SERIES", "SIGNAL_SUSPENSIONS", "WORKQUEUE_ADDS", "WORKQUEUE_RETRIES", "ADMISSION_REVIEWS"}
+SHOWN_NOWHERE = {
+    "POD_ATTEMPTS",
+    "BUILD",
+    "SIGNAL_SERIES",
+    "SIGNAL_SUSPENSIONS",
+    "WORKQUEUE_ADDS",
+    "WORKQUEUE_RETRIES",
+    "ADMISSION_REVIEWS",
+    "EXPANDER_DURATION",
+}
 
 
 def panels():

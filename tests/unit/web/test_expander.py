@@ -6,6 +6,7 @@ import subprocess
 
 import grpc
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.cluster import objects as made
 from tests.cluster.programs import free_ports
@@ -16,6 +17,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.telemetry.metrics import ANSWERS, Metrics, answers_seen
 from wharfinger.web.expander import messages
 from wharfinger.web.expander.service import SERVICE, Certificate, Expander
 
@@ -128,15 +130,20 @@ def test_a_client_of_grpc_is_answered(tmp_path, encrypted):
         return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(certificate.chain))
 
     async def asked():
-        server = await Expander(assemble(), ClusterState(0.0), lambda _line: None).serve(address, certificate)
+        metrics = Metrics(CollectorRegistry(), of_process=False)
+        server = await Expander(assemble(), ClusterState(0.0), lambda _line: None, answers_seen(metrics)).serve(address, certificate)
         async with contextlib.AsyncExitStack() as opened:
             opened.push_async_callback(server.stop, None)
             call = (await opened.enter_async_context(channel())).unary_unary(f"/{SERVICE}/BestOptions")
             answer = await call(request([("only", 3, node(), pods(1))], as_bytes=True))
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call(b"\xff")
-            return answer, refused.value.code()
+            counts = [
+                metrics.registry.get_sample_value("wharfinger_expander_answer_seconds_count", {"result": result}) for result in ANSWERS
+            ]
+            return answer, refused.value.code(), dict(zip(ANSWERS, counts, strict=True))
 
-    answer, code = asyncio.run(asked())
+    answer, code, counts = asyncio.run(asked())
+    assert counts == {"answered": 1, "refused": 1, "failed": 0}
     option = messages.message_class("BestOptionsResponse").FromString(answer).options[0]
     assert (option.nodeGroupId, option.nodeCount, code) == ("only", 3, grpc.StatusCode.INVALID_ARGUMENT)

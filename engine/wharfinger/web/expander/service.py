@@ -6,6 +6,7 @@ that cannot be read is refused; its group of nodes is then chosen by the other e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,12 +35,22 @@ class Certificate:
 
 
 class Expander:
-    """Answers for one chain on a state that others keep up to date; `report` gets a line for every group of every answer."""
+    """Answers for one chain on a state that others keep up to date; `report` gets a line for every group of every answer.
 
-    def __init__(self, chain: Chain, state: ClusterState, report: Callable[[str], None]) -> None:
+    `answered` is called for each request with its result (of `telemetry.metrics.ANSWERS`) and the seconds that it took.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        state: ClusterState,
+        report: Callable[[str], None],
+        answered: Callable[[str, float], None] = lambda _result, _seconds: None,
+    ) -> None:
         self._chain = chain
         self._state = state
         self._report = report
+        self._answered = answered
 
     def best(self, request: bytes) -> bytes:
         """The answer to a BestOptionsRequest: the best group, and why. InvalidObject for a request that cannot be read."""
@@ -71,12 +82,19 @@ class Expander:
         return server
 
     async def _answer(self, request: bytes, context: Any) -> bytes:
+        began, result = time.monotonic(), "failed"
         try:
-            return self.best(request)
+            answer = self.best(request)
         except InvalidObject as error:
+            result = "refused"
             self._report(f"a request was refused: {error}")
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             raise  # abort does not return
+        else:
+            result = "answered"
+            return answer
+        finally:
+            self._answered(result, time.monotonic() - began)
 
 
 def _options(request: bytes) -> Sequence[messages.Option]:

@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from prometheus_client import CollectorRegistry
 
+import wharfinger
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.metrics import Metrics, answers_seen
+from wharfinger.web.app import Checks, application
+from wharfinger.web.server import Server
 
 if TYPE_CHECKING:
     from wharfinger.web.expander.service import Certificate
@@ -33,16 +39,29 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--certificate", metavar="FILE", help="The certificate of the server, which cluster-autoscaler is given too."),
     ] = None,
     private_key: Annotated[str | None, typer.Option("--private-key", metavar="FILE", help="The private key of --certificate.")] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Where /metrics and /healthz are served over HTTP; default: nowhere."),
+    ] = None,
 ) -> int:
     """Tell cluster-autoscaler which group of nodes to grow (--expander=grpc). Changes nothing anywhere."""
     proof = _certificate(listen, certificate, private_key)
+    observed_at = None if metrics is None else _address("--metrics", metrics)
     policies = chosen_policies.compiled(policy, param)
     if measured := [found.name for found in policies if found.policy.metrics]:
         streams.warn([f"{', '.join(measured)}: metrics are not read here; what holds `on missing` holds"])
     chain = assemble(policies, chosen_policies.chosen(config, scheduler_name))
     with live_cluster.ended_tidily(), contextlib.suppress(KeyboardInterrupt):  # a server that is stopped has not failed
-        asyncio.run(_serve(chain, kubeconfig, context, listen, proof))
+        asyncio.run(_serve(chain, kubeconfig, context, listen, proof, observed_at))
     return 0
+
+
+def _address(flag: str, text: str) -> tuple[str, int]:
+    """(host, port) of HOST:PORT; UsageError for anything else."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise UsageError(f"{flag} {text}: expected HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def _certificate(listen: str, certificate: str | None, private_key: str | None) -> Certificate | None:
@@ -51,9 +70,7 @@ def _certificate(listen: str, certificate: str | None, private_key: str | None) 
         from wharfinger.web.expander.service import Certificate  # noqa: PLC0415 — an optional library
     except ImportError as error:
         raise UsageError(f"wharf expander needs {error.name}: pip install 'wharfinger[autoscaler]'") from error
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit():
-        raise UsageError(f"--listen {listen}: expected HOST:PORT")
+    host, _ = _address("--listen", listen)
     if (certificate is None) != (private_key is None):
         raise UsageError("--certificate and --private-key belong together; give both")
     if certificate is None or private_key is None:
@@ -65,16 +82,24 @@ def _certificate(listen: str, certificate: str | None, private_key: str | None) 
 
 def _local(host: str) -> bool:
     try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-async def _serve(chain: Chain, kubeconfig: str | None, context: str | None, listen: str, proof: Certificate | None) -> None:
+async def _serve(  # noqa: PLR0913, PLR0917 — where it reads, and where it answers
+    chain: Chain, kubeconfig: str | None, context: str | None, listen: str, proof: Certificate | None, observed_at: tuple[str, int] | None
+) -> None:
     from wharfinger.web.expander.service import Expander  # noqa: PLC0415 — as above
 
-    async with live_cluster.watched(kubeconfig, context, "wharf-expander") as (live, _connection, _clock):
-        server = await Expander(chain, live.state, streams.complain).serve(listen, proof)
+    metrics = Metrics(CollectorRegistry())
+    metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
+    async with contextlib.AsyncExitStack() as opened:
+        live, _, _ = await opened.enter_async_context(live_cluster.watched(kubeconfig, context, "wharf-expander"))
+        if observed_at is not None:
+            observed = await opened.enter_async_context(Server(application(Checks(), metrics.registry), *observed_at))
+            streams.complain(f"serves metrics at {observed.url}/metrics")
+        server = await Expander(chain, live.state, streams.complain, answers_seen(metrics)).serve(listen, proof)
         streams.complain(f"answers cluster-autoscaler at {listen}")
         try:
             await server.wait_for_termination()
