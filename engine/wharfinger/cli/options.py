@@ -17,6 +17,7 @@ import typer
 from wharfinger.errors import UsageError, WharfingerError
 
 if TYPE_CHECKING:
+    from wharfinger.language.semantics import typed
     from wharfinger.model.reading.files import Objects
 
 MOST_BYTES = 16 << 20
@@ -62,15 +63,33 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
 
 def offered_params(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """`NAME=` of each param of the policies, with the value that it has by default."""
+    declared = {f"{param.name}=": param.span.text for policy in _policies(ctx) for param in policy.params}
+    return sorted((name, text) for name, text in declared.items() if name.startswith(incomplete))
+
+
+def offered_filters(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The filters of the policies."""
+    return sorted({rule.name for policy in _policies(ctx) for rule in policy.filters if rule.name.startswith(incomplete)})
+
+
+def offered_rules(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The filters and scores of the policies."""
+    scores = {rule.name for policy in _policies(ctx) for rule in policy.scores if rule.name.startswith(incomplete)}
+    return sorted(scores.union(offered_filters(ctx, incomplete)))
+
+
+def _policies(ctx: typer.Context) -> list[typed.Policy]:
+    """The policies that the command line names, those without errors; none where a file cannot be read."""
     from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
     from wharfinger.language import load  # noqa: PLC0415 — likewise
 
+    # While an option waits for its value, click keeps the words before it apart.
+    given = ctx.params.get("policy") or [word for word in ctx.args if word.endswith(".policy")]
     try:
-        policies, _ = load.load_policies(ctx.params.get("policy") or (), CATALOGUE)
+        policies, _ = load.load_policies([given] if isinstance(given, str) else given, CATALOGUE)
     except (WharfingerError, OSError):
         return []
-    declared = {f"{param.name}=": param.span.text for policy in policies if policy is not None for param in policy.params}
-    return sorted((name, text) for name, text in declared.items() if name.startswith(incomplete))
+    return [policy for policy in policies if policy is not None]
 
 
 def offered_subjects(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -79,14 +98,7 @@ def offered_subjects(ctx: typer.Context, incomplete: str) -> list[str]:
         return offered_groups(ctx, incomplete)
     if str(ctx.params.get("kind")) not in {"policy", "policies"}:
         return offered_pods(ctx, incomplete)
-    from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — as above
-    from wharfinger.language import load  # noqa: PLC0415 — as above
-
-    try:
-        policies, _ = load.load_policies(ctx.params.get("policy") or (), CATALOGUE)
-    except (WharfingerError, OSError):
-        return []
-    return sorted(policy.name for policy in policies if policy is not None and policy.name.startswith(incomplete))
+    return sorted(policy.name for policy in _policies(ctx) if policy.name.startswith(incomplete))
 
 
 def offered_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -91,6 +91,11 @@ LINES = {
     "wharf rebalance -s cluster.yaml -n ": ["default", "shop"],
     "wharf explain g": ["group"],
     "wharf explain --snapshot=cluster.yaml group ": ["shop/batch"],
+    "wharf prove r": ["room.policy"],
+    "wharf prove room.policy --implied ": ["room"],
+    "wharf prove room.policy --dead ": ["kind", "room"],
+    "wharf prove room.policy --param ke": ["keep="],
+    "wharf prove room.policy --keeps true --with t": ["teams", "teams/shop.policy"],
     "wharf schema explain-p": ["explain-pod", "explain-policy"],
 }
 

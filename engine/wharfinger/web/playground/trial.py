@@ -104,6 +104,7 @@ def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
         "node": decision.node,
         "message": decision.message,
         "evicted": list(attempt.evicted),
+        "devices": list(attempt.devices),
         "policy": scenario.policy.name,
         "nodes": [{**asdict(report), "passes": not report.rejected_by} for report in reports],
         "omitted": max(0, snapshot.n_nodes - MOST_NODES_SHOWN),

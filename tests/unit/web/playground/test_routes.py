@@ -73,6 +73,41 @@ def test_tests_are_told_with_their_values():
     assert POLICY[bad["failures"][0]["from"] :].startswith("expect home scores")
 
 
+GROUPED = """policy "grouped"
+group by pod.labels["job"] { min_count 2 within required "rack" }
+test "in one rack" {
+  node a { cpu: 1cpu, labels: { rack: "r1" } }
+  node b { cpu: 2cpu, labels: { rack: "r2" } }
+  pod w_1 { labels: { job: "llm" }, requests: { cpu: 1cpu } }
+  pod w_2 like w_1
+  place group llm
+  expect group llm together in "rack"
+}
+"""
+WITH_DEVICES = """policy "models"
+filter has { require count(devices where it.attributes["model"] == "A100" and not it.taken, on: node) > 0 else "none" on missing reject }
+test "the first free one" {
+  node a { devices: [{ count: 2, attributes: { model: "A100" } }] }
+  node b { devices: [{ attributes: { model: "T4" } }] }
+  pod w { devices: { "gpu.example.com": 1 } }
+  place w
+  expect w on device "gpu-0"
+}
+"""
+
+
+def test_tests_of_groups_tell_where_each_member_went():
+    (test,) = post("check", {"text": GROUPED}).json()["tests"]
+    assert test["passed"]
+    assert [(each["pod"], each["node"]) for each in test["placed"]] == [("w_1", "b"), ("w_2", "b")]
+
+
+def test_tests_with_devices_tell_which_ones_a_pod_got():
+    (test,) = post("check", {"text": WITH_DEVICES}).json()["tests"]
+    assert test["passed"]
+    assert [(each["node"], each["devices"]) for each in test["placed"]] == [("a", ["gpu-0"])]
+
+
 def test_places_are_in_the_units_of_a_browser():
     text = 'policy "p"\n# \U0001f6a2 a ship takes two units\nfilter a { require nod.ready }\n'
 

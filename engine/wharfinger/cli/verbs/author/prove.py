@@ -26,9 +26,14 @@ class Format(Enum):
 
 
 def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="The policy file that the statement is about.")],
+    policy: Annotated[
+        str, typer.Argument(metavar="POLICY", help="The policy file that the statement is about.", autocompletion=options.offered_policies)
+    ],
     same_as: Annotated[
-        str | None, typer.Option("--same-as", metavar="POLICY", help="This other version decides alike for every pod.")
+        str | None,
+        typer.Option(
+            "--same-as", metavar="POLICY", help="This other version decides alike for every pod.", autocompletion=options.offered_policies
+        ),
     ] = None,
     spares: Annotated[
         str | None,
@@ -37,15 +42,33 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         ),
     ] = None,
     filter_: Annotated[
-        str | None, typer.Option("--filter", metavar="NAME", help="The filter of --spares; without it, all of them.")
+        str | None,
+        typer.Option(
+            "--filter", metavar="NAME", help="The filter of --spares; without it, all of them.", autocompletion=options.offered_filters
+        ),
     ] = None,
     dead: Annotated[
-        str | None, typer.Option("--dead", metavar="RULE", help="This filter rejects no node, or this score gives all nodes the same.")
+        str | None,
+        typer.Option(
+            "--dead",
+            metavar="RULE",
+            help="This filter rejects no node, or this score gives all nodes the same.",
+            autocompletion=options.offered_rules,
+        ),
     ] = None,
     implied: Annotated[
-        str | None, typer.Option("--implied", metavar="NAME", help="This filter rejects only nodes that the others reject too; see --by.")
+        str | None,
+        typer.Option(
+            "--implied",
+            metavar="NAME",
+            help="This filter rejects only nodes that the others reject too; see --by.",
+            autocompletion=options.offered_filters,
+        ),
     ] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="The filter that implies the one of --implied.")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="NAME", help="The filter that implies the one of --implied.", autocompletion=options.offered_filters),
+    ] = None,
     never: Annotated[
         str | None,
         typer.Option("--never", metavar="CONDITION", help="No pod goes to a node with this condition while one of --above would take it."),
@@ -60,7 +83,10 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     beside: Annotated[
         list[str] | None,
         typer.Option(
-            "--with", metavar="POLICY", help="Another policy that is enforced too, for --keeps and --implied. May be given several times."
+            "--with",
+            metavar="POLICY",
+            help="Another policy that is enforced too, for --keeps and --implied. May be given several times.",
+            autocompletion=options.offered_policies,
         ),
     ] = None,
     param: options.Params = None,

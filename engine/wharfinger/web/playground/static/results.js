@@ -38,7 +38,7 @@ function failed({ from, to, line, message, details }, goTo) {
 }
 
 // What was decided about a pod of a test: each node with its verdict and its points.
-function values({ pod, node, message, evicted, policy, nodes, omitted }) {
+function values({ pod, node, message, evicted, devices, policy, nodes, omitted }) {
   const own = [...new Set(nodes.flatMap(({ scores }) => scores.map(({ name }) => name)))].filter((name) => name.startsWith(`${policy}/`));
   const head = make("tr", {}, ["node", "result", ...own.map((name) => name.slice(policy.length + 1)), "total"].map((text, index) => make("th", { scope: "col", class: index > 1 ? "number" : undefined }, text)));
   const rows = nodes.map((report) => {
@@ -47,6 +47,7 @@ function values({ pod, node, message, evicted, policy, nodes, omitted }) {
     return make("tr", { class: report.node === node ? "chosen" : undefined }, make("td", {}, report.node), make("td", {}, report.node === node ? "chosen" : report.passes ? "passes" : why),
       own.map((name) => make("td", { class: "number" }, report.passes ? points(name) : "–")), make("td", { class: "number" }, report.totals.length ? report.totals.map(number).join(" / ") : "–"));
   });
-  const said = node ? `${pod} → ${node}${evicted.length ? `, for which ${evicted.join(", ")} leave` : ""}` : `${pod} waits: ${message}`;
+  const given = devices.length ? ` with ${devices.join(", ")}` : "";
+  const said = node ? `${pod} → ${node}${given}${evicted.length ? `, for which ${evicted.join(", ")} leave` : ""}` : `${pod} waits: ${message}`;
   return make("div", {}, make("p", {}, said), make("table", {}, make("thead", {}, head), make("tbody", {}, rows)), omitted ? quiet(`and ${count(omitted)} more nodes`) : null);
 }
