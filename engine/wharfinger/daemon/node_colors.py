@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.kept_result import Evaluation
-from wharfinger.groups import member_classes
 from wharfinger.groups.domains import domains
+from wharfinger.groups.exact import member_classes
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.model.devices.pools import Pools

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
-from wharfinger.groups import member_classes
 from wharfinger.groups.domains import Domain, domains, of_rows
+from wharfinger.groups.exact import member_classes
 from wharfinger.groups.terms import DomainFit, Group
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.groups import domains, member_classes
+from wharfinger.groups import domains
 from wharfinger.groups.domains import Domain
-from wharfinger.groups.exact import ExactSearch
+from wharfinger.groups.exact import member_classes
+from wharfinger.groups.exact.search import ExactSearch
 from wharfinger.groups.spreading import crowding
 from wharfinger.groups.tentative import Tentative, Tried
 from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, Level, NotFound, Placed

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
-from wharfinger.groups import domains, member_classes
+from wharfinger.groups import domains
+from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import STEPS, placing_with
 from wharfinger.groups.tentative import Tentative
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.work import calls
-from wharfinger.authoring import actions, inlay_hints, lenses, signatures
+from wharfinger.authoring import actions, inlay_hints, lenses
+from wharfinger.authoring.completing import signatures
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.findings import findings
 from wharfinger.authoring.known_cluster import KnownCluster

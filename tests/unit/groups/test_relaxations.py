@@ -11,9 +11,9 @@ from tests.unit.scheduler.running import node, pod
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups import member_classes, relaxations
-from wharfinger.groups.group_model import GroupModel
-from wharfinger.groups.merging import Merging
+from wharfinger.groups.exact import member_classes, relaxations
+from wharfinger.groups.exact.group_model import GroupModel
+from wharfinger.groups.exact.merging import Merging
 from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wharfinger.authoring.completion import offers
+from wharfinger.authoring.completing.completion import offers
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.findings import Finding, findings
 from wharfinger.authoring.highlighting import highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.lsp.positions import Positions
 from wharfinger.language.semantics import typed
 
 MOST_OFFERS = 200

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wharfinger.authoring.document import Document
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.lsp.positions import Positions
 from wharfinger.compiler.cost import OF_CLUSTER, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError

@@ -30,8 +30,8 @@ def command(
     With --snapshot or --live, it also knows the labels and resources of a cluster, and how many nodes a filter lets through.
     """
     try:
-        from wharfinger.authoring import language_server, messages  # noqa: PLC0415 — needs an extra, and half a second
         from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — likewise
+        from wharfinger.authoring.lsp import language_server, messages  # noqa: PLC0415 — needs an extra, and half a second
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
             raise

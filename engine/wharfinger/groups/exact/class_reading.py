@@ -19,14 +19,14 @@ from wharfinger.framework.plugins.pods.affinity_counts import Fences
 from wharfinger.framework.plugins.pods.affinity_terms import Terms
 from wharfinger.framework.plugins.pods.spread_counts import HardSpread
 from wharfinger.framework.plugins.resources.node_resources_fit import Fit
-from wharfinger.groups import member_classes
+from wharfinger.groups.exact import member_classes
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.evaluation.filter_slot import FilterSlot
     from wharfinger.framework.verdict import Mask
-    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.state.snapshot import Snapshot
 
 KNOWN = frozenset({"NodeResourcesFit", "NodePorts", "InterPodAffinity", "PodTopologySpread"})

@@ -14,23 +14,22 @@ from pygls import uris
 
 from wharfinger.authoring import (
     actions,
-    completion,
     findings,
     highlighting,
     hover,
     inlay_hints,
     lenses,
     navigation,
-    signatures,
     structure,
     test_from_decision,
 )
 from wharfinger.authoring.actions import Action
+from wharfinger.authoring.completing import completion, signatures
+from wharfinger.authoring.completing.offers import Offer
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.lenses import Passing
-from wharfinger.authoring.offers import Offer
-from wharfinger.authoring.positions import Positions
+from wharfinger.authoring.lsp.positions import Positions
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.files import SUFFIX, decode, paired_file
 from wharfinger.language.load import OnDisk

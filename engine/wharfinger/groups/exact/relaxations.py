@@ -15,13 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.groups.count_sets import Space
-from wharfinger.groups.group_model import MOST_VECTORS, GroupModel
-from wharfinger.groups.merging import MOST_MERGED, Merging
+from wharfinger.groups.exact.count_sets import Space
+from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel
+from wharfinger.groups.exact.merging import MOST_MERGED, Merging
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
-    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.state.snapshot import Snapshot
 
 MOST_OF_PART = 1 << 13

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.groups.class_reading import read
-from wharfinger.groups.count_sets import CountSet, Space, Vector
-from wharfinger.groups.member_rules import MemberRules
-from wharfinger.groups.merging import MOST_MERGED, Merging, class_axes
-from wharfinger.groups.packing import Packing, Part, Rule
+from wharfinger.groups.exact.class_reading import read
+from wharfinger.groups.exact.count_sets import CountSet, Space, Vector
+from wharfinger.groups.exact.member_rules import MemberRules
+from wharfinger.groups.exact.merging import MOST_MERGED, Merging, class_axes
+from wharfinger.groups.exact.packing import Packing, Part, Rule
 from wharfinger.model.objects.pod_view import taken_ports
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.verdict import Mask
-    from wharfinger.groups.member_classes import MemberClass
-    from wharfinger.groups.member_rules import Evenness, Wish
-    from wharfinger.groups.merging import ClassAxis
+    from wharfinger.groups.exact.member_classes import MemberClass
+    from wharfinger.groups.exact.member_rules import Evenness, Wish
+    from wharfinger.groups.exact.merging import ClassAxis
     from wharfinger.model.state.snapshot import Snapshot
 
 MOST_VECTORS = 1 << 17

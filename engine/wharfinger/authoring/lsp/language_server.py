@@ -15,8 +15,8 @@ from pygls.lsp.server import LanguageServer
 import wharfinger
 from wharfinger.authoring import highlighting, navigation
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.messages import Protocol
-from wharfinger.authoring.protocol_answers import MAKE_TEST, RUN_TEST, Answers, name_of, uri_of
+from wharfinger.authoring.lsp.messages import Protocol
+from wharfinger.authoring.lsp.protocol_answers import MAKE_TEST, RUN_TEST, Answers, name_of, uri_of
 from wharfinger.errors import UsageError, WharfingerError
 
 PAUSE = 0.25

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from wharfinger.groups.class_reading import Reading, least_of, most_of
-from wharfinger.groups.count_sets import Space
+from wharfinger.groups.exact.class_reading import Reading, least_of, most_of
+from wharfinger.groups.exact.count_sets import Space
 
 if TYPE_CHECKING:
-    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.objects.pod_view import PodView
 
 MOST_MERGED = 1 << 15

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from wharfinger.groups.count_sets import NOTHING, CountSet, Space, Vector
+from wharfinger.groups.exact.count_sets import NOTHING, CountSet, Space, Vector
 
 WORD = 20_000
 """Bits of a set that are shifted in about a microsecond: the unit of work."""

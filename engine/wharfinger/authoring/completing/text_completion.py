@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from wharfinger.authoring import vocabulary
+from wharfinger.authoring.completing.offers import Offer
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.offers import Offer
 from wharfinger.authoring.words import Frame, Reading
 from wharfinger.builtins.taints import EFFECTS
 from wharfinger.language.parse.tokens import Token

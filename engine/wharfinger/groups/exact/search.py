@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.best_rows import stable_hash
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.groups import member_classes
-from wharfinger.groups.count_sets import Space
-from wharfinger.groups.group_model import MOST_VECTORS, GroupModel, Solution
-from wharfinger.groups.merging import Merging
-from wharfinger.groups.packing import TooMuchWork
-from wharfinger.groups.relaxations import Relaxation, relaxations
+from wharfinger.groups.exact import member_classes
+from wharfinger.groups.exact.count_sets import Space
+from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel, Solution
+from wharfinger.groups.exact.merging import Merging
+from wharfinger.groups.exact.packing import TooMuchWork
+from wharfinger.groups.exact.relaxations import Relaxation, relaxations
 from wharfinger.groups.tentative import Tentative, Tried
 
 if TYPE_CHECKING:
     from wharfinger.groups.domains import Domain
-    from wharfinger.groups.member_classes import MemberClass
+    from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.objects.pod_view import PodView
 
 WORK_OF_STEP = 100

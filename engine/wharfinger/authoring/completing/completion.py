@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from wharfinger.authoring import vocabulary
+from wharfinger.authoring.completing.offers import Offer
+from wharfinger.authoring.completing.text_completion import item_of, text_offers
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.offers import Offer
-from wharfinger.authoring.text_completion import item_of, text_offers
 from wharfinger.authoring.texts import attribute_text, function_text, short
 from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Reading, Role, Word
 from wharfinger.builtins import CATALOGUE

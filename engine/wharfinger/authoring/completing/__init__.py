@@ -1,0 +1,4 @@
+"""Completion: what may be written at a place, outside of quotes and inside, and how the function there is called.
+
+Start with `completion`.
+"""
