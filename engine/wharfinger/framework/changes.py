@@ -42,10 +42,21 @@ def changes(node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Change
 
 
 def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows in either, ascending; cheap where one is empty or both are the same."""
+    """The rows in either, ascending; cheap where one is empty or has one row, or both are the same."""
     if right is left or not len(right):
         return left
-    return right if not len(left) else distinct(np.concatenate((left, right)))
+    if len(left) <= 1:
+        return right if not len(left) else _with(right, left)
+    return _with(left, right) if len(right) == 1 else distinct(np.concatenate((left, right)))
+
+
+def _with(rows: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Some rows and one other: after a placement, thousands of a domain that is full now and the row of the pod, which need no sorting."""
+    row = other.item()
+    at = int(rows.searchsorted(row))
+    if at < len(rows) and rows.item(at) == row:
+        return rows
+    return np.concatenate((rows[:at], other, rows[at:]))
 
 
 def distinct(rows: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -189,15 +189,39 @@ class BestRows:
         """Set the sums of some rows; -inf where a row is not feasible."""
         at = self._at
         places = at.place[rows]
+        before = self._sums[places]
         self._sums[places] = values
-        cells = np.flatnonzero(np.bincount(at.cell_of[places]))
+        of = at.cell_of[places]
+        n_changed = np.bincount(of, minlength=len(at.sizes))
+        cells = n_changed.nonzero()[0]
+        if len(cells) > FEW_CELLS and len(rows) * 4 < int(at.sizes[cells].sum()):
+            cells = self._move(of, before, values)
         if len(cells) <= FEW_CELLS:
             for cell in cells.tolist():
                 self._count(cell)
-            return
-        if len(cells) * 2 > len(at.sizes):
+        elif len(cells) * 2 > len(at.sizes):
             self._count_all()
-            return
+        else:
+            self._count_some(cells)
+
+    def _move(self, of: NDArray[np.intp], before: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Follow changed sums, in the cells `of`, without a look at other rows; returns the cells that have to be counted again."""
+        highest, n_cells = self._highest, len(self._at.sizes)
+        self._n_highest -= np.bincount(of[before == highest[of]], minlength=n_cells)
+        raised = np.full(n_cells, NOTHING)
+        np.maximum.at(raised, of, values)
+        above = raised > highest
+        self._below[above] = np.maximum(self._below[above], highest[above])
+        self._n_highest[above] = 0
+        highest[above] = raised[above]
+        top = values == highest[of]
+        self._n_highest += np.bincount(of[top], minlength=n_cells)
+        np.maximum.at(self._below, of[~top], values[~top])
+        return np.flatnonzero(self._n_highest == 0)
+
+    def _count_some(self, cells: NDArray[np.intp]) -> None:
+        """Count some cells again."""
+        at = self._at
         sizes = at.sizes[cells]
         first = sizes.cumsum() - sizes
         sums = self._sums[np.arange(sizes.sum()) + np.repeat(at.starts[cells] - first, sizes)]

@@ -128,7 +128,7 @@ class ScoreSlot:
             self.raw[rows] = self._ask(snapshot, rows, len(rows))
         raw, now = self.raw[touched], feasible[touched]
         if self.relative:
-            before = now ^ _among(touched, flips, len(feasible)) if len(flips) else now
+            before = ~now if touched is flips else now ^ _among(touched, flips, len(feasible)) if len(flips) else now
             if self._moved_by(raw_before[before], raw[now], feasible):
                 return ALL
         self.points[touched] = points = self.scale.points(raw, self.extent, now)
