@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from wharfinger.compiler import reads
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
@@ -91,8 +93,7 @@ OF_KIND: Mapping[str, ClusterEvent] = {
 """The event of any change of an object, by its kind; other kinds are OTHER_OBJECT."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """A change of the cluster: its kinds (`events`), and details where they are known.
 
     `label` is its name in metrics. `node` is the name of the node concerned, `now` the current version of that node. `keys` are the keys of

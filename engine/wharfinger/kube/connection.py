@@ -124,8 +124,7 @@ class Limits:
     watch_silence: float = 90.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Request(Struct, frozen=True, kw_only=True):
     """A request; `seconds` is the timeout of the whole exchange."""
 
     method: str

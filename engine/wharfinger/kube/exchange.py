@@ -14,9 +14,9 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
+from msgspec import Struct
 from yarl import URL
 
 
@@ -39,8 +39,7 @@ class NotHttp(ConnectionError):
     """The bytes are not an HTTP answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Status, body and the relevant headers. With `ends_connection` the connection cannot be used again."""
 
     status: int

@@ -34,6 +34,8 @@ MOST_TEMPLATES = 1_000
 """The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
 IDLE = 300.0
 """Seconds after which an unused template is dropped when a new one comes. Every Job has a template of its own."""
+NO_OUTCOME = PostFilterOutcome()
+"""The outcome if no PostFilter ran."""
 
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
@@ -100,7 +102,7 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
     attempt = Attempt(pod, snapshot, evaluation.shared) if evaluation.filtering.allocating else None  # most pods claim no device
     aborted = {} if attempt is None else evaluation.filtering.faults(attempt)
     choice = None if aborted else evaluation.choose(pod, snapshot)
-    outcome = PostFilterOutcome()
+    outcome = NO_OUTCOME
     message = ""
     if aborted:
         message = next(iter(aborted.values()))
@@ -132,8 +134,8 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
 def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> tuple[PostFilterOutcome, str]:
     """Run the PostFilter plugins for a pod that fits no node. Returns their outcome and the complete message."""
     diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
-    freed = PostFilterOutcome()
-    outcome = PostFilterOutcome()
+    freed = NO_OUTCOME
+    outcome = NO_OUTCOME
     refusal = evaluation.filtering.refusal
     attempt = Attempt(pod, snapshot, evaluation.shared)
     trial = FilterTrial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons)
