@@ -111,6 +111,50 @@ class QueuedGroup(QueuedPod):
     trying: dict[str, QueuedPod] = field(default_factory=dict)
     stale: bool = False
     known_kinds: Collection[PodView] | None = None
+    known_leader: QueuedPod | None = None
+    known_profiles: set[str] = field(default_factory=set)
+
+    def add(self, member: QueuedPod) -> None:
+        """Let a member wait; what is known of the others is kept, so that a large group is not looked through for each member."""
+        self.take_out(member.uid)
+        self.members[member.uid] = member
+        self.known_kinds = None
+        if len(self.members) == 1 or (self.known_leader is not None and member.pod.priority > self.known_leader.pod.priority):
+            self.known_leader = member
+        if self.known_profiles or len(self.members) == 1:
+            self.known_profiles.add(member.profile.name)
+
+    def take_out(self, uid: str) -> bool:
+        """True if a member was waiting; it does not wait any more."""
+        member = self.members.pop(uid, None)
+        if member is None:
+            return False
+        self.known_kinds = None
+        if member is self.known_leader:
+            self.known_leader = None
+        if len(self.known_profiles) > 1 or not self.members:
+            self.known_profiles = set()
+        return True
+
+    def replace(self, members: dict[str, QueuedPod]) -> None:
+        """Let exactly these members wait."""
+        self.members = members
+        self.known_kinds = self.known_leader = None
+        self.known_profiles = set()
+
+    @property
+    def leader(self) -> QueuedPod:
+        """The first waiting member of the highest priority; there must be one."""
+        if self.known_leader is None:
+            self.known_leader = max(self.members.values(), key=lambda member: member.pod.priority)
+        return self.known_leader
+
+    @property
+    def profiles(self) -> set[str]:
+        """The names of the profiles of the waiting members."""
+        if not self.known_profiles:
+            self.known_profiles = {member.profile.name for member in self.members.values()}
+        return self.known_profiles
 
     @property
     def uid(self) -> str:

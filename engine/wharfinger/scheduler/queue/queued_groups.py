@@ -131,8 +131,7 @@ class QueuedGroups:
         entry = self._entries.get(member.group or "")
         if entry is None:
             return
-        if entry.members.pop(member.uid, None) is not None:
-            entry.known_kinds = None
+        if entry.take_out(member.uid):
             self._changed(entry, CHANGED, joined=False)
         elif entry.trying.pop(member.uid, None) is not None:
             entry.stale = True
@@ -177,8 +176,8 @@ class QueuedGroups:
 
     def begin(self, entry: QueuedGroup) -> None:
         """Begin an attempt with all members that wait; the entry is in flight."""
-        entry.trying, entry.members, entry.stale = entry.members, {}, False
-        entry.known_kinds = None
+        entry.trying, entry.stale = entry.members, False
+        entry.replace({})
         now = entry.started
         for member in entry.trying.values():
             member.place = Place.IN_FLIGHT
@@ -243,8 +242,7 @@ class QueuedGroups:
     def _wait(self, entry: QueuedGroup, member: QueuedPod) -> None:
         member.place = Place.MEMBER
         member.gate = entry.gate
-        entry.members[member.uid] = member
-        entry.known_kinds = None
+        entry.add(member)
 
     def _undo(self, entry: QueuedGroup) -> None:
         entry.attempts -= 1
@@ -261,8 +259,8 @@ class QueuedGroups:
             self.index.put(member.pod)
             self._wait(entry, member)
         came = {uid: member for uid, member in entry.members.items() if uid not in entry.trying}
-        entry.members, entry.trying = {**entry.trying, **came}, {}
-        entry.known_kinds = None
+        entry.replace({**entry.trying, **came})
+        entry.trying = {}
         entry.place = Place.GONE
 
     def _after_rejection(self, entry: QueuedGroup, rejectors: frozenset[Plugin], *, missed: bool) -> None:
@@ -351,16 +349,15 @@ class QueuedGroups:
             return Reason(self.index.awaited(entry.key) or "", resolvable=False)
         if self.index.n_placed(entry.key) + len(entry.members) < terms.min_count:
             return Reason("waiting for minCount pods from a gang to appear in scheduling queue", resolvable=False)
-        names = {member.profile.name for member in entry.members.values()}
-        if len(names) > 1:
-            one, other, *_ = sorted(names)
+        if len(entry.profiles) > 1:
+            one, other, *_ = sorted(entry.profiles)
             text = f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{one}" and "{other}"'
             return Reason(text, resolvable=False)
         return None
 
     def _order(self, entry: QueuedGroup) -> None:
         """Let the entry stand in the queue by the priority of the group."""
-        leader = max(entry.members.values(), key=lambda member: member.pod.priority)
+        leader = entry.leader
         entry.profile = leader.profile
         entry.pod = leader.pod
         priority = _priority(self.index.terms(entry.key))

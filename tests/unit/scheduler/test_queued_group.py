@@ -1,0 +1,45 @@
+"""What a queued group remembers of its members is what a look at all of them finds."""
+
+import random
+
+import pytest
+
+from tests.unit.scheduler.running import view
+from wharfinger.framework.chain import assemble
+from wharfinger.scheduler.profiles import Profile
+from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
+
+PROFILES = [Profile(name, assemble()) for name in ("one", "other")]
+
+
+def member(number, priority, profile):
+    pod = view(f"m-{number}", priority=priority)
+    return QueuedPod(pod=pod, profile=profile, sort_key=profile.sort_key(pod), first_seen=0.0, queued_at=0.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_leader_profiles_and_kinds(seed):
+    chance = random.Random(seed)
+    first = member(0, 0, PROFILES[0])
+    group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
+    for _ in range(60):
+        match chance.choice(["add", "add", "again", "out", "replace"] if chance.random() < 0.9 else ["empty"]):
+            case "add":
+                group.add(member(chance.randrange(8), chance.randrange(3), chance.choice(PROFILES[: chance.randint(1, 2)])))
+            case "again" if group.members:
+                group.add(chance.choice(list(group.members.values())))
+            case "out":
+                uid = f"uid-m-{chance.randrange(8)}"
+                was_there = uid in group.members
+                assert group.take_out(uid) == was_there
+            case "replace":
+                group.replace(dict(list(group.members.items())[: chance.randrange(4)]))
+            case "empty":
+                group.replace({})
+            case _:
+                pass
+        there = list(group.members.values())
+        assert group.profiles == {each.profile.name for each in there}
+        assert {pod.template for pod in group.kinds} == {each.pod.template for each in there}
+        if there:
+            assert group.leader is max(there, key=lambda each: each.pod.priority)
