@@ -305,10 +305,11 @@ class DiffSide(TypedDict, total=False):
 
 
 class DiffPlace(TypedDict):
-    """Where a pod goes; the message says why to no node."""
+    """Where a pod goes, and with which devices; the message says why to no node."""
 
     node: str | None
     message: str
+    devices: NotRequired[list[GivenDevice]]
 
 
 class SaidCause(without(Cause)):  # type: ignore[misc]
@@ -343,6 +344,7 @@ class DiffSummary(TypedDict):
     elsewhere: int
     lost: int
     gained: int
+    devices: int
     follow: int
     rules: list[RulePods]
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from wharfinger.cli import question, usage
 from wharfinger.explain.difference import Cause, Said
+from wharfinger.framework import given_devices
+from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
@@ -66,11 +68,26 @@ def _head(change: PodChange | DecisionChange) -> Row:
 
 def _row(change: PodChange | DecisionChange) -> Row:
     at = (time_text(change.at),) if isinstance(change, DecisionChange) else ()
-    return change.pod, *at, change.before or "-", change.after or "-"
+    return change.pod, *at, *_places(change)
+
+
+def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
+    """Where the pod is before and after, with its devices where they differ."""
+    before, after = change.before or "-", change.after or "-"
+    if isinstance(change, DecisionChange) or change.before_devices == change.after_devices:
+        return before, after
+    return _with(before, change.before_devices), _with(after, change.after_devices)
+
+
+def _with(node: str, devices: Sequence[GivenDevice]) -> str:
+    return f"{node} ({given_devices.text(devices, node)})" if devices else node
 
 
 def why(change: PodChange | DecisionChange) -> Iterator[str]:
     """Sentences about why a pod changes: the rules that make the difference, or the message of the side without a node."""
+    if change.before is not None and change.before == change.after:
+        yield "the same node, with other devices"
+        return
     if not change.causes:
         yield _message(change) or FOLLOWS
         return
@@ -93,7 +110,12 @@ def _headline(found: Diff | LogDiff) -> str:
 
 
 def _ways(total: Totals) -> Iterator[str]:
-    ways = ((total.elsewhere, "elsewhere"), (total.lost, "on no node any more"), (total.gained, "on a node only now"))
+    ways = (
+        (total.elsewhere, "elsewhere"),
+        (total.lost, "on no node any more"),
+        (total.gained, "on a node only now"),
+        (total.devices, "with other devices"),
+    )
     yield from (f"{number:,} {way}" for number, way in ways if number)
 
 
@@ -189,6 +211,7 @@ def value(found: Diff | LogDiff, titles: Titles) -> dict[str, Any]:
             "elsewhere": total.elsewhere,
             "lost": total.lost,
             "gained": total.gained,
+            "devices": total.devices,
             "follow": total.follow,
             "rules": [{"rule": rule, "pods": pods} for rule, pods in total.rules],
         },
@@ -210,10 +233,15 @@ def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
     return {
         "pod": change.pod,
         **own,
-        "before": {"node": change.before, "message": change.before_message},
-        "after": {"node": change.after, "message": change.after_message},
+        "before": {"node": change.before, "message": change.before_message, **_devices(change, "before_devices")},
+        "after": {"node": change.after, "message": change.after_message, **_devices(change, "after_devices")},
         "causes": [_cause(cause) for cause in change.causes],
     }
+
+
+def _devices(change: PodChange | DecisionChange, side: str) -> dict[str, Any]:
+    devices = getattr(change, side, ())
+    return {"devices": [asdict(device) for device in devices]} if devices else {}
 
 
 def _cause(cause: Cause) -> dict[str, Any]:

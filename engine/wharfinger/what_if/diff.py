@@ -21,10 +21,12 @@ from wharfinger.explain.difference import Cause, causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate import device_claims
 from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, dry_run, ignore
 from wharfinger.what_if.recreated import recreated
 
@@ -59,7 +61,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodChange:
-    """A pod that is on another node after than before, or on none on one side.
+    """A pod that is on another node after than before, on none on one side, or on the same node with other devices.
 
     A message says why there is no node, "" where there is one. `follows`: no rule decides otherwise about this pod, it only follows others;
     `causes` are empty then.
@@ -72,6 +74,8 @@ class PodChange:
     after_message: str
     follows: bool
     causes: tuple[Cause, ...]
+    before_devices: tuple[GivenDevice, ...] = ()
+    after_devices: tuple[GivenDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +87,12 @@ class Totals:
     gained: int
     follow: int
     rules: tuple[tuple[str, int], ...]
+    devices: int = 0
 
     @property
     def changes(self) -> int:
-        """How many pods change."""
-        return self.elsewhere + self.lost + self.gained
+        """How many pods change; `devices` of them only their devices."""
+        return self.elsewhere + self.lost + self.gained + self.devices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +124,8 @@ def totals(changes: Iterable[tuple[str | None, str | None, bool, Sequence[Cause]
     listed = list(changes)
     rules = Counter(rule for _, _, _, found in listed for rule in dict.fromkeys(cause.rule for cause in found))
     return Totals(
-        elsewhere=sum(before is not None and after is not None for before, after, _, _ in listed),
+        elsewhere=sum(before is not None and after not in {None, before} for before, after, _, _ in listed),
+        devices=sum(before is not None and before == after for before, after, _, _ in listed),
         lost=sum(after is None for _, after, _, _ in listed),
         gained=sum(before is None for before, _, _, _ in listed),
         follow=sum(follows for _, _, follows, _ in listed),
@@ -143,7 +149,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted. `advance` is called for every
     pod and side.
     """
-    placing = _Placing(state, [*map(recreated, replaced), *pods], frozenset(pod.uid for pod in replaced), labels, advance)
+    placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels, advance)
     former = placing.by(before)
     comparison = _Comparison(before, after, former.nodes, frozenset(group.group for group in former.side.run.groups))
     later = placing.by(after, comparison.tried)
@@ -171,6 +177,10 @@ class _Placed:
         result = self.results[uid]
         return result.message if result.node is None else _evicted(self.evicted_for.get(result.pod))
 
+    def devices(self, uid: str) -> tuple[GivenDevice, ...]:
+        """The devices of a pod in the end."""
+        return () if self.nodes[uid] is None else self.results[uid].devices
+
 
 def _evicted(why: str | None) -> str:
     return f"evicted for {why}" if why else "evicted"
@@ -180,7 +190,7 @@ class _Placing:
     """Places the same pods on copies of one state."""
 
     def __init__(
-        self, state: ClusterState, pods: Sequence[PodView], without: frozenset[str], labels: Sequence[str], advance: Callable[[], None]
+        self, state: ClusterState, pods: Sequence[PodView], without: Sequence[PodView], labels: Sequence[str], advance: Callable[[], None]
     ) -> None:
         self._snapshot = state.snapshot()
         self._pods = pods
@@ -191,7 +201,9 @@ class _Placing:
 
     def by(self, chain: Chain, tried: Tried = ignore) -> _Placed:
         """What a chain makes of them; `tried` is told its decisions."""
-        state = at_once(copied(self._snapshot, self._without))
+        state = at_once(copied(self._snapshot, frozenset(pod.uid for pod in self._without)))
+        for pod in self._without:
+            device_claims.give_back_claims(state, pod)
         run = dry_run(chain, state, self._pods, advance=self._advance, order=self._order, tried=tried)
         end = state.snapshot()
         spreads = tuple(_spread(end, label) for label in self._labels)
@@ -249,7 +261,8 @@ def _of_asked(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, 
     """The changes of the pods that were placed."""
     for uid, result in later.results.items():
         before, after = former.nodes[uid], later.nodes[uid]
-        if before != after:
+        devices = former.devices(uid), later.devices(uid)
+        if before != after or devices[0] != devices[1]:
             because = () if result.node != after else found.get(uid, ())  # a pod that is evicted later follows another
             yield PodChange(
                 pod=result.pod,
@@ -257,8 +270,10 @@ def _of_asked(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, 
                 after=after,
                 before_message=former.message(uid),
                 after_message=later.message(uid),
-                follows=not because,
+                follows=not because and before != after,
                 causes=because,
+                before_devices=devices[0],
+                after_devices=devices[1],
             )
 
 

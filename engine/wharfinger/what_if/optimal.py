@@ -1,14 +1,14 @@
 """A placement of all pods where the queue leaves some over: found by CP-SAT (OR-tools), and confirmed by the chain pod by pod.
 
-The model has the requests of pods, the places for pods on each node, those filters of Kubernetes and of policies that depend on a node's
-object alone, what policies say about victims, and what PodDisruptionBudgets allow now. Running pods that a controller would create again
-may move; all others stay, and so do members of groups. It makes the number of moves small. Only where there is no placement like that,
-running pods may be evicted without a new place, for waiting pods of a higher priority: of high priorities as few as possible, then of the
-next lower one, and so on.
+The model has the requests of pods, how many devices fit each request of their claims alone, the places for pods on each node, those
+filters of Kubernetes and of policies that depend on a node's object alone, what policies say about victims, and what PodDisruptionBudgets
+allow now. Running pods that a controller would create again may move; all others stay, and so do members of groups. It makes the number of
+moves small. Only where there is no placement like that, running pods may be evicted without a new place, for waiting pods of a higher
+priority: of high priorities as few as possible, then of the next lower one, and so on.
 
-Everything else (affinity to pods, spreading, ports, volumes, policies that read pods or metrics) is in the chain only: a placement that
-the chain refuses is excluded, and the search goes on. So a plan always holds. The model allows more than the chain does; therefore, where
-it has no solution at all, there is none.
+Everything else (affinity to pods, spreading, ports, volumes, what claims ask for together, policies that read pods or metrics) is in the
+chain only: a placement that the chain refuses is excluded, and the search goes on. So a plan always holds. The model allows more than the
+chain does; therefore, where it has no solution at all, there is none.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.model.state.tables import ObjectStore
 from wharfinger.simulate.dry_run import Direct, queue_order
+from wharfinger.what_if.device_room import devices_of, room_for
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.kubectl_drain import staying
 from wharfinger.what_if.recreated import recreated
@@ -43,6 +44,7 @@ NEVER = "Never"
 MOST_CELLS = 2_000_000
 """Pairs of template and node in a model; more would take minutes to build."""
 LEFT_OUT = "all that move leave at once, so PodDisruptionBudgets count as they are now"
+DEVICES_LEFT_OUT = "; of devices the search knows how many fit each request alone, and the chain confirms the rest"
 
 
 class Answer(Enum):
@@ -70,7 +72,7 @@ class Optimal:
     """The outcome of a search: `plan` has the pods that move and those that wait, in the order in which the chain places them.
 
     `evicted` pods leave and find no other node. All pods that leave do so first. `why` says why the outcome is not known. `fewest` is True
-    if no placement has fewer moves, as far as the model knows.
+    if no placement has fewer moves, as far as the model knows. `left_out` says what the model does not know.
     """
 
     answer: Answer
@@ -78,6 +80,7 @@ class Optimal:
     evicted: tuple[Placed, ...] = ()
     fewest: bool = False
     why: str = ""
+    left_out: str = LEFT_OUT
 
     @property
     def moves(self) -> int:
@@ -97,7 +100,9 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     grouped = group_index(pods, ObjectStore(), rule_of_policies(chain.policies, lambda: now))
     if grouped:
         return Optimal(answer=Answer.UNKNOWN, why=f"the model knows no groups of pods, and some wait: {', '.join(list(grouped)[:3])}")
-    return _Search(chain, cluster, now, pods, seconds).run()
+    found = _Search(chain, cluster, now, pods, seconds).run()
+    claiming = any(pod.object.spec.resource_claims for pod in (*pods, *cluster.pods))
+    return replace(found, left_out=LEFT_OUT + DEVICES_LEFT_OUT) if claiming else found
 
 
 class _Search:
@@ -129,6 +134,7 @@ class _Search:
         self._placed = {pod.uid: pod for pod in cluster.pods}
         self._evictable = {pod.uid for pod, _ in self._movable if self._may_go(self._placed[pod.uid])}
         self._guarded: dict[str, Mapping[str, int]] = {}
+        self._asks: dict[bytes, Mapping[str, int]] = {}  # of each group, resources and devices
 
     def run(self) -> Optimal:
         """The outcome."""
@@ -161,15 +167,17 @@ class _Search:
         evictions = Evictions(state.objects)
         self._guarded = {pod.uid: evictions.guarding(self._placed[pod.uid]) for pod, _ in self._movable}
         for pod, _ in self._movable:
-            state.remove_pod(pod)
+            Direct(state).leave(self._placed[pod.uid])
         return state
 
     def _masks(self, state: ClusterState) -> tuple[Mapping[bytes, NDArray[np.bool_]], Mapping[bytes, NDArray[np.bool_]]]:
         """(the rows that all filters let each group on, the rows that no filter rejects for the sake of the node's object alone)."""
-        decider, snapshot = Decider(self._chain), state.snapshot()
+        decider = Decider(self._chain)
         allowed, static = {}, {}
         for template, pod in self._one.items():
-            filtering = decider.decide(snapshot, pod).evaluation.filtering
+            claimed = Direct(state).claimed(pod)
+            filtering = decider.decide(state.snapshot(), claimed).evaluation.filtering
+            self._asks[template] = {**pod.requests, **devices_of(claimed, state.snapshot())}
             allowed[template] = np.array(filtering.feasible, np.bool_)
             static[template] = filtering.by_object
         return allowed, static
@@ -178,17 +186,20 @@ class _Search:
         """What each node has for the pods that may move or wait, by resource and row; at least what those take that are there now."""
         snapshot = state.snapshot()
         wanted = sorted({name for pod in self._one.values() for name in pod.requests if self._counts(name)})
+        of_devices = {name for template, asked in self._asks.items() for name in asked if name not in self._one[template].requests}
         room = {("pods", row): int(snapshot.allowed_pods[row] - snapshot.pod_count[row]) for row in range(snapshot.n_nodes)}
         for name in wanted:
             index = snapshot.resource_index(name)
             for row in range(snapshot.n_nodes):
                 room[name, row] = 0 if index is None else int(snapshot.allocatable[index][row] - snapshot.requested[index][row])
+        for name in sorted(of_devices):
+            room |= {(name, row): fit for row, fit in enumerate(room_for(name, snapshot)) if fit is not None}
         used: Counter[tuple[str, int]] = Counter()
         for pod, node in self._movable:
             at = snapshot.row(node)
             if at is not None:
                 used["pods", at] += 1
-                used.update({(name, at): amount for name, amount in pod.requests.items()})
+                used.update({(name, at): amount for name, amount in self._asks[pod.template].items()})
         return {place: max(amount, used[place], 0) for place, amount in room.items()}
 
     def _counts(self, resource: str) -> bool:
@@ -201,7 +212,7 @@ class _Search:
     ) -> Optimal:
         """The outcome with these rows allowed; NONE only if the model itself has no solution."""
         names = state.snapshot().names
-        model = _Model(self._size, self._one, self._here, masks, room, names, self._most_evicted() if evicting else {})
+        model = _Model(self._size, self._asks, self._here, masks, room, names, self._most_evicted() if evicting else {})
         self._ask_budgets(model)
         if evicting and not self._evict_few(model):
             return Optimal(answer=Answer.UNKNOWN, why=self._late)
@@ -270,7 +281,7 @@ class _Search:
             if kept[pod.template, name] < places.get((pod.template, name), 0):
                 kept[pod.template, name] += 1
                 continue
-            Direct(state).leave(pod)
+            Direct(state).leave(self._placed[pod.uid])
             waiting.append(pod)
         evicted = self._left_over(waiting, places)
         nodes: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
@@ -346,7 +357,7 @@ class _Model:
     def __init__(  # noqa: PLR0913, PLR0917 — the parts of the model
         self,
         size: Mapping[bytes, int],
-        one: Mapping[bytes, PodView],
+        asks: Mapping[bytes, Mapping[str, int]],
         here: Mapping[tuple[bytes, str], int],
         masks: Mapping[bytes, NDArray[np.bool_]],
         room: Mapping[tuple[str, int], int],
@@ -373,7 +384,7 @@ class _Model:
                 most = number if masks[template][row] else present
                 variable = self._on[template, name] = self._model.new_int_var(0, most, "")
                 weights["pods", row].append((1, variable))
-                for resource, amount in one[template].requests.items():
+                for resource, amount in asks[template].items():
                     if amount and (resource, row) in room:
                         weights[resource, row].append((amount, variable))
                 if present:

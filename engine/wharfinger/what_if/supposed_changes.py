@@ -76,6 +76,8 @@ class SupposedChanges:
         self.state.add_node(new.node)
         if new.drivers is not None:
             self.put(new.drivers)
+        for each in new.slices:
+            self.put(each)
         for pod in new.pods:
             self.state.add_pod(pod)
         self._nodes.append(new)

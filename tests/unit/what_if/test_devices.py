@@ -4,16 +4,25 @@ import pytest
 from msgspec import structs
 
 from tests.bench import devices
+from tests.unit.language.policies import policy as policy_of
+from wharfinger.cli import diff_report
+from wharfinger.cli.diff_report import Titles
+from wharfinger.compiler.program import compile_policy
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.simulate.dry_run import dry_run
+from wharfinger.model.state.cluster_state import checkpoint_of, copied
+from wharfinger.simulate.dry_run import Direct, dry_run
+from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.capacity.further_pods import grouped
 from wharfinger.what_if.capacity.room_count import Count
+from wharfinger.what_if.diff import diff
 from wharfinger.what_if.drain import Fate, drain
-from wharfinger.what_if.evaluation import evaluated
+from wharfinger.what_if.evaluation import added, evaluated
+from wharfinger.what_if.new_nodes import nodes_like
+from wharfinger.what_if.optimal import Answer, optimal
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
@@ -128,3 +137,78 @@ def test_a_claim_that_others_use_keeps_its_devices():
             supposed.leave(pod)
             assert len(given(state)) == left
     assert len(given(state)) == 1
+
+
+@pytest.mark.parametrize("kind", MAKES)
+@pytest.mark.parametrize(("more", "fit"), [(0, 8), (1, 16), (2, 24)])
+def test_a_new_node_has_the_devices_of_its_model(kind, more, fit):
+    state = cluster(1)
+    before = {objects.key_of(each) for each in state.objects.all(objects.ResourceSlice)}
+    with SupposedChanges(state) as supposed:
+        names = [name for name, _ in at_once(added(supposed, [NodesLike(model="n00000", count=more)]))]
+        pods = [MAKES[kind](f"p{number:02}") for number in range(fit + 1)]
+        found = at_once(evaluated(Decider(assemble()), supposed, pods)).pods
+        assert sum(pod.node is not None for pod in found) == fit
+        assert {pool for pool, _ in given(state)} == {"n00000", *names}
+    assert {objects.key_of(each) for each in state.objects.all(objects.ResourceSlice)} == before
+
+
+def test_a_pool_of_a_new_node_is_complete_though_that_of_its_model_spans_nodes():
+    state = cluster(2)
+    for each in list(state.objects.all(objects.ResourceSlice)):
+        pool = structs.replace(each.spec.pool, name="rack", resource_slice_count=2)
+        renamed = tuple(structs.replace(device, name=f"{each.metadata.name}-{device.name}") for device in each.spec.devices)
+        state.put(structs.replace(each, spec=structs.replace(each.spec, pool=pool, devices=renamed)))
+    (new,) = nodes_like(state.snapshot(), "n00001")
+    (own,) = new.slices
+    assert (own.spec.node_name, own.spec.pool.name, own.spec.pool.resource_slice_count) == (new.name, f"rack-{new.name}", 1)
+
+
+BIG_FIRST = compile_policy(policy_of('policy "p"\nprefer device last = if it.name == "gpu-7" then 1 else 0\n'))
+
+
+@pytest.mark.parametrize("kind", MAKES)
+@pytest.mark.parametrize("running", [False, True])
+def test_a_difference_says_devices(kind, running):
+    state, pods = cluster(1), [MAKES[kind](f"p{number}") for number in range(8 if running else 2)]
+    if running:
+        dry_run(assemble(), state, pods)
+        pods = [pod for pod, _ in state.placements()]
+    before = held(state)
+    asked = {"pods": [], "replaced": pods} if running else {"pods": pods}
+    found = diff(assemble(), assemble([BIG_FIRST]), state, **asked)
+    assert held(state) == before
+    assert {change.before for change in found.changes} == {change.after for change in found.changes} == {"n00000"}
+    first = found.changes[0]
+    assert [each.device for each in (*first.before_devices, *first.after_devices)] == ["gpu-0", "gpu-7"]
+    assert (found.totals.devices, found.totals.elsewhere, found.totals.follow) == (len(found.changes), 0, 0)
+    said = diff_report.table(found, Titles(before="x", after="y"), 10)
+    assert f"{first.pod}  n00000 (" in said
+    assert ": gpu-0)  n00000 (" in said
+    assert "with other devices" in said
+    assert diff_report.value(found, Titles(before="x", after="y"))["changes"][0]["after"]["devices"][0]["device"] == "gpu-7"
+
+
+def test_the_best_placement_moves_pods_with_their_devices():
+    pytest.importorskip("ortools")
+    state = cluster(2)  # two nodes with 8 devices; pods want 5, 5 and, in small ones, 3 each
+    for name, count in (("gpu", 5), ("three", 3)):
+        spec = devices.claim("p", count).spec
+        of_any = structs.replace(spec, devices=structs.replace(spec.devices, constraints=()))
+        template = objects.ResourceClaimTemplateSpec(spec=of_any)
+        state.put(objects.ResourceClaimTemplate(metadata=objects.ObjectMeta(name=name, namespace="default"), spec=template))
+    use = (objects.PodResourceClaim(name="gpu", resource_claim_template_name="three"),)
+    for name in ("s0", "s1"):  # both on the same node, so that a large pod finds 8 and 2
+        own = of_template(name).object
+        chosen = structs.replace(own.spec, resource_claims=use)
+        pod = Direct(state).claimed(PodView(structs.replace(own, spec=chosen)))
+        (each,) = decide(assemble(), state.snapshot(), pod).claims_at("n00000")
+        Direct(state).place(pod, "n00000", [each])
+    pods = [of_template(name) for name in ("big-0", "big-1")]
+    assert dry_run(assemble(), at_once(copied(state.snapshot())), pods).placed == 1
+    found = optimal(assemble(), checkpoint_of(state), state.snapshot().now, pods, 30)
+    assert (found.answer, found.moves) == (Answer.FOUND, 1)
+    assert sorted(step.node for step in found.plan if not step.source) == ["n00000", "n00001"]
+    assert found.left_out.endswith("of devices the search knows how many fit each request alone, and the chain confirms the rest")
+    third = [*pods, of_template("big-2")]
+    assert optimal(assemble(), checkpoint_of(state), state.snapshot().now, third, 3).answer is not Answer.FOUND

@@ -23,7 +23,7 @@ from wharfinger.model.state.cluster_state import checkpoint_of
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, dry_run
-from wharfinger.what_if.optimal import LEFT_OUT, Answer, Optimal, optimal
+from wharfinger.what_if.optimal import Answer, Optimal, optimal
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
@@ -85,7 +85,7 @@ def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, A
             "plan": plan,
             "moves": better.moves,
             "why": better.why,
-            "left_out": LEFT_OUT,
+            "left_out": better.left_out,
         }
     return value
 
@@ -208,7 +208,7 @@ def _optimal(found: Optimal | None) -> str:
             f"all of them have a place after {evicted}{wording.count(found.moves, 'move')}{fewest}; "
             "pods that move leave first, then in this order:"
         )
-        return f"\n{said}\n{wording.columns(rows)}{LEFT_OUT}\n"
+        return f"\n{said}\n{wording.columns(rows)}{found.left_out}\n"
     if found.answer is Answer.NONE:
         return "\nthere is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n"
     return f"\na placement of all of them: {found.why}\n"

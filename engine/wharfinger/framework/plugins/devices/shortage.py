@@ -62,10 +62,14 @@ class Funnel:
             own.shown |= more.shown
 
     @property
+    def left(self) -> int:
+        """The number of devices that meet all conditions."""
+        return self.conditions[-1].kept
+
+    @property
     def enough(self) -> bool:
         """True if devices are left for the ask; of one node only."""
-        left = self.conditions[-1].kept
-        return left > 0 if self.ask.every else left >= self.ask.count
+        return self.left > 0 if self.ask.every else self.left >= self.ask.count
 
     def text(self, claim: str, nodes: int) -> str:
         """One line; devices are named if it is about one node."""
