@@ -122,6 +122,21 @@ PLACES = {
         "preemption {{ only_evict when {bool} on missing keep never_evict when {bool} or it.priority > 3 on missing keep }}",
     ),
     "guard in a condition": ("", "filter f {{ require has({hole}) and {bool} or not has({hole}) }}"),
+    "name of a group": ("", 'group by if {bool} then "a" else pod.name {{ min_count 2 }}'),
+    "members of a group": ("", "group by pod.name {{ min_count {number} ?? 2 }}"),
+    "permit": ("", "permit p {{ require {bool} on missing pass }}"),
+    "when and message of a permit": ("", 'permit p when {bool} {{ require count(pods where it.priority > 3) > 3 else "{{{hole}}}" }}'),
+    "preference of devices": ("", "prefer device d = if {bool} then 1 else 2"),
+    "when of a preference of devices": ("", 'prefer device d when {bool} = it.name == "gpu-0"'),
+    "selection of devices": ("", 'filter f {{ require count(devices where it.name == "gpu-0" and {bool}, on: node) < 9 on missing pass }}'),
+    "table": ("", 'score s = {{ "a": 1, "b": 2 }}[if {bool} then "a" else node.name] ?? 1 normalize minmax'),
+    "count of the group": (
+        "group by pod.name {{ min_count 2 }}",
+        'score s = count(group, within: "k") + {number} normalize max on missing 0',
+    ),
+    "size of the group": ("", "group by pod.name {{ min_count 2 }}\nfilter f {{ require pod.group.size > 3 and {bool} on missing pass }}"),
+    "fragmentation": ("", "score s = fragmentation(typical) + {number} normalize minmax on missing 0"),
+    "fragmentation of a device": ("", "prefer device d = {number} - fragmentation_with(it, typical)"),
     "branch": ("", "score s = if {bool} then 1 else (if not ({bool}) then 2 else 3) on missing 0"),
 }
 CONSTANT_PLACES = {
@@ -129,6 +144,8 @@ CONSTANT_PLACES = {
     "spread": "score s = node.pod_count normalize minmax({0})",
     "points": 'score s = node.free["gpu"] normalize minmax on missing clamp({0}, 0, 100)',
     "points of a curve": "score s = curve(node.pod_count, 0 -> 0, 1 + abs({0}) -> clamp({0}, 0, 100))",
+    "time of a permit": "permit p timeout 1s * abs({0}) {{ require pod.priority > 3 }}",
+    "time of a group": "group by pod.name {{ min_count 2 timeout 1s * abs({0}) }}",
     "weight of a plugin": "base kubernetes {{ ImageLocality weight {0} }}",
 }
 
@@ -141,6 +158,25 @@ def chain(length: int, kind: Kind, step: str, place: str) -> str:
     scope, rule = (text.format(bool=truth, number=plain, hole=last) for text in PLACES[place])
     lets = [f"let a{n + 1} = {step.format(f'a{n}', i=n)}" for n in range(length)]
     return "\n".join(['policy "chain"', scope, DECLARATIONS, f"let a0 = {LEAVES[kind]}", *lets, rule, ""])
+
+
+def functions(length: int, body: str) -> str:
+    """A policy with a chain of functions, each made of the one before by `body` (`f` stands for its name, `{i}` for a number)."""
+    lets = [f"let f{n + 1}(x: number) = {body.replace('f(', f'f{n}(').format(i=n)}" for n in range(length)]
+    return "\n".join(
+        ['policy "chain"', DECLARATIONS, "let f0(x: number) = x + 1", *lets, f"score s = f{length}(node.pod_count) normalize minmax", ""]
+    )
+
+
+FUNCTIONS = {
+    "sum": "f(x) + f(x)",
+    "branch": "if f(x) > 3 then f(x) else -f(x)",
+    "curve": "curve(f(x), 0 -> 1, 2 -> 3) * f(x)",
+    "table": '({{ "a": 1, "b": 2 }}[if f(x) > 3 then "a" else "b"] ?? f(x)) * f(x)',
+    "list": "if f(x) in [f(x), {i}] then f(x) else 1",
+    "the largest": "max(f(x), f(x), {i})",
+}
+"""Bodies of functions that each call the one before with the same argument."""
 
 
 def constant_chain(length: int, place: str) -> str:

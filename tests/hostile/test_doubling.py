@@ -56,5 +56,10 @@ def test_of_constants(place):
     grows_with_its_text(lambda n: doubling.constant_chain(n, place))
 
 
+@pytest.mark.parametrize("name", doubling.FUNCTIONS)
+def test_of_functions(name):
+    grows_with_its_text(lambda n: doubling.functions(n, doubling.FUNCTIONS[name]))
+
+
 def test_every_operator_of_the_grammar_is_among_them():
     assert {op.value for op in BinaryOp} <= STEPS.keys()
