@@ -44,6 +44,7 @@ def podgroup_terms(group: objects.PodGroup) -> GroupTerms:
         levels=tuple(Level(each.key) for each in (constraints.topology if constraints is not None else ())),
         disruption=_disruption(spec.disruption_mode),
         priority=spec.priority,
+        preemption_policy=spec.preemption_policy,
     )
 
 

@@ -23,6 +23,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
@@ -34,6 +36,7 @@ from wharfinger.model.state.cluster_state import put_back
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
+    from wharfinger.groups.domains import Domain
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
@@ -96,7 +99,7 @@ def preempting(
     `others` are the other groups; their `placed` members leave together where their terms say so. The state has the same pods on the same
     nodes when the generator ends or is closed. After `steps` decisions about members the best answer so far is the answer.
     """
-    if any(pod.object.spec.preemption_policy == "Never" for pod in group.waiting):
+    if _never_preempts(group):
         return Impossible(nearest=(), message=f"preemption: {NEVER}")
     units = yield from possible_victims(decider, state, group, others)
     if not units:
@@ -106,6 +109,12 @@ def preempting(
         return (yield from search.run(units))
     finally:
         search.put_back_all()
+
+
+def _never_preempts(group: Group) -> bool:
+    """True if nobody may be evicted for the group, by its own policy or, if it has none, by that of a member."""
+    own = group.terms.preemption_policy
+    return "Never" in ({own} if own else {pod.object.spec.preemption_policy for pod in group.waiting})
 
 
 def no_victims(group: Group, snapshot: Snapshot) -> Impossible | None:
@@ -197,17 +206,18 @@ class _Freeing:
         required = [level.key for level in self._group.terms.levels if level.required]
         snapshot = self._state.snapshot()
         budgets = Budgets(snapshot.objects)
-        places = [(each.labels, {snapshot.names[row] for row in each.rows.tolist()}) for each in domains.domains(required, snapshot)]
+        found = yield from self._nearest_first(domains.domains(required, snapshot))
+        places = [(each.labels, {snapshot.names[row] for row in each.rows.tolist()}) for each in found]
         best: _Freed | None = None
         unknown: NotFound | None = None
         for labels, names in places:
             near = [unit for unit in units if not required or any(node in names for _, node, _ in unit.pods)]
             yield
-            found = yield from self._free(near, labels, budgets, best)
-            if isinstance(found, _Freed) and (best is None or found.cost < best.cost):
-                best = found
-            elif isinstance(found, NotFound):
-                unknown = found
+            freed = yield from self._free(near, labels, budgets, best)
+            if isinstance(freed, _Freed) and (best is None or freed.cost < best.cost):
+                best = freed
+            elif isinstance(freed, NotFound):
+                unknown = freed
             if self._tentative.steps_left <= 0:
                 break
         yield from self._take([])
@@ -215,6 +225,19 @@ class _Freeing:
             victims = [pod for unit in sorted(best.units, key=lambda unit: unit.importance) for pod, _, _ in unit.pods]
             return Preemption(placement=best.placement, victims=tuple(victims), violations=best.violations)
         return unknown or Impossible(nearest=(), message=f"preemption: {NOT_HELPFUL}")
+
+    def _nearest_first(self, found: Sequence[Domain]) -> Generator[None, None, list[Domain]]:
+        """The domains, first those that may take most members as they are: if the steps do not last for all, these were looked at."""
+        if len(found) < 2:
+            return list(found)
+        snapshot, decider = self._state.snapshot(), self._tentative.decider
+        takes = [0] * len(found)
+        for each in member_classes.classes(decider, self._group.waiting, snapshot):
+            room = member_classes.room(decider, snapshot, each.pod)
+            for number, domain in enumerate(found):
+                takes[number] += min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum()))
+            yield
+        return [found[number] for number in sorted(range(len(found)), key=lambda number: (-takes[number], str(found[number])))]
 
     def put_back_all(self) -> None:
         """Put back all pods."""

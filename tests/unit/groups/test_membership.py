@@ -49,6 +49,10 @@ TERMS = {
         GroupTerms(min_count=2, source=OF_PODGROUP, levels=(Level("rack", required=True),)),
     ),
     "priority": (podgroup(spec=gang(2, priority=7)), GroupTerms(min_count=2, source=OF_PODGROUP, priority=7)),
+    "preemption policy": (
+        podgroup(spec=gang(2, preemptionPolicy="Never")),
+        GroupTerms(min_count=2, source=OF_PODGROUP, preemption_policy="Never"),
+    ),
     "pods are disrupted": (podgroup(spec=gang(2, disruptionMode="Pod")), GroupTerms(min_count=2, source=OF_PODGROUP)),
     "the group is disrupted": (
         podgroup(spec=gang(2, disruptionMode="PodGroup")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -268,6 +269,10 @@ def test_the_most_important_pods_are_put_back_first() -> None:
     refused = preempt(decider(), state, group([never]))
     assert isinstance(refused, Impossible)
     assert refused.message == "preemption: not eligible due to preemptionPolicy=Never."
+    for own, pod, answer in (("PreemptLowerPriority", never, Preemption), ("Never", member("other"), Impossible)):
+        asked = group([pod])
+        terms = dataclasses.replace(asked.terms, preemption_policy=own)
+        assert isinstance(preempt(decider(), state, dataclasses.replace(asked, terms=terms)), answer)
 
 
 def test_pods_that_a_policy_protects_stay() -> None:
@@ -283,3 +288,14 @@ def test_pods_that_a_policy_protects_stay() -> None:
     assert isinstance(one, Preemption)
     assert [pod.name for pod in one.victims] == ["p0"]
     assert isinstance(preempt(finding, state, group(members(2, 4))), Impossible)
+
+
+def test_with_few_steps_the_rack_that_needs_fewest_victims_is_looked_at_first():
+    """All racks are full but the last, where one pod must leave; 100 decisions are too few for more than some racks."""
+    state = racks([2] * 12)
+    for name in state.snapshot().names:
+        for index in range({"r11-0": 1, "r11-1": 0}.get(name, 4)):
+            state.add_pod(member(f"low-{name}-{index}", priority=-1).placed_on(name))
+    answer = preempt(decider(), state, group(members(8), levels=[Level(RACK)]), steps=100)
+    assert isinstance(answer, Preemption)
+    assert [pod.name for pod in answer.victims] == ["low-r11-0-0"]

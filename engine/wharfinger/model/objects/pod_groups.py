@@ -60,13 +60,14 @@ class DisruptionModes(KubeStruct, frozen=True):
 
 
 class PodGroupSpec(KubeStruct, frozen=True):
-    """spec of a PodGroup; `disruption_mode` is `Pod` or `PodGroup` in v1alpha2."""
+    """spec of a PodGroup; `disruption_mode` is `Pod` or `PodGroup` in v1alpha2, which has no `preemption_policy`."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: str | DisruptionModes | None = None
     priority_class_name: str = ""
     priority: Int32 | None = None
+    preemption_policy: str | None = None
 
 
 class ObjectCondition(KubeStruct, frozen=True):
