@@ -12,7 +12,8 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC, Kind
-from wharfinger.prove.encoding import Encoder, Place, Shared, Unmodelled
+from wharfinger.prove.encoder import Place, Shared, Unmodelled
+from wharfinger.prove.encoding import ExpressionEncoder
 from wharfinger.prove.logic import as_bool, real
 from wharfinger.prove.world import POD, TEXTS, World, node
 
@@ -68,7 +69,7 @@ def test_a_proof_reckons_with_what_happens(data):
     interpreter = Interpreter(policy, compiled.params, interpreter.pod, interpreter.snapshot)
     row = 0
     world = World(1)
-    encoder = Encoder(Shared(world), compiled, policy)
+    encoder = ExpressionEncoder(Shared(world), compiled, policy)
     claims = {}
     for expr in sub_expressions(policy):
         actual = interpreter.value(expr, row)

@@ -14,7 +14,9 @@ import z3
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC
-from wharfinger.prove.encoding import MODELLED, EncodedExpression, Encoder, Shared, Unmodelled
+from wharfinger.prove.encoded_calls import MODELLED
+from wharfinger.prove.encoder import EncodedExpression, Encoder, Shared, Unmodelled
+from wharfinger.prove.encoding import ExpressionEncoder
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, as_bool, number_of, real
 from wharfinger.prove.reading import EditablePolicy, Trial, formatted
@@ -103,7 +105,7 @@ def _work(asked: Any) -> int:
 
 def _encoders(statement: Statement, world: World, effort: Effort) -> list[Encoder]:
     shared = Shared(world, equal=effort.impossible)
-    return [Encoder(shared, side.text.compiled, side.policy) for side in statement.sides]
+    return [ExpressionEncoder(shared, side.text.compiled, side.policy) for side in statement.sides]
 
 
 def answer(statement: Statement) -> Answer:

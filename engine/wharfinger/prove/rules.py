@@ -16,7 +16,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
-from wharfinger.prove.encoding import Encoder, Place
+from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.logic import SMALL, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real
 from wharfinger.prove.world import NATIVE, POD, World, node
 

@@ -18,7 +18,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe, quoted
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.prove import rules, totals
-from wharfinger.prove.encoding import Encoder, Place
+from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, chosen, either, implied, negated, same_truth
 from wharfinger.prove.question import Side, Statement, answer

@@ -15,7 +15,7 @@ from wharfinger.framework.registry import default_registry
 from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
 from wharfinger.language.semantics.types import Kind
 from wharfinger.prove import fullness, rules
-from wharfinger.prove.encoding import Encoder, Place
+from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.logic import Condition, Term, as_bool, both, chosen, either, negated, real
 from wharfinger.prove.world import World, node
 

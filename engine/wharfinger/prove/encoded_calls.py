@@ -1,0 +1,284 @@
+"""Aggregates over pods and calls of functions, as terms.
+
+What has no rule of its own (a function that reads the whole cluster, an average over pods) becomes an unknown: equal where the same text is
+asked about the same node, in the interval that its record gives, and otherwise open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import z3
+
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
+from wharfinger.model.attributes import NODE_ATTRIBUTES
+from wharfinger.prove import fullness, logic
+from wharfinger.prove.encoder import Encoder, Place, Selection, Unmodelled
+from wharfinger.prove.logic import Value, as_bool, both, constant, real
+from wharfinger.prove.world import EFFECTS, FEW, TEXTS, node
+
+POD_COUNT = next(each for each in NODE_ATTRIBUTES if each.path == "pod_count")
+NODE_LABELS = next(each for each in NODE_ATTRIBUTES if each.path == "labels")
+
+
+# ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def aggregate(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
+    """The value of an aggregate over placed pods; Unmodelled over devices."""
+    if expr.selection.type.kind is Kind.DEVICES:
+        raise Unmodelled(expr)
+    found = self.selection(expr.selection)
+    label = _domain_label(self, expr, place.node) if expr.per is typed.Per.DOMAIN else None
+    present = True if label is None else label.present
+    counts = expr.reduction is typed.Reduction.COUNT or expr.value is None
+    if self.world.example and (counts or expr.reduction is typed.Reduction.SUM):
+        return replace(_added(self, expr, found, place), present=present)
+    of = "" if expr.value is None else f" {self.text_of(expr.value)}"
+    name = f"{expr.reduction.value} of selection {found.number}{of} per {expr.per.value} {expr.topology_key or ''}"
+    low, high = (0.0, logic.EXACT) if counts else _sum_ends(self, expr, place)
+    if label is not None:
+        term = z3.Function(name, z3.IntSort(), z3.IntSort() if counts else z3.RealSort())(label.term)
+        if name not in self.world.opaque:
+            self.world.opaque.append(name)
+        self.world.facts.extend(term >= (int(low) if counts else real(low)) for _ in range(math.isfinite(low)))
+        value = Value(z3.ToReal(term) if counts else term, True, low, high, counts)
+    else:
+        where = f" at {node(place.node)}" if expr.per is typed.Per.NODE else ""
+        value = self.world.free(f"{name}{where}", Kind.NUMBER, low=low, high=high, whole=counts)
+        if counts and expr.per is typed.Per.NODE:
+            self.world.facts.append(value.term <= self.world.attribute(node(place.node), POD_COUNT).term)
+    if expr.reduction in (typed.Reduction.COUNT, typed.Reduction.SUM):
+        return replace(value, present=present)
+    some = (
+        z3.Bool(f"{name} is there at {place.node}")
+        if label is None
+        else z3.Function(f"{name} is there", z3.IntSort(), z3.BoolSort())(label.term)
+    )
+    return replace(value, present=both(present, some))
+
+
+def _sum_ends(self: Encoder, expr: typed.Aggregate, place: Place) -> tuple[float, float]:
+    """The interval of a sum of any number of pods, or of one of their values."""
+    if expr.value is None:
+        return 0.0, logic.EXACT
+    one = self.value(expr.value, Place(place.node, "any placed pod"))
+    if expr.reduction is not typed.Reduction.SUM:
+        # an average is rounded twice
+        return (one.low - abs(one.low) * 1e-9, one.high + abs(one.high) * 1e-9) if one.largest < logic.SMALL else (-math.inf, math.inf)
+    return (0.0 if one.low >= 0 else -math.inf), (0.0 if one.high <= 0 else math.inf)
+
+
+def _domain_label(self: Encoder, expr: typed.Aggregate, index: int) -> Value:
+    return self.world.attribute(node(index), NODE_LABELS, self.world.text(expr.topology_key or ""))
+
+
+def _added(self: Encoder, expr: typed.Aggregate, found: Selection, place: Place) -> Value:
+    """The count or sum over the pods of an example."""
+    terms = []
+    for slot in self.world.slots:
+        over = True
+        if expr.per is typed.Per.NODE:
+            over = slot.node == place.node
+        elif expr.per is typed.Per.DOMAIN and slot.node != place.node:
+            here, there = _domain_label(self, expr, place.node), _domain_label(self, expr, slot.node)
+            over = both(there.present, here.term == there.term)
+        if over is False:
+            continue
+        one = constant(1.0) if expr.value is None else self.value(expr.value, Place(slot.node, slot.owner))
+        total: Any = z3.ToReal(slot.number)
+        if expr.value is not None:
+            self.world.facts.append(slot.number <= FEW)
+            total = z3.Sum(*(z3.If(slot.number >= number, one.term, real(0)) for number in range(1, FEW + 1)))
+        terms.append(z3.If(as_bool(both(over, one.present, self.selected(found, slot))), total, real(0)))
+    return Value(z3.Sum(*terms) if terms else real(0), True, 0.0 if expr.value is None else -math.inf, math.inf, whole=expr.value is None)
+
+
+# ── functions ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def call(self: Encoder, expr: typed.Call, place: Place) -> Value:  # noqa: PLR0911 — one case per family of functions
+    """The value of a call: by the rule of the function where there is one, otherwise an unknown."""
+    name = expr.function.name
+    if name in _CALLS:
+        return _CALLS[name](self, *(self.value(a, place) for a in expr.arguments))
+    if name in ("tolerates", "taints"):
+        return _of_taints(self, expr, place)
+    if name == "age":
+        return self.numbers.difference(self.world.now, self.value(expr.arguments[0], place))
+    if name.startswith("unseen_requests"):
+        return _unseen(self, expr, place)
+    if self.world.example and name in _OF_EXAMPLES:
+        return _OF_EXAMPLES[name](self, expr, place)
+    plain = all(a.type.kind in TEXTS for a in expr.arguments) and not expr.function.context and not expr.named
+    if plain and expr.arguments:
+        return _of_strings(self, expr, place)
+    return _opaque(self, expr, place)
+
+
+def _of_strings(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    values = [self.value(a, place) for a in expr.arguments]
+    kind = expr.type.kind
+    partial = expr.function.result(tuple(a.type.present() for a in expr.arguments)).optional
+    found = self.world.applied(expr.function.name, expr.function.scalar, [value.term for value in values], kind, partial=partial)
+    low, high = -math.inf, math.inf
+    if expr.function.interval is not None and kind in NUMERIC:
+        low, high = expr.function.interval(*((-math.inf, math.inf) for _ in expr.arguments))
+    if math.isfinite(low) and z3.is_expr(found.term):
+        self.world.facts.append(found.term >= real(low - abs(low) * 1e-9))
+    if math.isfinite(high) and z3.is_expr(found.term):
+        self.world.facts.append(found.term <= real(high + abs(high) * 1e-9))
+    return Value(found.term, both(found.present, *(value.present for value in values)), found.low, found.high)
+
+
+def _of_taints(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    """How many taints of an effect a node has, and whether the pod tolerates a taint."""
+    text = expr.arguments[1]
+    value = text.value if isinstance(text, typed.Const) else ""
+    if expr.function.name == "tolerates":
+        return Value(z3.Bool(f"{self.owner(Subject.POD, place)} tolerates {value}"))
+    each = [self.world.free(f"{node(place.node)} taints {effect}", Kind.COUNT, low=0.0, high=2.0**20, whole=True) for effect in EFFECTS]
+    counts = [each[EFFECTS.index(value)]] if value in EFFECTS else each
+    return Value(z3.Sum(*(count.term for count in counts)), True, 0.0, 3 * 2.0**20, whole=True)
+
+
+def _unseen(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    metric = expr.arguments[0]
+    if not isinstance(metric, typed.MetricRef):
+        return _opaque(self, expr, place)
+    sample, _ = self.sample(metric.name, place.node)
+    window = self.metrics[metric.name].window
+    name = f"{expr.function.name} {self.sample_name(metric.name)} {window!r} at {node(place.node)}"
+    value = self.world.free(name, Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
+    if self.world.example:
+        self.world.facts.append(value.term == 0)
+    return replace(value, present=sample.present)
+
+
+def _opaque(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    """An unknown for the value of a function, the same wherever the same text is asked about the same node."""
+    values = [self.value(a, place) for a in (*expr.arguments, *expr.named.values()) if a.type.kind in NUMERIC or a.type.kind in _TERMS]
+    selections = [self.selection(a).number for a in expr.arguments if a.type.kind is Kind.PODS]
+    pure = (
+        bool(expr.arguments)
+        and expr.type.kind in NUMERIC
+        and not expr.function.context
+        and all(a.type.kind in NUMERIC for a in expr.arguments)
+        and not expr.named
+    )
+    function = expr.function
+    low, high = -math.inf, math.inf
+    if function.interval is not None and not any(v.constant is not None and v.constant < 0 for v in values[len(expr.arguments) :]):
+        low, high = function.interval(*((v.low, v.high) for v in values[: len(expr.arguments)]))
+        low, high = low - abs(low) * 1e-9, high + abs(high) * 1e-9
+    present = both(*(value.present for value in values))
+    if pure:
+        term = z3.Function(function.name, *[z3.RealSort()] * len(values), z3.RealSort())(*(value.term for value in values))
+        there = z3.Function(f"{function.name} is there", *[z3.RealSort()] * len(values), z3.BoolSort())(*(value.term for value in values))
+        found = Value(term, True, low, high)
+        self.world.facts.extend(term >= real(low) for _ in range(math.isfinite(low)))
+        self.world.facts.extend(term <= real(high) for _ in range(math.isfinite(high)))
+    else:
+        arguments = [self.text_of(a) for a in (*expr.arguments, *expr.named.values()) if a.type.kind is not Kind.PODS]
+        where = f" at {place.item or node(place.node)}" if expr.type.shape > Shape.POD else ""
+        text = f"{function.name}({arguments} {list(expr.named)}) over {selections}{where}"
+        if expr.type.kind not in NUMERIC | TEXTS | {Kind.BOOL}:
+            raise Unmodelled(expr)
+        found = self.world.free(text, Kind.NUMBER if expr.type.kind in NUMERIC else expr.type.kind, low=low, high=high)
+        there = z3.Bool(f"{text} is there")
+    partial = function.result(tuple(a.type.present() for a in expr.arguments)).optional or (pure and not _never_missing(function, values))
+    return replace(found, present=both(present, there if partial else True))
+
+
+def _never_missing(function: Any, values: list[Value]) -> bool:
+    return bool(function.never_nan) and all(math.isfinite(value.low) and math.isfinite(value.high) for value in values)
+
+
+_TERMS = frozenset({Kind.STRING, Kind.BOOL})
+
+
+def _least(_self: Encoder, *values: Value) -> Value:
+    found = values[0]
+    for value in values[1:]:
+        term = z3.If(value.term < found.term, value.term, found.term)
+        present = both(found.present, value.present)
+        found = Value(term, present, min(found.low, value.low), min(found.high, value.high), found.whole and value.whole)
+    return found
+
+
+def _greatest(_self: Encoder, *values: Value) -> Value:
+    found = values[0]
+    for value in values[1:]:
+        term = z3.If(value.term > found.term, value.term, found.term)
+        present = both(found.present, value.present)
+        found = Value(term, present, max(found.low, value.low), max(found.high, value.high), found.whole and value.whole)
+    return found
+
+
+def _clamp(self: Encoder, x: Value, low: Value, high: Value) -> Value:
+    return _least(self, _greatest(self, x, low), high)
+
+
+def _abs(self: Encoder, x: Value) -> Value:
+    return _greatest(self, x, self.numbers.negative(x))
+
+
+def _floor(_self: Encoder, x: Value) -> Value:
+    if x.whole:
+        return x
+    low, high = (math.floor(end) if math.isfinite(end) else end for end in (x.low, x.high))
+    return Value(z3.ToReal(z3.ToInt(x.term)), x.present, low, high, whole=True)
+
+
+def _ceil(self: Encoder, x: Value) -> Value:
+    return self.numbers.negative(_floor(self, self.numbers.negative(x)))
+
+
+def _ratio(self: Encoder, a: Value, b: Value) -> Value:
+    return self.numbers.quotient(a, b)
+
+
+_CALLS: Mapping[str, Callable[..., Value]] = {
+    "ratio": _ratio,
+    "min": _least,
+    "max": _greatest,
+    "clamp": _clamp,
+    "abs": _abs,
+    "floor": _floor,
+    "ceil": _ceil,
+}
+
+
+MODELLED = frozenset(_CALLS) | {"tolerates", "taints", "age"}
+"""Functions of which everything is known."""
+
+
+# ── functions in examples ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _allocated(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    """The points of `least_allocated` and `most_allocated` for cpu and memory, where what the node has is known."""
+    weights = {name: self.number(weight) for name, weight in expr.named.items()}
+    weights |= {str(a.value): 1.0 for a in expr.arguments if isinstance(a, typed.Const)}
+    mean = fullness.most_allocated if expr.function.name == "most_allocated" else fullness.least_allocated
+    term = mean(self.world, place.node, weights or dict.fromkeys(fullness.NATIVE, 1.0))
+    return _opaque(self, expr, place) if term is None else Value(term, True, 0.0, 100.0)
+
+
+def _has_taint(self: Encoder, expr: typed.Call, place: Place) -> Value:
+    text = expr.arguments[-1]
+    if not isinstance(text, typed.Const):
+        return _opaque(self, expr, place)
+    return Value(z3.Bool(f"{node(place.node)} has taint {text.value}"))
+
+
+_OF_EXAMPLES: Mapping[str, Callable[[Encoder, typed.Call, Place], Value]] = {
+    "has_taint": _has_taint,
+    "least_allocated": _allocated,
+    "most_allocated": _allocated,
+}
