@@ -1,4 +1,4 @@
-"""Events: what happens in the process as plain values, handed to whoever subscribed to them.
+"""Events: what happens in the process as plain values, passed to the subscribers of their types.
 
 Code that sees something happen makes a value of it (`PodQueued`, `PolicyTried`, …; each class is in the package where it happens) and calls
 the `emit` that it was given. Metrics, log lines, traces, the decision log and the live page subscribe to the types that concern them:

@@ -63,7 +63,7 @@ def test_kernels_and_interpreter_agree(
     some = st.lists(st.integers(0, 100).map(float), min_size=snapshot.n_nodes, max_size=snapshot.n_nodes)
     points = {plugin: np.array(data.draw(some)) for plugin in PLUGINS.values()}
     bound = BoundPolicy(found, pod, snapshot)
-    bound.see(points)
+    bound.use_points(points)
     interpreter = Interpreter(found.policy, found.params, pod, snapshot, points)
     for index, rule in enumerate(found.policy.scores):
         wanted = [interpreter.score(rule, row) for row in range(snapshot.n_nodes)]
@@ -80,7 +80,7 @@ def test_points_are_the_latest(state: ClusterState, pod: PodView, data: st.DataO
     bound = BoundPolicy(compiled(POLICY), pod, snapshot)
     for _ in range(2):
         points = {plugin: np.array([float(data.draw(st.integers(0, 100)))] * snapshot.n_nodes) for plugin in PLUGINS.values()}
-        bound.see(points)
+        bound.use_points(points)
         for index, plugin in enumerate(PLUGINS.values()):
             assert bound.score(index, snapshot, slice(None))[0].tolist() == points[plugin].tolist()
 

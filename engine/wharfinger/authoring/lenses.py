@@ -1,4 +1,4 @@
-"""What stands above tests and filters: whether a test passes, and how many nodes of a cluster a filter lets through."""
+"""Code lenses above tests and filters: whether a test passes, and how many nodes of a cluster a filter lets through."""
 
 from __future__ import annotations
 

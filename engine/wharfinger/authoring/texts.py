@@ -1,4 +1,4 @@
-"""What is said about names: their documentation, how they are called, and their types with units."""
+"""Texts about names: their documentation, how they are called, and their types with units."""
 
 from __future__ import annotations
 

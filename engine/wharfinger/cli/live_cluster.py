@@ -76,7 +76,7 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
     credentials = Credentials(kubeconfig, context, clock.monotonic)
     async with Connection(credentials, Limits(request_timeout=10.0), user_agent=agent) as connection:
         live = WatchedCluster()
-        informers = Informers(connection, clock, _tell_failures)
+        informers = Informers(connection, clock, _warn_of_failures)
         watching = asyncio.create_task(informers.run(live))
         try:
             try:
@@ -91,7 +91,7 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
                 await watching
 
 
-def _tell_failures(event: object) -> None:
+def _warn_of_failures(event: object) -> None:
     if isinstance(event, Failed):
         streams.complain(f"{event.where}: {event.error}")
 

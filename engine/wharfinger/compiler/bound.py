@@ -59,7 +59,7 @@ class BoundPolicy:
             self._one_row = OneRow(self._policy.row_code, self._pod, self._start, self.static_column, placed=self._placed)
         return self._one_row
 
-    def see(self, points: Mapping[str, NDArray[np.float64]]) -> None:
+    def use_points(self, points: Mapping[str, NDArray[np.float64]]) -> None:
         """Take these points of Kubernetes' scores for all scores from now on, by plugin, `(n_nodes,)` each."""
         if points is not self._points:
             self._points, self._frame = points, None

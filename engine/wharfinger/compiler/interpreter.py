@@ -302,20 +302,20 @@ class Interpreter:
 
     def filter(self, rule: typed.Filter, row: int) -> list[tuple[typed.Clause, bool | None]]:
         """The result of each clause for a node: true, false, or None (missing); empty if the rule does not apply."""
-        if self._has_no_say(rule.when, [clause.condition for clause in rule.clauses], row):
+        if self._left_out(rule.when, [clause.condition for clause in rule.clauses], row):
             return []
         return [(clause, self.value(clause.condition, row)) for clause in rule.clauses]
 
     def score(self, rule: typed.Score, row: int) -> float | Outcome | None:
         """The raw value of a score at a node; None if missing, SKIP if the rule does not apply."""
-        if self._has_no_say(rule.when, [rule.value], row):
+        if self._left_out(rule.when, [rule.value], row):
             return SKIP
         value = self.value(rule.value, row)
         return None if value is None or not math.isfinite(value) else float(value)
 
     def device_value(self, rule: typed.DevicePreference, row: int, device: Device) -> float | Outcome | None:
         """What a preference says of a device of a node; None if missing, SKIP if the rule does not apply."""
-        if self._has_no_say(rule.when, [rule.value], row):
+        if self._left_out(rule.when, [rule.value], row):
             return SKIP
         value = self.value(rule.value, row, device)
         return None if value is None else float(value)
@@ -342,7 +342,7 @@ class Interpreter:
             return messages.missing_text(clause.condition, self._lets)
         return messages.filled(clause.message, lambda expr: messages.shown(self.value(expr, row), expr.type))
 
-    def _has_no_say(self, when: typed.Expr | None, exprs: Sequence[typed.Expr], row: int) -> bool:
+    def _left_out(self, when: typed.Expr | None, exprs: Sequence[typed.Expr], row: int) -> bool:
         if self._uses_suspended([*exprs, *([] if when is None else [when])]):
             return True
         return when is not None and self.value(when, row) is not True

@@ -111,12 +111,12 @@ class Reasons:
             roots: dict[str, Node] = {}
             for index, rule in enumerate(self._filters):
                 for number, clause in enumerate(rule.clauses):
-                    roots |= _holes(lowering, f"{index} {number}", clause.message)
+                    roots |= _placeholders(lowering, f"{index} {number}", clause.message)
             self._program = schedule.schedule(optimized(Module(graph=lowering.graph, roots=roots), self._params), {})
         return self._program
 
 
-def _holes(lowering: Lowering, prefix: str, message: typed.Message) -> dict[str, Node]:
+def _placeholders(lowering: Lowering, prefix: str, message: typed.Message) -> dict[str, Node]:
     """The placeholders of a message whose values do not depend on the node."""
     roots: dict[str, Node] = {}
     for number, placeholder in enumerate(part for part in message.parts if isinstance(part, typed.Expr)):

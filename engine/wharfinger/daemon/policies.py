@@ -188,14 +188,14 @@ def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, str
     refused = [status for status in store.statuses if status.source in files and status.state == "refused"]
     kept = any(status.kept for status in store.statuses) or any(source.lost for source in store.sources)
     if lost or refused or (strict and not kept):
-        chains_of(settings, _unsaid)  # says it best: with every finding, and in the words of `wharf check`
+        chains_of(settings, _drop_reported)  # says it best: with every finding, and in the words of `wharf check`
     if refused:
         raise PoliciesRefused(_reports(refused))
     if lost:
         raise UsageError("; ".join(f"{source.name}: {source.lost}" for source in lost))
 
 
-def _unsaid(_note: str) -> None:
+def _drop_reported(_note: str) -> None:
     """Drops a note that was already reported when the chain was assembled."""
 
 

@@ -251,7 +251,7 @@ def _lines(found: ExplainedPolicy) -> Iterator[str]:
     if found.looked_at:
         yield from _rejecting(found)
         yield from _differing(found)
-    yield f"  each decision costs {found.cost.operations:,} numbers for each node{_dear(found.cost)}; `wharf check --cost` says more"
+    yield f"  each decision costs {found.cost.operations:,} numbers for each node{_per_pod(found.cost)}; `wharf check --cost` says more"
 
 
 def _rejecting(found: ExplainedPolicy) -> Iterator[str]:
@@ -278,6 +278,6 @@ def _differing(found: ExplainedPolicy) -> Iterator[str]:
         yield f"    … and {wording.count(len(found.differing) - MOST_EXAMPLES, 'more pod')}"
 
 
-def _dear(found: Cost) -> str:
+def _per_pod(found: Cost) -> str:
     parts = [(found.asked, "operations for each placed pod"), (found.counted, "for each template of placed pods")]
     return "".join(f", {number:,} {of}" for number, of in parts if number)

@@ -166,9 +166,9 @@ class Chain:
         if pod.demand.may_claim:
             own += (pod.uid,) if store is None else tuple(plugin.circumstances(pod, store) for plugin in self._circumstanced)
         template = pod.template if self._reads_groups else pod.apart_from_group
-        if not self._telling_apart:
+        if not self._beyond_templates:
             return (template, own)
-        governing = tuple(policy for policy in self._telling_apart if policy.governs(pod, now))
+        governing = tuple(policy for policy in self._beyond_templates if policy.governs(pod, now))
         alone = pod.uid if any(policy.rules_read_identity for policy in governing) else None
         return (template, own, governing, alone)
 
@@ -187,7 +187,7 @@ class Chain:
         return tuple(link.plugin for link in self.links if type(link.plugin).circumstances is not extension.Plugin.circumstances)
 
     @cached_property
-    def _telling_apart(self) -> tuple[CompiledPolicy, ...]:
+    def _beyond_templates(self) -> tuple[CompiledPolicy, ...]:
         """The policies for which two pods of one template, or one pod at two times, may get different answers."""
         return tuple(policy for policy in self.policies if policy.scope_varies or policy.rules_read_identity)
 
@@ -200,17 +200,17 @@ class Chain:
         return found
 
     def _assemble(self, governing: Sequence[PolicyRules]) -> Lineup:
-        settled = lineup.settle([rules.policy for rules in governing])
-        scores = [term for link in self.links for term in _base_terms(link, settled)]
+        overrides = lineup.base_overrides([rules.policy for rules in governing])
+        scores = [term for link in self.links for term in _base_terms(link, overrides)]
         read = sorted(frozenset[str]().union(*(rules.plugins for rules in governing)))
-        sources = {name: _source(name, self.plugin(name), settled) for name in read}
+        sources = {name: _source(name, self.plugin(name), overrides) for name in read}
         return Lineup(
             filters=(*self.filters, *(plugin for rules in governing for plugin in rules.filters)),
             scores=in_summing_order([*scores, *(term for rules in governing for term in rules.scores_reading(sources))]),
             policies=tuple(rules.policy.name for rules in governing),
             quanta=lineup.quanta([rules.policy for rules in governing]),
             tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
-            notes=settled.notes,
+            notes=overrides.notes,
             governing=tuple(rules.policy for rules in governing),
             permits=tuple(permit for rules in governing for permit in rules.permits),
         )
@@ -274,26 +274,26 @@ def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:
     return Link(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
 
 
-def _base_terms(link: Link, settled: lineup.Settled) -> list[ScoreTerm]:
+def _base_terms(link: Link, overrides: lineup.BaseOverrides) -> list[ScoreTerm]:
     """The score term of a plugin for pods with these overrides; empty if its weight is 0."""
     if link.weight is None:
         return []
-    weight = settled.weights.get(link.name, float(link.weight))
+    weight = overrides.weights.get(link.name, float(link.weight))
     if not weight:
         return []
-    return [_term(link.plugin, weight, settled)]
+    return [_term(link.plugin, weight, overrides)]
 
 
-def _source(name: str, plugin: extension.Plugin | None, settled: lineup.Settled) -> ScoreTerm:
+def _source(name: str, plugin: extension.Plugin | None, overrides: lineup.BaseOverrides) -> ScoreTerm:
     """The score whose points rules read: as configured, whatever its weight; with its default arguments where it is switched off."""
-    return _term(plugin_faults.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, settled)
+    return _term(plugin_faults.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
 
 
-def _term(plugin: extension.Plugin, weight: float, settled: lineup.Settled) -> ScoreTerm:
+def _term(plugin: extension.Plugin, weight: float, overrides: lineup.BaseOverrides) -> ScoreTerm:
     """The score of a plugin for pods with these overrides."""
-    if plugin.name in settled.arguments:  # for the score only: filters keep the arguments of the chain
+    if plugin.name in overrides.arguments:  # for the score only: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[plugin.name]})))
+        plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
     return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.of(plugin.name, plugin.normalization))
 

@@ -1,8 +1,8 @@
 """Which devices of a node come first, by the policies that govern a pod (`prefer device`).
 
-Whoever chooses devices (shares of GPUs, claims) asks `preferred` for the order in which to try devices that are allowed alike. Policies are
-asked sorted by name, their preferences in the order of the text: each orders what those before it leave equal, and at last devices keep
-their own order. No policy makes a device allowed that is not.
+Plugins that choose devices (for shares of GPUs and for claims) call `preferred` for the order in which to try the allowed devices. Policies
+apply sorted by name, their preferences in the order of the text: each orders what those before it leave equal, and at last devices keep
+their own order. No policy allows a device that is not allowed without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DeviceOrders:
-    """The policies of a chain that speak of devices, sorted by name; kept in what an attempt shares."""
+    """The policies of a chain that have preferences for devices, sorted by name; kept in what an attempt shares."""
 
     __slots__ = ("_policies",)
 
@@ -29,7 +29,7 @@ class DeviceOrders:
         self._policies = policies
 
     def order(self, attempt: Attempt, row: int) -> Sequence[Device] | None:
-        """The devices of a node, those that come first at the front; None if no governing policy speaks of them."""
+        """The devices of a node, those that come first at the front; None if no governing policy has a preference."""
         pod, snapshot = attempt.pod, attempt.snapshot
         governing = [BoundPolicy(policy, pod, snapshot) for policy in self._policies if policy.governs(pod, snapshot.now)]
         keys = [key for bound in governing for key in bound.device_order(snapshot, row)]
@@ -40,14 +40,14 @@ class DeviceOrders:
 
 
 def shared_by(policies: Sequence[CompiledPolicy]) -> Shared:
-    """What extension points share for a template of pods, empty but for the order of devices where one of the policies speaks of it."""
-    shared, speaking = Shared(), [policy for policy in policies if policy.device_preferences]
-    if speaking:
-        shared.once(DeviceOrders, lambda: DeviceOrders(speaking))
+    """What extension points share for a template of pods, empty but for the order of devices if a policy has preferences."""
+    shared, preferring = Shared(), [policy for policy in policies if policy.device_preferences]
+    if preferring:
+        shared.once(DeviceOrders, lambda: DeviceOrders(preferring))
     return shared
 
 
 def preferred(attempt: Attempt, row: int) -> Sequence[Device] | None:
-    """The devices of a node in the order of the policies that govern the pod; None if none of them speaks of devices."""
+    """The devices of a node in the order of the policies that govern the pod; None if none of them has a preference."""
     orders = attempt.shared.made(DeviceOrders)
     return None if orders is None else orders.order(attempt, row)

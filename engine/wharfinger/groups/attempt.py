@@ -1,4 +1,4 @@
-"""One try to place a group: is everybody there, and where does the search put them.
+"""One attempt to place a group: whether enough members exist, and the nodes that the search finds for them.
 
 What is decided here changes nothing: the caller assumes the members on their nodes, or says why they wait.
 """

@@ -1,4 +1,4 @@
-"""Events of `events.k8s.io/v1`, written when there is time.
+"""Events of `events.k8s.io/v1`, written in the background at a low priority.
 
 Recording only takes a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are in flight few
 are written at a time: one at first, and more the longer the oldest has waited. Events so follow the bindings by a second or two, and a

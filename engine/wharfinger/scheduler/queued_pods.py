@@ -1,4 +1,4 @@
-"""A pod or a group in the scheduling queue, the heap of those that are ready, and what has happened while pods were being placed.
+"""A pod or a group in the scheduling queue, the heap of ready ones, and the events that arrived while pods were being placed.
 
 No event can wake a pod that is being placed. Changes are kept until the attempt ends; if it ends with a rejection, the pod is checked
 against the changes it has missed. Binding a volume takes minutes, in which a busy cluster changes a million times: only the latest changes

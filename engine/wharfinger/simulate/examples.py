@@ -1,4 +1,4 @@
-"""Small clusters to try policies on: what usual clusters have, in a size that can be taken in at a glance.
+"""Small example clusters to try policies on.
 
 A node stands in one of three zones, and is of one of four pools: general nodes, spot nodes, nodes that belong to the team `search` and are
 tainted for it, and nodes with GPUs. Some are cordoned or not ready. The pods that wait for a node differ in what policies ask about: team,

@@ -170,7 +170,7 @@ class SchedulingTelemetry:
             self._log.warning("attempt", **line_of(attempt))
         elif self._tells_attempts:
             self._log.info("attempt", **line_of(attempt))
-        self._tell_held_back()
+        self._log_held_back()
 
     def _group_attempted(self, attempt: GroupAttemptEnded) -> None:
         """Counts an attempt to place a group and writes its line."""
@@ -201,7 +201,7 @@ class SchedulingTelemetry:
         if isinstance(error, PluginFault):
             self._plugin_faults(error.plugin, error.method).inc()
         kind = type(error).__name__
-        self._tell_held_back()
+        self._log_held_back()
         if self._repeats.admits((place, kind)):
             self._tell(where, place, kind, error)
 
@@ -215,7 +215,7 @@ class SchedulingTelemetry:
 
     def close(self) -> None:
         """Logs the counts of all errors that were not logged."""
-        self._tell_held_back(all_of_it=True)
+        self._log_held_back(all_of_it=True)
 
     def _stages(self, attempt: AttemptEnded) -> None:
         *_, last = ("", *attempt.stages)  # the result of the attempt is that of its last stage
@@ -242,7 +242,7 @@ class SchedulingTelemetry:
         else:
             self._log.error("failed", **fields, exc_info=error)
 
-    def _tell_held_back(self, *, all_of_it: bool = False) -> None:
+    def _log_held_back(self, *, all_of_it: bool = False) -> None:
         for (place, kind), lines in self._repeats.ended(all_of_them=all_of_it):
             self._log.warning("errors left out", place=place, kind=kind, lines=lines)
 

@@ -48,6 +48,6 @@ def test_policies_contradict_each_other_only_where_they_surely_meet(left, right,
 
 
 def test_where_both_govern_the_cluster_is_followed_whatever_the_names_are():
-    settled = lineup.settle([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
+    settled = lineup.base_overrides([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
 
     assert settled.weights == {"NodeResourcesFit": 7.0}

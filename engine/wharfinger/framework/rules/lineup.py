@@ -32,7 +32,7 @@ DEFAULT_QUANTUM = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class BaseOverrides:
     """Weights and arguments by plugin name, and a note for every contradiction."""
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Settled:
     notes: tuple[str, ...] = ()
 
 
-def settle(governing: Sequence[CompiledPolicy]) -> Settled:
+def base_overrides(governing: Sequence[CompiledPolicy]) -> BaseOverrides:
     """The weights and arguments of plugins for pods governed by these policies (sorted by name).
 
     Policies without a namespace come first; the first policy that gives a value decides.
@@ -56,7 +56,7 @@ def settle(governing: Sequence[CompiledPolicy]) -> Settled:
             if override.arguments:
                 values, first = chosen.setdefault(override.plugin, (override.arguments, policy.name))
                 notes += [_note(override.plugin, "arguments", first, policy.name)] if values != override.arguments else []
-    return Settled(
+    return BaseOverrides(
         {plugin: weight for plugin, (weight, _) in weights.items()},
         {plugin: values for plugin, (values, _) in chosen.items()},
         tuple(notes),
@@ -93,7 +93,7 @@ def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
     """A sentence about the first contradiction of two policies over a base plugin; None if there is none or they may share no pods."""
     if not left.base or not right.base or not _surely_meet(left, right):
         return None
-    return next((f"{note}; both govern the same pods" for note in settle([left, right]).notes), None)
+    return next((f"{note}; both govern the same pods" for note in base_overrides([left, right]).notes), None)
 
 
 def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
@@ -145,7 +145,7 @@ class Lineup:
         return eviction.evictable(self.governing, pod, now)
 
     @property
-    def spares_for_a_time(self) -> bool:
+    def eviction_depends_on_time(self) -> bool:
         """True if preemption may be allowed later, by the passing of time alone, to evict pods that it may not evict now."""
         speaking = (policy for policy in self.governing if policy.victims is not None)
         return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)

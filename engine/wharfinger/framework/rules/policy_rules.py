@@ -106,7 +106,7 @@ class PreparedPolicyScore(_PreparedRule, PreparedScore):
         if self._points is None:
             return affected
         touched = self._points.follow(snapshot, changes, feasible, flipped)
-        self._bound.see(self._points.columns)
+        self._bound.use_points(self._points.columns)
         if affected is None:
             return touched
         return ALL if isinstance(affected, slice) or isinstance(touched, slice) else union(affected, touched)
@@ -177,7 +177,7 @@ class PolicyScore(ScorePlugin):
             return self._kind(bound, self._rule, self._index, attempt.snapshot)
         points = attempt.shared.once(PluginPoints, lambda: PluginPoints(self._sources))
         points.evaluate(attempt, feasible)
-        bound.see(points.columns)
+        bound.use_points(points.columns)
         return PreparedPolicyScore(bound, self._rule, self._index, attempt.snapshot, points)
 
 

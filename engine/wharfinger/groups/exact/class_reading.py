@@ -15,7 +15,7 @@ import numpy as np
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.framework.plugins.pods.affinity_counts import Fences
+from wharfinger.framework.plugins.pods.affinity_counts import PreparedAffinityFilter
 from wharfinger.framework.plugins.pods.affinity_terms import Terms
 from wharfinger.framework.plugins.pods.spread_counts import HardSpread
 from wharfinger.framework.plugins.resources.node_resources_fit import Fit
@@ -42,7 +42,7 @@ class Reading:
     needs: Mapping[str, int] | None = None
     open_rows: Mask = field(default_factory=lambda: np.empty(0, np.bool_))
     terms: Terms = affinity_terms.NO_TERMS
-    fences: Fences | None = None
+    fences: PreparedAffinityFilter | None = None
     spread: HardSpread | None = None
     ports: bool = False
     affinity: bool = False
@@ -83,7 +83,7 @@ def _read_slot(slot: FilterSlot, reading: Reading, each: MemberClass, snapshot: 
     answer = slot.answer
     if isinstance(answer, Fit):
         reading.needs = answer.needs
-    elif isinstance(answer, Fences):
+    elif isinstance(answer, PreparedAffinityFilter):
         reading.fences = answer
         reading.open_rows &= ~answer.repelled(snapshot)
     elif isinstance(answer, HardSpread):

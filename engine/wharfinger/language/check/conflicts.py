@@ -49,7 +49,7 @@ class Tier:
     weights: float = 0.0
     unlimited: int = 0
 
-    def beside(self, most: float) -> float:
+    def sum_of_others(self, most: float) -> float:
         """The sum of the largest weights of all others but a score whose own is `most`."""
         if math.isinf(most):
             return self.weights if self.unlimited == 1 else math.inf
@@ -71,7 +71,7 @@ def dominated(intervals: Intervals, policy: typed.Policy, score: typed.Score, ti
     """A message and a help when one step of a two-valued score outweighs everything else in its tier; None otherwise."""
     step = _step(intervals, score)
     own, most = intervals.of(score.weight)
-    others = tier.beside(most)
+    others = tier.sum_of_others(most)
     if not step or tier.scores == 1 or math.isinf(others):
         return None
     base = _base(intervals, policy) if score.tier == 1 else 0.0

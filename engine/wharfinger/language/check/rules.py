@@ -96,13 +96,13 @@ def message_of(context: Context, message: ast.String | None, condition: typed.Ex
     parts: list[str | typed.Expr] = []
     for part in parse_message(message, context.diagnostics):
         context.work.spend(READ_HOLE)
-        found = part if isinstance(part, str) else _hole(context, part)
+        found = part if isinstance(part, str) else _placeholder(context, part)
         if found is not None:
             parts.append(found)
     return typed.Message(parts=tuple(parts))
 
 
-def _hole(context: Context, expr: ast.Expr) -> typed.Expr | None:
+def _placeholder(context: Context, expr: ast.Expr) -> typed.Expr | None:
     found = infer(context, expr)
     if is_unknown(found):
         return None

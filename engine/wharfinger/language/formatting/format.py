@@ -36,7 +36,7 @@ class Margin:
             taken.append(self.waiting.popleft())
         return taken
 
-    def beside(self, offset: int) -> Span | None:
+    def comment_after(self, offset: int) -> Span | None:
         """The comment that follows a place on its line, with at most a comma between."""
         if self.waiting and not self.source.text[offset : self.waiting[0].start].strip(" \t,"):
             return self.waiting.popleft()
@@ -103,7 +103,7 @@ class _Page:
         if (commented or not first) and self._blank_before(statement.start):
             self._blank()
         self.lines += [f"{indent}{line}" for line in statement.text.split("\n")]
-        self._beside(content_end)
+        self._write_comment_after(content_end)
         if statement.body is not None:
             self._body(statement, indent)
 
@@ -114,7 +114,7 @@ class _Page:
             first = False
         self._comments(statement.end, indent + STEP, first=first)
         self.lines.append(f"{indent}}}")
-        self._beside(statement.end)
+        self._write_comment_after(statement.end)
 
     def _comments(self, offset: int, indent: str, *, first: bool) -> bool:
         """True if comments stood before a place. They are written on lines of their own, with the blank lines between them."""
@@ -127,9 +127,9 @@ class _Page:
             first = False
         return len(self.lines) > begun
 
-    def _beside(self, offset: int) -> None:
+    def _write_comment_after(self, offset: int) -> None:
         """Write the comment behind a place on its line."""
-        comment: Span | None = self.margin.beside(offset) if self.margin else None
+        comment: Span | None = self.margin.comment_after(offset) if self.margin else None
         if comment:
             self.lines[-1] += f"  {comment.text}"
         self.last_end = max(self.last_end, comment.end if comment else offset)

@@ -27,7 +27,7 @@ STEP = 50
 """Objects per step of a copy: well below a millisecond of work."""
 
 
-class Aside:
+class PodsOnUnknownNodes:
     """Pods on unknown nodes: the node has not been seen yet, or was removed. They are not counted until the node appears."""
 
     __slots__ = ("_by_node", "_node_of")
@@ -101,7 +101,7 @@ class ClusterState:
 
     def __init__(self, now: float | None = None) -> None:
         self._tables = ClusterTables()
-        self._aside = Aside()
+        self._aside = PodsOnUnknownNodes()
         self._now = now
 
     @classmethod
@@ -203,7 +203,7 @@ class ClusterState:
         if placement is not None and stays and placement.pod.demand == pod.demand:
             tables.renew(placement, pod)  # with the binding, an API server of 1.35 or later adds labels of the node
             return
-        self._let_go(pod.uid)
+        self._remove_placement(pod.uid)
         row = tables.nodes.row_of.get(pod.node_name)
         if row is None:
             self._aside.put(pod, pod.node_name, assumed=False)
@@ -214,7 +214,7 @@ class ClusterState:
         """Remove a pod in any state; True if it was known."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
         nominated = self._tables.denominate(uid)
-        return self._let_go(uid) or nominated
+        return self._remove_placement(uid) or nominated
 
     def assume(self, pod: PodView, node_name: str) -> None:
         """Count a pod on the node that was chosen for it, before the API server has the binding."""
@@ -236,7 +236,7 @@ class ClusterState:
             return placement.assumed
         return self._aside.is_assumed(pod.uid) and self._aside.take(pod.uid)
 
-    def _let_go(self, uid: str) -> bool:
+    def _remove_placement(self, uid: str) -> bool:
         placement: Placement | None = self._tables.pods.by_uid.get(uid)
         if placement is not None:
             self._tables.take_out(placement)

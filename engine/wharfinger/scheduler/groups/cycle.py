@@ -339,13 +339,13 @@ class GroupCycle:
         self._groups.reject(attempt.entry, rejectors)
         self._preemptor.preempt_for_group(attempt.entry, nodes, found.victims)
         for key in dict.fromkeys(self._groups.index.key_of(victim.uid) for victim in found.victims):
-            self._tell_disrupted(key, attempt)
+            self._write_disrupted(key, attempt)
         message = self._status.waits_for_preemption(group)
         self._ended(attempt, "waiting_on_preemption", message)
         nominated = {pod.uid: node for pod, node in nodes}
         yield from self._report(attempt, members, f"group {group.key}: {message}", rejectors, nominated)
 
-    def _tell_disrupted(self, key: str | None, attempt: _Attempt) -> None:
+    def _write_disrupted(self, key: str | None, attempt: _Attempt) -> None:
         """Write that a group is disrupted as a whole."""
         victims = None if key is None else self._groups.index.group(key)
         if victims is not None and victims.terms.disruption is Disruption.GROUP:

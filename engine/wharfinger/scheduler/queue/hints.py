@@ -84,7 +84,7 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
 
 def _protected_for_now(decision: Decision) -> bool:
     """True if preemption could evict pods for this pod later, but not now."""
-    if decision.nominated is not None or not decision.evaluation.lineup.spares_for_a_time:
+    if decision.nominated is not None or not decision.evaluation.lineup.eviction_depends_on_time:
         return False
     return bool(default_preemption.has_lower(decision.pod.priority, decision.snapshot).any())
 

@@ -1,4 +1,4 @@
-"""What is said of a text, as plain values for a browser: places are in UTF-16 code units.
+"""Findings, hovers and completions of a text as plain values for a browser; places are in UTF-16 code units.
 
 All that is said is that of `wharf check`, `wharf fmt` and `wharf lsp`: this module only translates.
 """

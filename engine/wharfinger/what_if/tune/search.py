@@ -1,4 +1,4 @@
-"""The search: asks Optuna for numbers, has trials run, and says what came of it.
+"""The search: asks Optuna for numbers, runs trials with them, and returns the result.
 
 Deterministic with any number of processes. A trial is asked for when the answers of all but the last `AHEAD` trials before it are known,
 and answers are told in the order of the trials. What the sampler knows at each question is thus the same, whichever trial ends first.

@@ -130,7 +130,7 @@ def _used_keys(tally: Tally, *kinds: str) -> set[str]:
     return {key for kind, key in used if kind in kinds}
 
 
-class Fences(PreparedFilter):
+class PreparedAffinityFilter(PreparedFilter):
     """The filter: per topology key and domain, True if it has wanted, shunned or shunning pods.
 
     Bit 0 for missing wanted pods, bit 1 for shunned pods, bit 2 for placed pods that shun this pod. `matter`: there is at least one term.
@@ -225,7 +225,7 @@ class Fences(PreparedFilter):
         )
 
 
-class Likings(PreparedScore):
+class PreparedAffinityScore(PreparedScore):
     """The score: per topology key, the score of each domain. A raw score is the sum of the weights of all matching terms."""
 
     def __init__(self, encounter: Encounter, snapshot: Snapshot, hard_weight: int) -> None:
@@ -258,9 +258,9 @@ class Likings(PreparedScore):
         """True if a term matches between the incoming pod and a placed pod on a node with the term's topology key."""
         if any(watch.answer.any() for watch in self._watches.values()):
             return True
-        return any(self._minded(snapshot, key).by_domain(key).any() for key in self._watches)
+        return any(self._scoring_pods(snapshot, key).by_domain(key).any() for key in self._watches)
 
-    def _minded(self, snapshot: Snapshot, key: str) -> Selection:
+    def _scoring_pods(self, snapshot: Snapshot, key: str) -> Selection:
         """The placed pods that have a score for a topology key; the score may be 0."""
         meeting, weight = self._encounter, self._hard_weight
         identity = (NAME, "minded", key, meeting.terms.preferred, meeting.identity, weight)

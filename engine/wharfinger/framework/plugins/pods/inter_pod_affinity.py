@@ -18,7 +18,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
-from wharfinger.framework.plugins.pods.affinity_counts import NAME, Encounters, Fences, Likings, fencing_keys
+from wharfinger.framework.plugins.pods.affinity_counts import NAME, Encounters, PreparedAffinityFilter, PreparedAffinityScore, fencing_keys
 from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
@@ -108,16 +108,16 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
             encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
         except InvalidObject as error:
             return Rejected((Reason(f"pod affinity cannot be read: {error}", resolvable=False),))
-        fences = Fences(encounter, attempt.snapshot)
-        return fences if fences.matter else Skip(encounter.stands)
+        prepared = PreparedAffinityFilter(encounter, attempt.snapshot)
+        return prepared if prepared.matter else Skip(encounter.stands)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no term matches between this pod and a placed pod."""
         if self.arguments.ignore_preferred_terms_of_existing_pods and not affinity.terms_of(attempt.pod).preferred:
             return SKIP_ALWAYS
         encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
-        likings = Likings(encounter, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
-        return likings if likings.any(attempt.snapshot) else Skip(likings.stands if likings.domains else encounter.stands)
+        prepared = PreparedAffinityScore(encounter, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
+        return prepared if prepared.any(attempt.snapshot) else Skip(prepared.stands if prepared.domains else encounter.stands)
 
 
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
