@@ -202,12 +202,13 @@ class _Estimate:
         needed = ordered(roots)
         nodes = [node for node in needed if node.stage.of_columns]
         again = [node for node in nodes if not _is_kept(node)]
+        keys = {node.op.topology for node in nodes if node.op.topology}
         of_pod = sum(_POD_TEXTS.get(node.op.name, 0) for node in needed if node.stage is Stage.POD)
         return RuleCost(
             rule=title,
             span=span,
             operations=sum(map(weight, again)) + of_pod,
-            kept=sum(map(weight, nodes)) - sum(map(weight, again)),
+            kept=sum(map(weight, nodes)) - sum(map(weight, again)) + DOMAINS * len(keys),
             selections=tuple(self._selected(node) for node in nodes if selection_parts.is_selection(node)),
             per_pod=any(node.own for node in needed),
         )
@@ -240,6 +241,8 @@ MEMBER = 50  # membership in a set of strings, likewise
 CALL = 10
 DEVICES = 8  # of a node, as servers have them
 REQUEST = 8  # a typical request, for the fragmentation of a node
+DOMAINS = 150  # of a topology key, from the labels of nodes
+OVER_DOMAINS = 10  # to add up what nodes have in each domain
 PLUGIN = 50  # the points of one of Kubernetes' scores
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
@@ -268,7 +271,7 @@ def _weight(node: Node) -> int:
         return TEXT if name in _TEXTS else CALL
     if name.startswith("curve"):
         return max(4, len(node.args))
-    return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, 1)
+    return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, OVER_DOMAINS if name.endswith(" per domain") else 1)
 
 
 # ── what is said of it ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────

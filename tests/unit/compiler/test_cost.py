@@ -120,6 +120,8 @@ def many(n, rule):
         ("filter f{i} {{ require not starts_with(node.labels['a{i}'] ?? 'none', pod.name) }}", 6, 66),
         ("filter f{i} {{ require not ends_with(node.name, 'a{i}') }}", 16, 166),
         ("filter f{i} {{ require not matches_regex(pod.labels['app'] ?? 'none', 'a{i}') }}", 20, None),
+        ("score s{i} = count(pods, within: 'k{i}') normalize max on missing 0", 33, 331),
+        ("score s{i} = max(pods, it.priority, within: 'k{i}') normalize max on missing 0", 33, 333),
         ("filter f{i} {{ require not (node.labels matches 'a{i} in (b,c)') }}", 96, None),
         ("score s{i} = count(pods where matches_regex(it.labels['a'] ?? '', 'a{i}'), on: node) normalize minmax", 30, 86),
         ("score s{i} = count(pods where it.labels['a{i}'] == pod.labels['a'], on: node) normalize minmax on missing 0", 7, 25),
