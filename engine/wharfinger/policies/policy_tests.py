@@ -23,7 +23,7 @@ from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Type
 from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import Expectation, GroupState
+from wharfinger.language.syntax.test_steps import ABOUT_PODS, Expectation, GroupState
 from wharfinger.policies.scenario import Attempt, GroupAttempt, Scenario, literal
 
 _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
@@ -35,17 +35,6 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
     ast.BinaryOp.GE: operator.ge,
 }
 _TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
-
-_ABOUT_PODS = frozenset(
-    {
-        Expectation.ON,
-        Expectation.ON_DEVICE,
-        Expectation.NOT_ON,
-        Expectation.PENDING,
-        Expectation.HELD,
-        Expectation.NOT_HELD,
-    }
-)
 
 
 class Truth(Enum):
@@ -232,7 +221,7 @@ def check(scenario: Scenario, step: test_steps.Expect) -> Failure | None:
 
 def _attempt(scenario: Scenario, step: test_steps.Expect) -> Attempt | None:
     """The placement that an `expect` is about: that of its subject pod, else of the pod before the colon, else the last one."""
-    if step.expectation in _ABOUT_PODS:
+    if step.expectation in ABOUT_PODS:
         return scenario.attempts.get(step.subject)
     pod = getattr(step, "pod", None)
     return scenario.attempts.get(pod) if pod is not None else scenario.last

@@ -18,7 +18,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import PLAIN, Kind, Type
 from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, FIELDS, Expectation, Field, Form, Many, ObjectKind
+from wharfinger.language.syntax.test_steps import ABOUT_PODS, DEVICE_FIELDS, FIELDS, Expectation, Field, Form, Many, ObjectKind
 
 _TAINT = re.compile(r"[^=:\s]+(=[^:\s]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 _KINDS = {Form.TEXT: Kind.STRING, Form.TAINT: Kind.STRING, Form.TRUTH: Kind.BOOL, Form.WHOLE: Kind.COUNT, Form.DURATION: Kind.DURATION}
@@ -381,7 +381,7 @@ class _Script:
             self.context.error(Code.P310, f"no node can have this label key: {fault}", step.key.span, label="not a key")
 
     def _expect(self, step: test_steps.Expect) -> None:
-        about_pod = step.expectation in _ABOUT_PODS
+        about_pod = step.expectation in ABOUT_PODS
         pod, span = (step.subject, step.subject_span) if about_pod else (step.pod, step.pod_span)
         if step.expectation in _ABOUT_VICTIMS:
             self._on_a_node(step.subject, step.subject_span)
@@ -436,16 +436,6 @@ class _Script:
             self.context.error(Code.P706, f"points are a plain number, not {text}", expr.span, label=text)
 
 
-_ABOUT_PODS = frozenset(
-    {
-        Expectation.ON,
-        Expectation.ON_DEVICE,
-        Expectation.NOT_ON,
-        Expectation.PENDING,
-        Expectation.HELD,
-        Expectation.NOT_HELD,
-    }
-)
 _ABOUT_VICTIMS = frozenset({Expectation.EVICTED, Expectation.NOT_EVICTED})
 # Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
 _FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})

@@ -135,6 +135,19 @@ class Expectation(Enum):
     NOT_HELD = "not held"
 
 
+ABOUT_PODS = frozenset(
+    {
+        Expectation.ON,
+        Expectation.ON_DEVICE,
+        Expectation.NOT_ON,
+        Expectation.PENDING,
+        Expectation.HELD,
+        Expectation.NOT_HELD,
+    }
+)
+"""The expectations whose subject is a pod that the test places."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect(ast.TestStep):
     """`expect web on b`, or another of the sentences below.
