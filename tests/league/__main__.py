@@ -115,7 +115,7 @@ def one(run: Run) -> Result:
 
 
 def table(results: Sequence[Result]) -> str:
-    """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and deviation, beside what was published."""
+    """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and standard deviation, beside what was published."""
     rows = [
         "| policy | default | published | difference | gpuspec33 | published | difference | kW | W per allocated GPU |",
         "|" + "---|" * 9,
@@ -131,7 +131,7 @@ def table(results: Sequence[Result]) -> str:
                 continue
             mean, deviation = statistics.fmean(found), statistics.pstdev(found)
             cells += [
-                f"{mean:.2f} ({deviation:.2f})",
+                f"{mean:.2f} ({deviation:.2f})" if len(found) > 1 else f"{mean:.2f}",
                 *(("–", "–") if known is None else (f"{known[place]:.2f}", f"{mean - known[place]:+.2f}")),
             ]
         default = [result for result in results if (result.policy, result.trace) == (policy, "default")]
