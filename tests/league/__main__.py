@@ -115,7 +115,7 @@ def one(run: Run) -> Result:
 
 
 def table(results: Sequence[Result]) -> str:
-    """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and standard deviation, beside what was published."""
+    """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and standard deviation, beside published means."""
     rows = [
         "| policy | default | published | difference | gpuspec33 | published | difference | kW | W per allocated GPU |",
         "|" + "---|" * 9,
