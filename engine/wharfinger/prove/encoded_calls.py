@@ -20,9 +20,9 @@ from wharfinger.model.attributes import NODE_ATTRIBUTES
 from wharfinger.prove import fullness, logic
 from wharfinger.prove.encoder import Encoder, Place, Selection, Unmodelled
 from wharfinger.prove.logic import Value, as_bool, both, constant, real
-from wharfinger.prove.world import EFFECTS, FEW, TEXTS, node
+from wharfinger.prove.world import EFFECTS, FEW, TEXTS, node, of_node
 
-POD_COUNT = next(each for each in NODE_ATTRIBUTES if each.path == "pod_count")
+POD_COUNT = of_node("pod_count")
 NODE_LABELS = next(each for each in NODE_ATTRIBUTES if each.path == "labels")
 
 

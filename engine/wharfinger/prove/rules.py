@@ -18,9 +18,9 @@ from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.logic import SMALL, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real
-from wharfinger.prove.world import NATIVE, POD, World, node
+from wharfinger.prove.world import NATIVE, POD, World, node, of_pod
 
-NAMESPACE = next(each for each in POD_ATTRIBUTES if each.subject is Subject.POD and each.path == "namespace")
+NAMESPACE = of_pod("namespace", Subject.POD)
 
 
 def governs(encoder: Encoder) -> Condition:

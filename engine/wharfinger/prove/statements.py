@@ -15,6 +15,7 @@ from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.describe import describe, quoted
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.prove import rules, totals
@@ -24,6 +25,7 @@ from wharfinger.prove.logic import Condition, both, chosen, either, implied, neg
 from wharfinger.prove.question import Side, Statement, answer
 from wharfinger.prove.reading import EditablePolicy, Trial
 from wharfinger.prove.verdict import Answer, Verdict
+from wharfinger.prove.world import POD, node, of_node, of_pod
 
 HERE = Place(0)
 
@@ -390,6 +392,8 @@ def _grouping(policy: typed.Policy) -> str | None:
 
 
 MARGINS = (2.0, 0.0)
+VICTIM = "running_1"
+"""The only placed pod of an example of an eviction, as tests name it."""
 
 
 def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
@@ -408,13 +412,14 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
         a, b = encoders
         feasible = both(*(rules.accepts(encoder, index) for encoder in encoders for index in range(2)))
         apart = [both(feasible, totals.beats(a, 0, 1, margin), totals.beats(b, 1, 0, margin)) for margin in MARGINS]
-        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *apart]
+        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *apart, *_evictions(a, b)]
 
     def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
         first, second = map(quoted, example.nodes)
         pod = quoted(example.pod)
         accepted = [[f"expect {node} {what}"] for node in (first, second) for what in ("accepted", "rejected")]
-        return [*accepted, [f"expect {pod} on {first}"], [f"expect {pod} on {second}"]]
+        evicted = [[f"expect {VICTIM} evicted"]] if any(side.policy.victims for side in sides) else []
+        return [*evicted, *accepted, [f"expect {pod} on {first}"], [f"expect {pod} on {second}"]]
 
     def alike(trials: Mapping[int, Trial], example: Example) -> bool:
         return trials[0].attempt.decision.node == trials[1].attempt.decision.node and all(
@@ -462,7 +467,7 @@ def _differences(a: Encoder, b: Encoder) -> list[Condition]:
         for mine, other in zip(a.policy.tie_break, b.policy.tie_break, strict=True):
             found.append(_differ(totals.tie_value(a, mine.value, 0), totals.tie_value(b, other.value, 0)))
     if a.policy.victims or b.policy.victims:
-        found.append(negated(same_truth(_evictable(a), _evictable(b))))
+        found.append(negated(same_truth(*(_evictable(each, Place(0, "any placed pod")) for each in (a, b)))))
     return [each for each in found if each is not False]
 
 
@@ -501,8 +506,26 @@ def _differ(a: tuple[Condition, Any], b: tuple[Condition, Any]) -> Condition:
     return either(negated(same_truth(a[0], b[0])), both(a[0], b[0], a[1] != b[1]))
 
 
-def _evictable(encoder: Encoder) -> Condition:
-    """The condition that any placed pod may be evicted."""
-    place = Place(0, "any placed pod")
+def _evictions(a: Encoder, b: Encoder) -> list[Condition]:
+    """Where an example shows that evictions differ: the pod fits nowhere but in the place of a pod that one policy lets leave."""
+    if not (a.policy.victims or b.policy.victims):
+        return []
+    world = a.world
+    victim, *others = sorted(world.slots, key=lambda slot: (slot.node, not slot.owner.endswith("other")))
+    place = Place(0, victim.owner)
+    asked, room = world.attribute(POD, of_pod("requests.cpu", Subject.POD)), world.attribute(node(0), of_node("allocatable.cpu"))
+    held = world.attribute(victim.owner, of_pod("requests.cpu", Subject.ITEM))
+    world.attribute(node(0), of_node("requested.cpu"))
+    lower = world.attribute(victim.owner, of_pod("priority", Subject.ITEM)).term
+    fits = both(
+        asked.term <= room.term, asked.term + held.term > room.term, lower < world.attribute(POD, of_pod("priority", Subject.POD)).term
+    )
+    alone = both(victim.number == 1, *(slot.number == 0 for slot in others), world.attribute(node(1), of_node("unschedulable")).term)
+    taken = both(*(both(rules.governs(each), rules.accepts(each, 0)) for each in (a, b)))
+    return [both(fits, alone, taken, negated(same_truth(_evictable(a, place), _evictable(b, place))))]
+
+
+def _evictable(encoder: Encoder, place: Place) -> Condition:
+    """The condition that a placed pod may be evicted."""
     values = [(rule, encoder.value(rule.condition, place)) for rule in encoder.policy.victims]
     return both(*(chosen(value.present, value.term, rule.missing_evicts is True) for rule, value in values))

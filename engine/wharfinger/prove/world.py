@@ -46,6 +46,16 @@ def node(index: int) -> str:
     return f"node {index}"
 
 
+def of_node(path: str) -> Attribute:
+    """The attribute of nodes that has no key and this path."""
+    return next(each for each in NODE_ATTRIBUTES if each.path == path and not each.keyed)
+
+
+def of_pod(path: str, subject: Subject) -> Attribute:
+    """The attribute of the pod to be placed, or of placed pods, that has no key and this path."""
+    return next(each for each in POD_ATTRIBUTES if each.path == path and each.subject is subject and not each.keyed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     """Equal placed pods on one node of an example; `number` is how many there are."""

@@ -189,3 +189,24 @@ def test_a_permit_is_beyond_what_is_modelled():
 def test_what_counts_members_is_beyond_what_is_modelled():
     policy = compiled('policy "p"\nfilter f { require count(group) < 3 else "enough" }\n', "p.policy")
     assert statements.dead(policy, "f").verdict is Verdict.UNKNOWN
+
+
+EVICTING = 'policy "p"\nfor pods where pod.priority >= 100\npreemption { never_evict when it.priority >= 50 }\n'
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        (EVICTING.replace(">= 50", "> 50"), Verdict.REFUTED),
+        (EVICTING.replace("never_evict when it.priority >= 50", 'never_evict when it.namespace == "system"'), Verdict.REFUTED),
+        (EVICTING.replace("never_evict when it.priority >= 50", "only_evict when it.priority < 50"), Verdict.PROVED),
+        ('policy "p"\nfor pods where pod.priority >= 100\n', Verdict.REFUTED),
+    ],
+)
+def test_versions_that_evict_other_pods_are_told_apart_by_an_eviction(other, verdict):
+    first, second = compiled(EVICTING, "a.policy"), compiled(other, "b.policy")
+    answer = statements.same_as(first, second)
+    assert answer.verdict is verdict, str(answer)
+    if verdict is Verdict.REFUTED:
+        assert "expect running_1 evicted" in str(answer.counterexample)
+        assert fails(second if answer.fails_with == "b.policy" else first, answer)
