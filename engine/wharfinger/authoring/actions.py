@@ -18,6 +18,8 @@ _CHAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _MISSING = {Code.P401.name: ("pass", "reject"), Code.P402.name: ("neutral", "skip"), Code.P404.name: ("keep", "evict")}
 _NEW_NAME = "extracted"
 SYNTAX = ("P0", "P1")  # what is wrong with a text that does not parse has a replacement or none
+_CLOSES = {"(": ")", "[": "]", "{": "}"}
+_ENDS_EXPRESSION = re.compile(r"\s+(?:else|on missing|normalize)\b")
 MOST_SHOWN = 40  # letters in a title
 MOST_TRIED = 4  # texts of one help
 NAMES_EXPRESSIONS = frozenset({"FILTER", "PERMIT", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
@@ -73,7 +75,9 @@ def _near(document: Document, start: int, end: int) -> list[Finding]:
 def _fixes(document: Document, finding: Finding) -> Iterator[Action]:
     if finding.suggestion is not None:
         yield _replacement(finding, finding.start, finding.end, finding.suggestion, document.text)
-    elif finding.help and finding.severity == "error" and not finding.code.startswith(SYNTAX):
+    elif finding.code == Code.P104.name:
+        yield from _closing(document, finding)
+    elif finding.help and finding.severity == "error" and (finding.code == Code.P111.name or not finding.code.startswith(SYNTAX)):
         yield from _from_help(document, finding)
     for word in _MISSING.get(finding.code, ()):
         place = _end_of_rule(document, finding)
@@ -102,6 +106,32 @@ def _from_help(document: Document, finding: Finding) -> Iterator[Action]:
             if (finding.code, finding.start) not in after and len(after) <= len(before) and not any(map(_of_syntax_or_types, new)):
                 yield _replacement(finding, start, end, meant, document.text)
                 break
+
+
+def _closing(document: Document, finding: Finding) -> Iterator[Action]:
+    """The bracket that is missing, at the first place behind which nothing is wrong."""
+    alone = document.part(finding.start)
+    bracket = _CLOSES.get(document.text[finding.start : finding.end])
+    statement = document.statement_at(finding.start)
+    if bracket is None or statement is None:
+        return
+    for place, text in _places_of_closing(document, finding, statement.end, bracket):
+        if not _errors(alone.with_text(applied(alone.text, (Edit(place, place, text),)))):
+            yield Action(title=f"Add `{bracket}`", edits=(Edit(place, place, text),), fixes=finding)
+            return
+
+
+def _places_of_closing(document: Document, finding: Finding, end: int, bracket: str) -> Iterator[tuple[int, str]]:
+    """Where a bracket may be missing: on the line of the open one, before what ends an expression there, or behind the statement."""
+    line = document.source.line(document.source.text.count("\n", 0, finding.start) + 1)
+    begun = document.text.rfind("\n", 0, finding.start) + 1
+    written = line.partition(" #")[0].rstrip()
+    spaced = f" {bracket}" if bracket == "}" else bracket
+    for found in _ENDS_EXPRESSION.finditer(written, finding.end - begun):
+        yield begun + found.start(), spaced
+    if finding.end - begun < len(written):
+        yield begun + len(written), spaced
+    yield end, f"\n{bracket}"
 
 
 def _of_syntax_or_types(code: str) -> bool:

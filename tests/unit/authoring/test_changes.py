@@ -134,6 +134,30 @@ def test_no_test_is_made_where_nobody_is_governed(openb):
         decision_test(Document("x.policy", 'policy "x"\nscore s = \n'), openb)
 
 
+MENDED = [
+    ('filter f {\n  require (node.pod_count + 1 < 10 else "full"\n}\n', "(", "Add `)`", "1 < 10) else"),
+    ("filter f {\n  require node.pod_count < 10\n\nscore s = 1\n", "{", "Add `}`", "10\n}\n\nscore"),
+    ('test "t" {\n  node a { cpu: 4cpu # four\n  pod p\n  place p\n  expect p on a\n}\n', "{ cpu", "Add `}`", "4cpu } # four"),
+    ('group by pod.labels["job"] {\n  min_count 2\n  disruption all\n}\n', "all", "Replace `all` by `pod`", "disruption pod"),
+    (
+        "filter f { require count(devices where it.tainted) > 0 }\n",
+        "count",
+        "Replace `count(devices where it.tainted)`",
+        "tainted, on: node)",
+    ),
+    ('metric l: percent = prometheus("q", node: "i", maxage: 2min)\n', "maxage", "Replace `maxage: 2min`", "max_age: 2min"),
+]
+
+
+@pytest.mark.parametrize(("text", "place", "title", "written"), MENDED, ids=[each[2] for each in MENDED])
+def test_what_a_help_names_is_written(text, place, title, written):
+    text = f'policy "p"\n\n{text}'
+    at = text.index(place)
+    found = [each for each in actions.actions(Document("x.policy", text), at, at) if each.title.startswith(title)]
+    assert len(found) == 1, found
+    assert written in actions.applied(text, found[0].edits)
+
+
 def test_changes_of_a_statement_cost_little_more_in_a_long_policy():
     """What is read and checked for a place that was just changed is its statement, not the policy."""
     short, long = (work_of_changes(number) for number in (4, 100))

@@ -122,7 +122,9 @@ def _no_option(context: Context, source: ast.Call, argument: ast.Argument, optio
         return
     near = context.closest(argument.name or "", options)
     help_ = f"did you mean `{near}`?" if near else f"options are {listed(options)}"
-    context.error(Code.P603, f"`{source.function}` has no option `{argument.name}`", argument.span, label="unknown option", help=help_)
+    mended = near and near + argument.span.text.removeprefix(argument.name or "")
+    message = f"`{source.function}` has no option `{argument.name}`"
+    context.error(Code.P603, message, argument.span, label="unknown option", help=help_, suggestion=mended)
 
 
 def _option(context: Context, source: ast.Call, argument: ast.Argument, option: Option) -> typed.Const | None:

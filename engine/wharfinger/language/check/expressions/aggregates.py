@@ -101,7 +101,9 @@ def _extent(context: Context, expr: ast.Call, *, of_devices: bool) -> tuple[type
     if of_devices and [a.name for a in named] != ["on"]:
         help_ = "write `on: node` behind the selection"
         span = named[0].span if named else expr.span
-        context.error(Code.P207, "devices are counted on the candidate node", span, label="does not fit", help=help_)
+        mended = "on: node" if len(named) == 1 else f"{expr.span.text[:-1].rstrip(' ,')}, on: node)" if not named else None
+        message = "devices are counted on the candidate node"
+        context.error(Code.P207, message, span, label="does not fit", help=help_, suggestion=mended)
         return None
     odd = next((a for a in named if a.name not in ("on", "within")), None) or (named[1] if len(named) > 1 else None)
     if odd:
