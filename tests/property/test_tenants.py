@@ -25,6 +25,10 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.extension import Placement
+from wharfinger.framework.rules.policy_permits import PolicyPermit
+from wharfinger.groups.membership import group_index
+from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics
@@ -32,6 +36,7 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPo
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.judgement import Judge, eligible, violations
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview import PreviewReconciler, Questions
@@ -170,6 +175,20 @@ OF_PODS = (
     'it.qos == "BestEffort"',
 )
 ZONE = clusters.ZONE
+GROUPS = (
+    'group by pod.labels["app"] { min_count 1 }\n',
+    f'group by pod.labels["app"] {{ min_count 2 within preferred "{ZONE}" disruption group }}\n',
+    f'group by pod.owner_name {{ min_count 1 spread_over "{ZONE}" }}\n',
+)
+OF_GROUPS = (
+    f'score beside = count(group, within: "{ZONE}") normalize max on missing 0',
+    'filter alone { require count(group) < 2 else "{count(group)} are here" }',
+    "filter known { require (pod.group.placed ?? 0) < 2 and (pod.group.size ?? 1) < 3 and (pod.group.min ?? 1) < 3 }",
+    'permit complete when has(pod.group.name) { require count(group) >= 2 else "{count(group)} of {pod.group.placed ?? 0}" }',
+    "filter there { reject count(pods where it.group.name == pod.group.name, on: node) > 0 on missing pass }",
+    'filter labelled { reject pod.namespace_labels["team"] == "bank" on missing pass }',
+    "score gpus = count(devices where it.name != pod.name, on: node) normalize max on missing 0",
+)
 
 
 @st.composite
@@ -189,6 +208,9 @@ def curious(draw: st.DrawFn) -> str:
     """Policies that read as much of other pods as they can."""
     scope = draw(st.sampled_from(["", " for pods where true", ' for pods where pod.namespace == "default" or has(pod.labels["app"])']))
     victims = draw(st.lists(st.sampled_from(OF_PODS), max_size=2))
+    grouping = draw(st.sampled_from(["", *GROUPS]))
+    of_group = "".join(f"{rule}\n" for rule in draw(st.lists(st.sampled_from(OF_GROUPS), unique=True, max_size=2))) if grouping else ""
+    held = draw(st.sampled_from(["", f'permit held {{ require {draw(counts())} < 2 else "{{seen}} are here" }}\n']))
     keyword = draw(st.sampled_from(["never_evict", "only_evict"]))
     rules = "".join(f"  {keyword} when {rule} on missing {draw(st.sampled_from(['keep', 'evict']))}\n" for rule in victims)
     return (
@@ -197,6 +219,7 @@ def curious(draw: st.DrawFn) -> str:
         f'filter few {{ require seen < {draw(st.integers(0, 2))} else "{{seen}} here, {{pod.namespace}}" }}\n'
         f"filter more when {draw(counts())} > 0 {{ reject {draw(counts())} > {draw(st.integers(0, 3))} }}\n"
         f"score apart = -{draw(counts())} normalize minmax\n"
+        f"{grouping}{of_group}{held}"
         f"tie_break {draw(counts())} desc\n" + (f"preemption {{\n{rules}}}\n" if rules else "")
     )
 
@@ -230,9 +253,28 @@ def told(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> list
         [violations(policy, view, row, snapshot) for row in range(snapshot.n_nodes)],
         eligible(policy, view, snapshot),
         sorted(other.key for other in governed),
+        [permitted(policy, index, view, snapshot) for index in range(len(policy.permits))],
+        grouped(policy, view, two.state(which)),
         str(explained_pod.explained(chain, two.state(which), view, NOW)),
         [str(finding) for finding in tried(policy, sample_of(two.state(which).snapshot(NOW), [view]), "p")],
     ]
+
+
+def permitted(policy: CompiledPolicy, index: int, pod: PodView, snapshot: Snapshot) -> list[Any]:
+    """What a permit says of the pod on each node."""
+    permit = PolicyPermit(policy, index)
+    placements = [Placement(pod=pod, node=name) for name in snapshot.names]
+    return [(permit.permission(each, snapshot).approved, permit.message(each, snapshot)) for each in placements]
+
+
+def grouped(policy: CompiledPolicy, pod: PodView, state: ClusterState) -> Any:
+    """The group of the pod, with its members and terms."""
+    placed = [other for row in range(state.snapshot(NOW).n_nodes) for other in state.snapshot(NOW).pods_on(row)]
+    index = group_index([*placed, pod], state.objects, rule_of_policies([policy], lambda: NOW))
+    key = index.key_of(pod.uid)
+    members = () if key is None else index.members(key)
+    assert {member.namespace for member in members} <= {OWN}
+    return key, key and index.terms(key), sorted(member.key for member in members)
 
 
 class Api:
