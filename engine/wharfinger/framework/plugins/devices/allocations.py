@@ -137,9 +137,15 @@ def text(fault: Fault, names: Sequence[str], pools: NodePools, node: str) -> str
         assert fault.selector is not None  # noqa: S101 — the kind says so
         owner = f"class {fault.selector.of_class}" if fault.selector.of_class else claim
         return f"{owner}: selector #{fault.selector.index}: {fault.selector.text}"
+    return f"{claim}, request {ask.name}: {_about_request(fault, ask, pools)}"
+
+
+def _about_request(fault: Fault, ask: Ask, pools: NodePools) -> str:
+    if fault.kind is FaultKind.UNKNOWN_MODE:
+        return f"unsupported count mode {ask.wanted.allocation_mode}"
     pool = pools.pools[fault.place[0]]
     if fault.kind is FaultKind.CONSTRAINT:
         device = f"{pool}/{pool.devices[fault.place[1]].name}"
-        return f"{claim}, request {ask.name}: cannot add device {device} because a claim constraint would not be satisfied"
+        return f"cannot add device {device} because a claim constraint would not be satisfied"
     state = "being updated" if fault.kind is FaultKind.UPDATING else "invalid"
-    return f"{claim}, request {ask.name}: asks for all devices, but resource pool {pool} is currently {state}"
+    return f"asks for all devices, but resource pool {pool} is currently {state}"

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from wharfinger.framework.plugins.devices.capacity import Portion
 from wharfinger.framework.plugins.devices.requests import UNKNOWN_KIND, Ask, Asked, Constraint, PoolCode, Request, SelectorFault, TypedValue
-from wharfinger.model.objects.devices import MOST_ALTERNATIVES, MOST_DEVICES
+from wharfinger.model.objects.devices import EXACT_COUNT, MOST_ALTERNATIVES, MOST_DEVICES
 from wharfinger.model.state.device_states import UsageKey
 
 MOST_STEPS: Final = 20_000
@@ -41,6 +41,7 @@ class FaultKind(Enum):
     UPDATING = "updating"
     INVALID = "invalid"
     TOO_MANY = "too many"
+    UNKNOWN_MODE = "unknown mode"
     CONSTRAINT = "constraint"
     EMPTY_CONSTRAINT = "empty constraint"
     GAVE_UP = "gave up"
@@ -234,6 +235,8 @@ class Search:
 
     def _size(self, ask: Ask) -> int:
         if not ask.every:
+            if ask.wanted.allocation_mode not in {"", EXACT_COUNT}:
+                raise _Failed(Fault(FaultKind.UNKNOWN_MODE, ask.claim, ask))
             return ask.count
         if ask.number not in self._every:
             self._every[ask.number] = list(self._matching(ask))

@@ -54,6 +54,14 @@ def answer(expression, device=DEVICE):
         '!("no-such-domain" in device.attributes)',
         '!has(device.attributes["no-such-domain"].x)',
         f'{GPU}.nothing == 1 || device.driver == "{DOMAIN}"',
+        f'"1.9.0" != {GPU}.version && {GPU}.model != 1 && ({GPU}.index == 0)',
+        f'{GPU}.version == semver("1.9.0") && {MEMORY} == {MEMORY} && {GPU}.index == {GPU}.index',
+        f'{GPU}.model == "{GPU.replace(chr(34), chr(39))}.version == 1" ? false : true',
+        f'{GPU}.model.includes("a100") && !{GPU}.model.includes(1) && ["a"].includes("a")',
+        f'{GPU}.version != "1.9.0" && {MEMORY} != 1 && [1.5, 2.5].sum() == 4.0',
+        'ip.isCanonical("::1") && !ip.isCanonical("0:0::1") && ip("8.8.8.8").isGlobalUnicast() && !ip("::1").isGlobalUnicast()',
+        'ip("169.254.0.1").isLinkLocalUnicast() && ip("ff12::1").isLinkLocalMulticast() && !ip("10.0.0.1").isLinkLocalMulticast()',
+        'cidr("10.1.2.3/8").masked() == cidr("10.0.0.0/8")',
     ],
 )
 def test_an_expression_selects_a_device(expression):
@@ -76,6 +84,15 @@ def test_an_expression_selects_a_device(expression):
         (MEMORY, "CEL result of type kubernetes.Quantity could not be converted to bool: type conversion error from 'Quantity' to 'bool'"),
         ('semver("1.0") == semver("1.0.0")', "No Major.Minor.Patch elements found"),
         ("[].min() == 1", "min called on empty list"),
+        *(
+            (f"{left} == {right}", "no such overload")
+            for left in (f"{GPU}.version", MEMORY)
+            for right in ('"1.9.0"', "1", "true", f"{GPU}.model")
+        ),
+        (f'{GPU}["version"] == {MEMORY}', "no such overload"),
+        (f'has({GPU}.version) && ({GPU}.version == "1.9.0" ? true : false)', "no such overload"),
+        ('["a"].sum() == "a"', "no such overload"),
+        ("[true].sum() == 1", "no such overload"),
         ("lists.range(1000000000) == []", "lists.range(1000000000) is longer than 10000"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import explain
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -193,3 +194,9 @@ def test_gpus_that_are_shared_say_what_each_has_free() -> None:
     assert "1 GPU wanted: of 2, 2 have 400 thousandths free (free: 500, 500)" in str(
         explain(assemble(), state.snapshot(), small, PolicyCommentary(assemble()), nodes=["a"])
     )
+
+
+def test_an_unknown_allocation_mode_is_an_error() -> None:
+    state, pod = made([device("0")], asked(allocationMode="Some"))
+    decision = decide(assemble(), state.snapshot(), pod)
+    assert decision.aborted["a"].endswith("filter plugin: claim default/c, request gpu: unsupported count mode Some")

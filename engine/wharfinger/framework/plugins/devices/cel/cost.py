@@ -31,6 +31,7 @@ _SAME_SIZE = {
     "slice",
     "find",
     "cidr",
+    "masked",
     "ip",
     "string",
     "bytes",
@@ -41,6 +42,7 @@ _SCALAR = {
     *("startsWith", "endsWith", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool", "type", "hasValue", "isSorted"),
     *("@not_strictly_false", "__not_strictly_false__", "quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat"),
     *("compareTo", "isGreaterThan", "isLessThan", "semver", "isSemver", "major", "minor", "patch", "sum", "isIP", "isCIDR", "family"),
+    *("ip.isCanonical", "isGlobalUnicast", "isLinkLocalUnicast", "isLinkLocalMulticast", "includes"),
     *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength", "sets.contains", "sets.equivalent", "sets.intersects"),
 }
 _PAIRWISE = {"sets.contains", "sets.equivalent", "sets.intersects", "matches", "find", "findAll", "contains"}

@@ -23,6 +23,8 @@ from wharfinger.model.objects import quantity
 
 NO_OVERLOAD = "no such overload"
 QUANTITY, SEMVER, IP, CIDR = "quantity", "semver", "ip", "cidr"
+SAME_FOREIGN = "kubernetes_same_foreign"
+"""A function that no user writes, see `foreign_equality`."""
 Value = Mapping[str, Any]
 
 _FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -30,6 +32,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _WORD = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
 _LONGEST_RANGE = 10_000
+_MOST_INCLUDED = 48
+"""ResourceSliceMaxAttributeValuesPerDevice."""
 
 
 # ── quantities ──
@@ -325,7 +329,59 @@ def _network_in(network: Value, other: Value | str) -> bool:
     return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
 
 
+def _canonical(text: str) -> bool:
+    return _ip(text)[IP] == text
+
+
+def _kind_of(name: str) -> Callable[[Value], bool]:
+    def kind(value: Value) -> bool:
+        return bool(getattr(_address(value), name))
+
+    return kind
+
+
+def _is_global_unicast(value: Value) -> bool:
+    """True unless the address is unspecified, loopback, multicast, link-local or the broadcast address (`IsGlobalUnicast` of net/netip)."""
+    address = _address(value)
+    special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    return not special and address != ipaddress.IPv4Address("255.255.255.255")
+
+
+def _is_link_local_multicast(value: Value) -> bool:
+    """True for 224.0.0.0/24 and ff02::/16, whatever the flags of an IPv6 address are (`IsLinkLocalMulticast` of net/netip)."""
+    address = _address(value)
+    if isinstance(address, ipaddress.IPv4Address):
+        return address in ipaddress.IPv4Network("224.0.0.0/24")
+    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 2
+
+
+def _masked(value: Value) -> dict[str, str]:
+    return {CIDR: str(_network(value))}
+
+
 # ── all of it ──
+
+
+def _same_foreign(value: Value, other: Value) -> bool:
+    """True if two values of foreign types are equal; ValueError if their types differ."""
+    if value.keys() != other.keys():
+        raise ValueError(NO_OVERLOAD)
+    return value == other
+
+
+def _includes(target: Any, value: Any) -> bool:
+    if not isinstance(target, list | tuple):
+        return _same(target, value)
+    if len(target) > _MOST_INCLUDED and not any(_same(item, value) for item in target[:_MOST_INCLUDED]):
+        raise ValueError(f"'includes' function cannot be applied to lists longer than {_MOST_INCLUDED} values")
+    return any(_same(item, value) for item in target)
+
+
+def _sum(items: Sequence[Any]) -> Any:
+    kinds = {type(item) for item in items}
+    if len(kinds) > 1 or not kinds <= {int, float}:
+        raise ValueError(NO_OVERLOAD)
+    return sum(items[1:], items[0]) if items else 0
 
 
 def functions(cel: Any) -> list[Any]:
@@ -334,6 +390,7 @@ def functions(cel: Any) -> list[Any]:
     # Foreign values are maps: the only parametric kind of argument that the runtime finds a function by.
     foreign, items, texts = kind.Map(kind.STRING, kind.STRING), kind.LIST, kind.List(kind.STRING)
     text, integer, boolean, real, anything = kind.STRING, kind.INT, kind.BOOL, kind.DOUBLE, kind.DYN
+    kinds = foreign, items, text, integer, boolean, real  # the runtime finds no function by `anything`
 
     def declared(name: str, *overloads: tuple[Any, list[Any], Callable[..., Any]], member: bool = True) -> Any:
         return cel.FunctionDecl(
@@ -372,7 +429,7 @@ def functions(cel: Any) -> list[Any]:
         declared("find", (text, [text, text], _find)),
         declared("findAll", (texts, [text, text], _find_all), (texts, [text, text, integer], _find_all)),
         declared("isSorted", (boolean, [items], lambda found: list(_same_kind(found)) == sorted(found))),
-        declared("sum", (anything, [items], lambda found: sum(_same_kind(found)))),
+        declared("sum", (anything, [items], _sum)),
         declared("min", (anything, [items], _least)),
         declared("max", (anything, [items], _most)),
         declared("slice", (items, [items, integer, integer], _slice)),
@@ -392,6 +449,13 @@ def functions(cel: Any) -> list[Any]:
             ],
         ),
         declared("isIP", (boolean, [text], _valid(_ip)), member=False),
+        declared("ip.isCanonical", (boolean, [text], _canonical), member=False),
+        declared("isGlobalUnicast", (boolean, [foreign], _is_global_unicast)),
+        declared("isLinkLocalUnicast", (boolean, [foreign], _kind_of("is_link_local"))),
+        declared("isLinkLocalMulticast", (boolean, [foreign], _is_link_local_multicast)),
+        declared("masked", (foreign, [foreign], _masked)),
+        declared("includes", *((boolean, [target, value], _includes) for target in kinds for value in kinds)),
+        declared(SAME_FOREIGN, (boolean, [foreign, foreign], _same_foreign), member=False),
         declared("family", (integer, [foreign], lambda value: _address(value).version)),
         declared("isLoopback", (boolean, [foreign], lambda value: _address(value).is_loopback)),
         declared("isUnspecified", (boolean, [foreign], lambda value: _address(value).is_unspecified)),
