@@ -26,7 +26,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Titles:
-    """What the two sides are called."""
+    """The names of the two sides."""
 
     before: str
     after: str
@@ -72,7 +72,7 @@ def _row(change: PodChange | DecisionChange) -> Row:
 
 
 def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
-    """Where the pod is before and after, with its devices where they differ."""
+    """The places of the pod before and after, with its devices if they differ."""
     before, after = change.before or "-", change.after or "-"
     if isinstance(change, DecisionChange) or change.before_devices == change.after_devices:
         return before, after

@@ -33,7 +33,7 @@ def _evicts(result: GroupResult) -> str:
 
 
 def nearest(fit: DomainFit) -> str:
-    """How many members a domain takes, and what stops the rest: `rack r7 takes 6 of 8: 3 Insufficient cpu`."""
+    """The number of members that a domain takes, and the reasons against the rest: `rack r7 takes 6 of 8: 3 Insufficient cpu`."""
     place = f"{fit.key} {fit.value}" if fit.key else "the cluster"
     reasons = sorted(fit.reasons.items(), key=lambda item: (-item[1], item[0]))
     return f"{place} takes {fit.fits} of {fit.wanted}" + (f": {', '.join(f'{count} {text}' for text, count in reasons)}" if reasons else "")
@@ -56,5 +56,5 @@ def value(result: GroupResult) -> dict[str, Any]:
 
 
 def fit_value(fit: DomainFit) -> dict[str, Any]:
-    """How many members a domain takes as plain values."""
+    """The number of members that a domain takes, as plain values."""
     return {"key": fit.key, "value": fit.value, "fits": fit.fits, "wanted": fit.wanted, "reasons": dict(fit.reasons)}

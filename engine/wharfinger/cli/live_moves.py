@@ -28,7 +28,7 @@ def carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
     *,
     exact: bool = False,
 ) -> CarriedOut:
-    """What was done of the moves; each is told on standard error. UsageError if the cluster cannot be read.
+    """The moves that were carried out; each is printed on standard error. UsageError if the cluster cannot be read.
 
     With `exact` every pod must go where the plan says.
     """

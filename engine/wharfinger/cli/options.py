@@ -93,7 +93,7 @@ def _policies(ctx: typer.Context) -> list[typed.Policy]:
 
 
 def offered_subjects(ctx: typer.Context, incomplete: str) -> list[str]:
-    """What `wharf explain` can explain: pods and groups of the snapshot, or the policies of `--policy`."""
+    """The subjects that `wharf explain` can explain: pods and groups of the snapshot, or the policies of `--policy`."""
     if str(ctx.params.get("kind")).rstrip("s") in {"group", "podgroup"}:
         return offered_groups(ctx, incomplete)
     if str(ctx.params.get("kind")) not in {"policy", "policies"}:
@@ -228,7 +228,7 @@ def params(assignments: Sequence[str] | None) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What the words of a verb's command line are.
+    """The kinds of words on a verb's command line.
 
     `lists` are options that take every word up to the next option, as a shell expands `--policy policies/*.policy`. `valued` are all
     options with a value. `required` is the number of words that the verb needs besides options: `pod` and `NAME` of `wharf explain`.

@@ -28,7 +28,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a finding violates: its stable name, what it means, and its page in docs/ without the suffix."""
+    """The rule that a finding violates: its stable name, what it means, and its page in docs/ without the suffix."""
 
     name: str
     title: str

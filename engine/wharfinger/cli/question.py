@@ -66,7 +66,7 @@ class QuestionFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What flags name, read and compiled; `pods` are those of `--pods`, in the order of the files."""
+    """The objects that flags name, read and compiled; `pods` are those of `--pods`, in the order of the files."""
 
     policies: tuple[CompiledPolicy, ...]
     settings: ChainConfig | None

@@ -45,7 +45,7 @@ MOST_NAMESPACES = 200
 
 
 class Cause(NamedTuple):
-    """What the pods of a group have in common. `missing` is the reason that rejected most nodes last time, or the gate; "" if not known."""
+    """The common cause of pending pods. `missing` is the reason that rejected most nodes last time, or the gate; "" if not known."""
 
     profile: str
     queue: str
@@ -144,7 +144,7 @@ class LiveBoard:
         )
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
-        """What all pages show alike, in steps."""
+        """The parts that all pages share, made in steps."""
         yield "summary", self._summary()
         yield "policies", self._policies()
         yield "history", [point._asdict() for point in self._history.points]

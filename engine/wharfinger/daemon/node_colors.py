@@ -136,7 +136,7 @@ class NodeColorings:
         return Coloring(title=f"members of {key}", unit="members", **scale_of(values, "members"), values=values, note=note)
 
     def _room(self, group: Group, snapshot: Snapshot) -> Coloring:
-        """How many members of a group that waits the domain of each node may take: never too few."""
+        """The number of members of a waiting group that the domain of each node may take, at least."""
         profile = self._scheduler.profiles.of(group.waiting[0])
         if profile is None:
             raise UnknownObject(f"group {group.key} belongs to another scheduler")

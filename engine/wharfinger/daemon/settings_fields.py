@@ -48,7 +48,7 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """What it means, and its default."""
+        """The description of the setting, and its default."""
         default = self.field.default
         if isinstance(default, bool):
             default = "true" if default else "false"

@@ -26,7 +26,7 @@ NO_RULE = "no such rule"
 
 
 class Kind(Enum):
-    """What sort of rule makes a difference.
+    """The kind of a rule that makes a difference.
 
     ORDER: tie breaks and the stable hash; PREEMPTION: where pods can be evicted; GROUP: the pod is placed with its group, or waits with it.
     """
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a rule says on one side. `present` is False where that side has no such rule for the pod.
+    """The answer of a rule on one side. `present` is False where that side has no such rule for the pod.
 
     `sentences` are why a filter rejects `Cause.node`; empty where it passes. `points` are what a score adds (weight × points) at the node
     of the side before and at the node of the side after.
@@ -165,7 +165,7 @@ class _Comparison:
         return [self.cause(name, Kind.SCORE, None, _said(before.get(name)), _said(after.get(name))) for name in first[:MOST_CAUSES]]
 
     def _scores(self, decision: Decision) -> dict[str, _Scores]:
-        """What each score of a side adds at the two nodes, by name; nothing unless there are two."""
+        """The points that each score of a side adds at the two nodes, by name; empty unless there are two nodes."""
         former, present = (each.row for each in self._decisions)
         if former is None or present is None:
             return {}
@@ -174,7 +174,7 @@ class _Comparison:
 
 
 class _Scores(NamedTuple):
-    """What a score adds at the node chosen before and at the one chosen after."""
+    """The points that a score adds at the node chosen before and at the one chosen after."""
 
     tier: int
     former: float
@@ -182,7 +182,7 @@ class _Scores(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """How far the score puts the present node above the former one."""
+        """The points of the present node less those of the former one."""
         return self.present - self.former
 
 

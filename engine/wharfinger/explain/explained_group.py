@@ -36,7 +36,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedGroup:
-    """What becomes of a group now.
+    """The placement of a group now, or the reasons against it.
 
     `state` is that of a result, or `has a place`. `terms` are sentences about what holds for it. `domains` say what each takes of the
     members that wait, most first; `omitted` further ones are left out.
@@ -134,7 +134,7 @@ def _message(found: Attempt, waiting: list[PodView]) -> str:
 
 
 def _room_by_preemption(found: Attempt) -> str:
-    """What preemption would do for the group; pods of other namespaces are only counted, as explanations are passed on."""
+    """The effect of preemption for the group; pods of other namespaces are only counted, as explanations are passed on."""
     if found.freed is None:
         return ""
     namespace = found.result.group.partition("/")[0]
@@ -146,7 +146,7 @@ def _room_by_preemption(found: Attempt) -> str:
 
 
 def _terms(terms: GroupTerms | None, index: GroupIndex, key: str) -> Iterator[str]:
-    """What holds for the group, in words."""
+    """The terms of the group, in words."""
     members = index.members(key)
     placed = sum(bool(pod.node_name) for pod in members)
     yield f"{wording.count(len(members), 'member')}, {placed} with a node"
@@ -174,7 +174,7 @@ def _members(index: GroupIndex, key: str, found: Attempt, gates: Mapping[str, st
 
 
 def about_group(found: Attempt) -> str:
-    """What becomes of the group of a member, in a sentence."""
+    """The state of the group of a member, in a sentence."""
     result = found.result
     if found.placed:
         where = ", ".join(f"{key} {value}" for key, value in result.domains.items())

@@ -35,7 +35,7 @@ MOST_PARTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayOut:
-    """What would have to change for a node to be chosen, or at least to be feasible."""
+    """The changes by which a node would be chosen, or at least be feasible."""
 
     node: str
     sentences: tuple[str, ...]
@@ -179,7 +179,7 @@ def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Exp
 
 
 def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
-    """How far a feasible node is behind the chosen one."""
+    """The distance of a feasible node from the chosen one."""
     short = best.totals[0] - report.totals[0]
     if short <= 0:
         yield f"it is as good as {best.node} and lost to the order among equals"

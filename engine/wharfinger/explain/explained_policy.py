@@ -178,7 +178,7 @@ def _sample(pods: Sequence[PodView]) -> list[PodView]:
 
 @dataclass(slots=True)
 class _Rejections:
-    """What one filter does to the pods looked at."""
+    """The rejections of one filter among the examined pods."""
 
     nodes: Mask
     pods: int = 0
@@ -234,7 +234,7 @@ class _Found:
                 found.sentences = () if filled is None else filled[0]
 
     def filters(self) -> tuple[RejectingFilter, ...]:
-        """What each filter rejects, in their order."""
+        """The rejections of each filter, in the order of the filters."""
         return tuple(
             RejectingFilter(rule=rule, nodes=int(each.nodes.sum()), pods=each.pods, example=each.example, sentences=each.sentences)
             for rule, each in self._rejections.items()

@@ -40,7 +40,7 @@ _BOUNDS = {
 
 
 class Remedies:
-    """What would have to change, for the filters of a chain."""
+    """The changes that would satisfy the filters of a chain."""
 
     def __init__(self, chain: Chain) -> None:
         self._rules = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
@@ -63,7 +63,7 @@ def _of_policy(policy: CompiledPolicy, rule: typed.Filter, pod: PodView, snapsho
 
 
 def _for(expression: typed.Expr, wanted: bool, interpreter: Interpreter, row: int) -> Iterator[str]:
-    """What would have to change for a condition to be as wanted."""
+    """The changes by which a condition would get the wanted value."""
     if interpreter.value(expression, row) is wanted:
         return
     if isinstance(expression, typed.Operation):

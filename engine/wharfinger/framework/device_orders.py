@@ -40,7 +40,7 @@ class DeviceOrders:
 
 
 def shared_by(policies: Sequence[CompiledPolicy]) -> Shared:
-    """What extension points share for a template of pods, empty but for the order of devices if a policy has preferences."""
+    """A new `Shared` for a template of pods; it holds the order of devices if a policy has preferences."""
     shared, preferring = Shared(), [policy for policy in policies if policy.device_preferences]
     if preferring:
         shared.once(DeviceOrders, lambda: DeviceOrders(preferring))

@@ -119,7 +119,7 @@ def _count(snapshot: Snapshot, rows: Rows) -> int:
 
 
 def _call(plugin: str, name: str, method: Callable[..., R], *arguments: Any) -> R:
-    """What a method returns; an exception becomes a `PluginFault`."""
+    """The result of a method; an exception becomes a `PluginFault`."""
     try:
         return method(*arguments)
     except Exception as error:

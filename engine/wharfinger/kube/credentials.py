@@ -34,7 +34,7 @@ _SECTIONS = ("clusters", "contexts", "users")
 
 @dataclass(slots=True, kw_only=True)
 class Access:
-    """How to connect, with the field names of the official client's `Configuration`."""
+    """The address and the credentials, with the field names of the official client's `Configuration`."""
 
     host: str = ""
     ssl_ca_cert: str | None = None

@@ -113,7 +113,7 @@ def reference_of(obj: PlainObject) -> Reference:
 
 
 def watching() -> ReflectorSettings:
-    """How these kinds are watched."""
+    """The watches of these kinds."""
     return ReflectorSettings(unavailable_wait=WAIT_FOR_DEFINITION)
 
 

@@ -162,7 +162,7 @@ class Filtering:
         return dict(sorted(found.items()))
 
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
-        """What is to be allocated to claims of the pod on the node of a row."""
+        """The allocations for the claims of the pod on the node of a row."""
         return tuple(each for slot in self.allocating for each in _allocating(slot).allocations(attempt, row))
 
     @property

@@ -55,7 +55,7 @@ class PolicyPermit(Plugin):
         return Permission(approved=not refused, wait_seconds=self.timeout if refused else 0.0)
 
     def message(self, placement: Placement, snapshot: Snapshot) -> str:
-        """What a placed pod waits for: the messages of the clauses that do not hold."""
+        """The reasons why a placed pod waits: the messages of the clauses that do not hold."""
         row = snapshot.row(placement.node)
         if row is None:
             return ""

@@ -103,7 +103,7 @@ def claim_uid(claim: objects.ResourceClaim) -> str:
 
 
 class Allocations:
-    """What is allocated in a cluster, written or in flight; `log` has the (driver, pool) of each change."""
+    """The allocations in a cluster, written or in flight; `log` has the (driver, pool) of each change."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.ResourceClaim,)
 
@@ -122,7 +122,7 @@ class Allocations:
         return self._used.get(pool, _NOTHING)
 
     def of_device(self, driver: str, pool: str, device: str) -> Usage | None:
-        """What is taken of a device; None if nothing is."""
+        """The usage of a device; None if nothing of it is taken."""
         return self.of_pool((driver, pool)).get(device)
 
     def in_flight(self, claim: objects.ResourceClaim) -> InFlight | None:

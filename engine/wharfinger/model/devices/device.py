@@ -57,7 +57,7 @@ class Device:
 
     @property
     def uid(self) -> str:
-        """What tells the device apart from all others of the cluster."""
+        """A name that is unique among the devices of the cluster."""
         return f"{self.driver}/{self.pool}/{self.name}"
 
     def attribute(self, name: str) -> AttributeValue | None:
@@ -69,7 +69,7 @@ class Device:
         return self.capacity.get(own_name(self.driver, name))
 
     def free_of(self, name: str) -> float | None:
-        """What is left of a capacity; None if the device has no such capacity, or it is not known what is taken."""
+        """The free amount of a capacity; None if the device has no such capacity, or it is not known what is taken."""
         own = own_name(self.driver, name)
         if own not in self.capacity:
             return None
@@ -84,7 +84,7 @@ class Device:
 
     @property
     def thousandths(self) -> float:
-        """How many thousandths of the device are free, a whole number: what is left under `MILLI`, else all or nothing."""
+        """The free thousandths of the device, a whole number: what is left under `MILLI`, else all or nothing."""
         if MILLI in self.capacity:
             return float(math.floor(self.free_of(MILLI) or 0.0))
         if self.share is not None:

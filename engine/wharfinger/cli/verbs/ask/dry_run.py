@@ -196,7 +196,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 
 def _optimal(found: Optimal | None) -> str:
-    """What a search for a placement of all pods found, "" if there was none."""
+    """The result of the search for a placement of all pods, in words; "" without a search."""
     if found is None:
         return ""
     if found.answer is Answer.FOUND:
