@@ -197,7 +197,7 @@ def test_a_running_scheduler_is_asked_about_a_policy(wharf, scheduler):
     ("flags", "said"),
     [
         (["rommy"], "there is no policy rommy; did you mean roomy?"),
-        (["elsewhere"], "there is no policy elsewhere; there are roomy"),
+        (["elsewhere"], "there is no policy elsewhere; there is roomy"),
         (["roomy", "--node", "n1"], "--node is about a pod"),
     ],
 )

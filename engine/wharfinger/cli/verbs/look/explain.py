@@ -107,7 +107,7 @@ def _known(chain: Chain, name: str) -> None:
     names = [policy.name for policy in chain.policies]
     if name not in names:
         meant = wording.closest(name, names)
-        others = f"there are {', '.join(names)}" if names else "give some with --policy"
+        others = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "give some with --policy"
         raise UnknownObject(f"there is no policy {name}; " + (f"did you mean {meant}?" if meant else others))
 
 
