@@ -135,3 +135,44 @@ def test_members_that_come_late_or_leave(control_plane, racks):
         assert len(racks_of(api)["late"]) == 1
         assert wharf.terminate() == 0
     assert_sound(control_plane)
+
+
+def scheduled(api, group):
+    """The status and reason of the condition PodGroupScheduled; None as long as there is none."""
+    conditions = api.get("PodGroup", group).get("status", {}).get("conditions", [])
+    return next(((each["status"], each["reason"]) for each in conditions if each["type"] == "PodGroupScheduled"), None)
+
+
+def test_groups_that_exclude_each_other_and_a_podgroup_that_is_made_again(control_plane, racks):
+    """A rack takes eight members; the group `few` leaves three racks for four groups that need one each."""
+    api = control_plane.api
+    with Proxy(control_plane) as proxy, WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
+        wharf.wait_scheduling()
+        create(api, "few", 4, least=5)
+        create(api, "other", 1)
+        eventually(lambda: complete(api, {"other": 1}))
+        assert "few" not in nodes_of(api)
+        api.delete("PodGroup", "few")  # it stays, with its finalizer, as long as it has members
+        for number in range(4):
+            api.delete("Pod", f"few-{number}")
+        eventually(lambda: all(each["metadata"]["name"] != "few" for each in api.list("PodGroup")))
+        create(api, "few", 4)
+        eventually(lambda: complete(api, {"few": 4}))
+        api.delete("Pod", "other-0")
+
+        groups = [f"whole-{number}" for number in range(4)]
+        for group in groups:
+            create(api, group, 8)
+        eventually(lambda: sorted(len(nodes_of(api)[group]) for group in groups) == [0, 8, 8, 8])
+        (waiting,) = (group for group in groups if not nodes_of(api)[group])
+        eventually(lambda: scheduled(api, waiting) == ("False", "Unschedulable"))
+        gone = next(group for group in groups if group != waiting)
+        for number in range(8):
+            assert waiting not in nodes_of(api)
+            api.delete("Pod", f"{gone}-{number}")
+        eventually(lambda: complete(api, {waiting: 8}))
+        eventually(lambda: scheduled(api, waiting) == ("True", "Scheduled"))
+        assert {len(found) for found in racks_of(api).values()} == {1}
+        assert max(bindings(proxy).values()) == 1
+        assert wharf.terminate() == 0
+    assert_sound(control_plane)
