@@ -12,6 +12,7 @@ from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.exact import member_classes, relaxations
+from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.group_model import GroupModel
 from wharfinger.groups.exact.merging import Merging
 from wharfinger.groups.terms import Impossible, Placed
@@ -90,7 +91,7 @@ def test_rules_that_members_beside_may_fulfil_do_not_count(counted, others, take
     decider, snapshot = Decider(CHAIN), state.snapshot()
     own, beside = (member_classes.classes(decider, [PodView(each) for each in pods], snapshot) for pods in (counted, others))
     for known, most in takes.items():
-        model = GroupModel(decider, snapshot, own, Merging.LEAST, beside=beside if known else ())
+        model = GroupModel(snapshot, own, at_once(readings(decider, snapshot, own)), Merging.LEAST, beside=beside if known else ())
         at_once(model.prepare())
         assert at_once(model.solve(np.arange(2), 1e9)).most == most
 

@@ -7,7 +7,7 @@ out can only forbid more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,15 @@ class Reading:
     def has_rules(self) -> bool:
         """True if the class wishes to be near or apart from others, or evenly spread."""
         return self.terms != affinity_terms.NO_TERMS or self.spread is not None
+
+
+def readings(decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass]) -> Generator[None, None, list[Reading]]:
+    """A generator of steps that returns the readings of some classes; the state must not change between two steps."""
+    found = []
+    for each in classes:
+        found.append(read(decider, snapshot, each))
+        yield
+    return found
 
 
 def read(decider: Decider, snapshot: Snapshot, each: MemberClass) -> Reading:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.groups.exact.class_reading import read
 from wharfinger.groups.exact.count_sets import CountSet, Space, Vector
 from wharfinger.groups.exact.member_rules import MemberRules
 from wharfinger.groups.exact.merging import MOST_MERGED, Merging, class_axes
@@ -26,8 +25,8 @@ from wharfinger.groups.exact.packing import Packing, Part, Rule
 from wharfinger.model.objects.pod_view import taken_ports
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.verdict import Mask
+    from wharfinger.groups.exact.class_reading import Reading
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.groups.exact.member_rules import Evenness, Wish
     from wharfinger.groups.exact.merging import ClassAxis
@@ -40,15 +39,16 @@ MOST_LEAST_COUNTS = 64  # combinations of the lowest final counts of spread cons
 class GroupModel:
     """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
-    Its axes are the classes, as far as they are not merged (`merging`: down to a space of `most` vectors; with `by`, those that
-    need a like amount of that resource). `beside` are the other classes of the group, of which it is not known where their members are.
+    Its axes are the classes, as far as they are not merged (`merging`: down to a space of `most` vectors; with `by`, those that need a like
+    amount of that resource). The `readings` of the classes belong to it alone. `beside` are the other classes of the group, of which it is
+    not known where their members are.
     """
 
     def __init__(  # noqa: PLR0913 — what is modelled, and how coarsely
         self,
-        decider: Decider,
         snapshot: Snapshot,
         classes: Sequence[MemberClass],
+        readings: Sequence[Reading],
         merging: Merging = Merging.EQUALS,
         *,
         by: str | None = None,
@@ -57,10 +57,13 @@ class GroupModel:
     ) -> None:
         self._snapshot = snapshot
         self._classes = list(classes)
-        self._axes = class_axes(classes, [read(decider, snapshot, each) for each in classes], merging, by, most)
+        self._axes = class_axes(classes, readings, merging, by, most)
         self._readings = [axis.reading for axis in self._axes]
-        self._rules = MemberRules(snapshot, self._axes, beside)
         self.n_members = sum(len(each.members) for each in classes)
+        self.exact = self.fits_in_space = False
+        if Space.size([axis.number for axis in self._axes]) > MOST_VECTORS:
+            return
+        self._rules = MemberRules(snapshot, self._axes, beside)
         self.exact = merging is Merging.EQUALS and self._rules.exact and all(reading.complete for reading in self._readings)
         self._packings: dict[tuple[int, ...], Packing] = {}  # by lowest counts; shared by all domains
         self._kept_sets: dict[Hashable, CountSet] = {}

@@ -7,7 +7,7 @@ merged where the space of their counts would be too large otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -71,15 +71,22 @@ def class_axes(classes: Sequence[MemberClass], readings: Sequence[Reading], merg
     `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `most` vectors.
     """
     axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
+    ruled = {_rules_of(axis): axis for axis in axes if axis.reading.has_rules}.values()
     for axis in axes:
-        axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, axes)
+        axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, ruled)
     axes = _with_equals_merged(axes)
     if merging is not Merging.EQUALS:
         _merge(axes, merging, by, most)
     return axes
 
 
-def _is_meant(pod: PodView, axes: Sequence[ClassAxis]) -> bool:
+def _rules_of(axis: ClassAxis) -> Hashable:
+    """Equal for axes whose rules are about the same members."""
+    reading = axis.reading
+    return reading.terms, None if reading.spread is None else reading.spread.constraints, axis.pod.namespace
+
+
+def _is_meant(pod: PodView, axes: Iterable[ClassAxis]) -> bool:
     """True if terms or constraints of some class are about a member."""
     for axis in axes:
         reading = axis.reading
@@ -107,14 +114,29 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -
     """Merge neighbours in the order of needs, those with the smallest difference first, until the space is small enough."""
     least = merging is Merging.LEAST
     axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading, by)))
-    while _size(axes) > most:
-        pairs = [number for number in range(len(axes) - 1) if least or axes[number + 1].free]
-        if not pairs:
+
+    def loss(number: int) -> float:
+        """What is lost if an axis is merged with the one after it."""
+        return _loss(axes[number], axes[number + 1], by) if least or axes[number + 1].free else math.inf
+
+    losses = [loss(number) for number in range(len(axes) - 1)]
+    size = _size(axes)
+    while size > most and losses:
+        lowest = min(losses)
+        if lowest == math.inf:
             return
-        first = min(pairs, key=lambda number: _loss(axes[number], axes[number + 1], by))
+        first = losses.index(lowest)
         left, right = axes[first], axes.pop(first + 1)
         reading = (least_of if least else most_of)(left.reading, right.reading)
         axes[first] = ClassAxis(left.classes + right.classes, reading, left.free and right.free)
+        del losses[first]
+        for number in (first - 1, first):
+            if 0 <= number < len(losses):
+                losses[number] = loss(number)
+        if left.reading.terms.required or right.reading.terms.required:
+            size = _size(axes)
+        else:
+            size = size // ((left.number + 1) * (right.number + 1)) * (left.number + right.number + 1)
 
 
 def _size(axes: Sequence[ClassAxis]) -> int:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from wharfinger.framework.plugins.pods import affinity_terms
+from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.count_sets import Space
 from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel
 from wharfinger.groups.exact.merging import MOST_MERGED, Merging
@@ -26,22 +26,26 @@ if TYPE_CHECKING:
 
 MOST_OF_PART = 1 << 13
 """Vectors of the space of a part."""
+MOST_CLASSES = 64
+"""Classes of a group that is divided into parts."""
 MOST_RESOURCES = 4
 """Resources by which members are merged."""
+
+
+Make: TypeAlias = "Callable[[Decider, Snapshot], Generator[None, None, GroupModel]]"
 
 
 @dataclass(slots=True)
 class Relaxation:
     """Models of different members of a group; together they are about all of it. `makes` makes them, each when it is needed."""
 
-    makes: Sequence[Callable[[Decider, Snapshot], GroupModel]]
+    makes: Sequence[Make]
     _made: list[GroupModel] = field(default_factory=list)
 
     def models(self, decider: Decider, snapshot: Snapshot) -> Generator[None, None, list[GroupModel]]:
         """A generator of steps that returns the models, prepared; the state must be the same at each call."""
         for make in self.makes[len(self._made) :]:
-            self._made.append(make(decider, snapshot))
-            yield
+            self._made.append((yield from make(decider, snapshot)))
         for model in self._made:
             yield from model.prepare()
         return self._made
@@ -51,7 +55,7 @@ def relaxations(classes: Sequence[MemberClass]) -> list[Relaxation]:
     """The relaxations of a group, in the order in which they are tried."""
     needs = [each.pod.requests for each in classes]
     names = sorted({name for need in needs for name in need if len({other.get(name, 0) for other in needs}) > 1})
-    components = _components(classes)
+    components = _components(classes) if len(classes) <= MOST_CLASSES else []
     orders = (sorted(components, key=_size), sorted(components, key=lambda part: max(map(_weight, part)), reverse=True))
     return [
         Relaxation([_model(classes, MOST_MERGED)]),
@@ -71,11 +75,14 @@ def _weight(each: MemberClass) -> float:
     return sum(math.log1p(amount) for amount in each.pod.requests.values())
 
 
-def _model(
-    classes: Sequence[MemberClass], most: int, *, by: str | None = None, beside: Sequence[MemberClass] = ()
-) -> Callable[[Decider, Snapshot], GroupModel]:
+def _model(classes: Sequence[MemberClass], most: int, *, by: str | None = None, beside: Sequence[MemberClass] = ()) -> Make:
     """What makes a model in which classes are merged as far as its space would be too large otherwise."""
-    return partial(GroupModel, classes=classes, merging=Merging.LEAST, by=by, most=most, beside=beside)
+
+    def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
+        read = yield from readings(decider, snapshot, classes)
+        return GroupModel(snapshot, classes, read, Merging.LEAST, by=by, most=most, beside=beside)
+
+    return make
 
 
 def _parts(components: Sequence[Sequence[MemberClass]]) -> list[list[MemberClass]]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.evaluation.best_rows import stable_hash
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.exact import member_classes
+from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.count_sets import Space
 from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel, Solution
 from wharfinger.groups.exact.merging import Merging
@@ -122,10 +123,14 @@ class ExactSearch:
     def _model(self, merging: Merging) -> Generator[None, None, GroupModel]:
         model = self._models.get(merging)
         if model is None:
-            model = self._models[merging] = GroupModel(self._tentative.decider, self._tentative.snapshot, self._classes, merging)
-            yield
+            model = self._models[merging] = yield from self._new_model(self._classes, merging)
             yield from model.prepare()
         return model
+
+    def _new_model(self, classes: Sequence[MemberClass], merging: Merging = Merging.EQUALS) -> Generator[None, None, GroupModel]:
+        snapshot = self._tentative.snapshot
+        read = yield from readings(self._tentative.decider, snapshot, classes)
+        return GroupModel(snapshot, classes, read, merging)
 
     def _solved(self, model: GroupModel, domain: Domain, most_steps: int | None = None) -> Generator[None, None, Solution | None]:
         """The solution of a model; None if it takes more than `most_steps`, or than half of the steps that are left."""
@@ -199,8 +204,7 @@ class ExactSearch:
         for order in self._orders(domain):
             waiting: dict[int, list[PodView]] = {id(each): list(each.members) for each in self._classes}
             for part in _parts(order):
-                model = GroupModel(self._tentative.decider, self._tentative.snapshot, part)
-                yield
+                model = yield from self._new_model(part)
                 yield from model.prepare()
                 solution = yield from self._solved(model, domain)
                 if solution is None:
@@ -309,12 +313,11 @@ def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
 
 def _wanted_first(order: list[MemberClass]) -> list[MemberClass]:
     """The same order, but classes that others wish to be near come before these."""
+    terms = {id(each): affinity_terms.terms_of_placed(each.pod).required for each in order}
     wanted_by = {
-        id(each): [
-            other
-            for other in order
-            if other is not each and affinity_terms.matches_all(affinity_terms.terms_of_placed(each.pod).required, other.pod)
-        ]
+        id(each): [other for other in order if other is not each and affinity_terms.matches_all(terms[id(each)], other.pod)]
+        if terms[id(each)]
+        else []
         for each in order
     }
     found: list[MemberClass] = []
