@@ -32,6 +32,7 @@ _PLACES = (  # by the beginning of the text; a longer one comes before its prefi
     ("group ", "group"),
     ("binding cycle", "binding"),
     ("giving devices back", "binding"),
+    ("permits of policies", "binding"),
     ("preemption", "preemption"),
     ("plugin ", "plugin"),
     ("watch of ", "watch"),
