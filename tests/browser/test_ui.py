@@ -491,7 +491,7 @@ def test_the_devices_of_a_node_are_cells_with_what_is_on_them(scheduler, visit, 
     taken, tainted, shared = found.tab.locator("#detail .cells > li").all_inner_texts()
     assert "A100" in taken
     assert "claim shop/whole" in taken
-    assert "tainted: worn=:NoSchedule" in tainted
+    assert "tainted: worn:NoSchedule" in tainted
     assert "30 GiB of 40 GiB memory left" in shared
     assert "claim shop/part; 10 GiB memory" in shared
     fits_without_findings(found.tab, width)

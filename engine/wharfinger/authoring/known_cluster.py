@@ -17,6 +17,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind, readable
 from wharfinger.model import objects
+from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.cluster import Cluster
@@ -124,11 +125,6 @@ class KnownCluster:
             return None
         found = _values(expr, policy, params, self.snapshot, rows)
         return None if found is None else _spread(found, expr)
-
-
-def taint_text(taint: objects.Taint) -> str:
-    """A taint as kubectl writes it."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _counted(mappings: Iterable[Mapping[str, str]]) -> Counts:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wharfinger.authoring.document import Document
-from wharfinger.authoring.known_cluster import KnownCluster, taint_text
+from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
@@ -23,6 +23,7 @@ from wharfinger.language.formatting.format import format_source
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.model.objects import quantity
+from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies import policy_tests

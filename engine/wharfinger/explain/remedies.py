@@ -146,7 +146,7 @@ def _resources(pod: PodView, node: NodeView) -> Iterator[Pair]:
 
 def _taints(pod: PodView, node: NodeView) -> Iterator[Pair]:
     for taint in matching.untolerated(pod.object.spec.tolerations, node.taints):
-        shown = (f"{taint.key}={taint.value}" if taint.value else taint.key) + f":{taint.effect}"
+        shown = matching.taint_text(taint)
         yield f"taint {shown}", f"the pod would have to tolerate {shown}, or the node lose that taint"
 
 

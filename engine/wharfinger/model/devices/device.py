@@ -42,7 +42,7 @@ class Device:
     Names of attributes and capacities are without a domain where the domain is the driver's, as in selectors of claims. `capacity` and
     `free` are in base units (bytes, thousandths under `MILLI`, else units); a capacity without an entry in `free` is free as long as the
     device is. `taken` is None if it is not known which devices of the node are taken; `share` then says how many thousandths of it count
-    as free. `taints` are written as kubectl writes them, `key=value:Effect`; those without an effect on placing pods are left out.
+    as free. `taints` are written as kubectl writes them; those without an effect on placing pods are left out.
     """
 
     driver: str

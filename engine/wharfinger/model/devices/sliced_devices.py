@@ -14,7 +14,7 @@ from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, PoolId, Usage
 from wharfinger.model.devices.device import WHOLE, Asked, AttributeValue, Device, Store, Version, own_name
 from wharfinger.model.devices.pools import EVERYWHERE, Pool, Pools
-from wharfinger.model.objects import quantity
+from wharfinger.model.objects import matching, quantity
 from wharfinger.model.objects.pod_view import PodView
 
 NANO: Final = 10**9
@@ -100,7 +100,7 @@ def _device(pool: Pool, device: objects.Device, usage: Usage, left: Counted) -> 
         {name: amount / NANO for name, amount in capacity.items()},
         {name: amount / NANO for name, amount in free.items()},
         usage.allocated or blocked,
-        tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in device.taints if taint.effect in KEEPING_AWAY),
+        tuple(matching.taint_text(taint) for taint in device.taints if taint.effect in KEEPING_AWAY),
         float(math.floor(min(shares, default=WHOLE))) if shared else None,
     )
 

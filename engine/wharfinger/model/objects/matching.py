@@ -235,3 +235,8 @@ def untolerated(
 ) -> list[objects.Taint]:
     """The taints of these effects that no toleration tolerates."""
     return [taint for taint in taints if taint.effect in effects and not tolerated(tolerations, taint)]
+
+
+def taint_text(taint: objects.Taint | objects.DeviceTaint) -> str:
+    """A taint as kubectl writes it: `key=value:Effect`, or `key:Effect` without a value."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -56,7 +56,11 @@ def test_what_a_slice_says_of_a_device() -> None:
         "other.com/fast": {"bool": True},
         "driverVersion": {"version": "535.0.0"},
     }
-    taints = [{"key": "broken", "effect": "NoSchedule"}, {"key": "old", "effect": "None"}]
+    taints = [
+        {"key": "broken", "effect": "NoSchedule"},
+        {"key": "worn", "value": "fan", "effect": "NoExecute"},
+        {"key": "old", "effect": "None"},
+    ]
     state = cluster(slice_("s", [{"name": "gpu-0", "attributes": attributes, "capacity": MEMORY, "taints": taints}]))
     (device,) = on(state).values()
 
@@ -65,7 +69,7 @@ def test_what_a_slice_says_of_a_device() -> None:
     assert isinstance(device.attribute("driverVersion"), Version)
     assert not isinstance(device.attribute("model"), Version)
     assert (device.capacity_of("memory"), device.free_of("memory"), device.taken) == (40.0 * 2**30, 40.0 * 2**30, False)
-    assert device.taints == ("broken=:NoSchedule",)
+    assert device.taints == ("broken:NoSchedule", "worn=fan:NoExecute")
     assert not on(state, "b")
 
 

@@ -17,6 +17,7 @@ from wharfinger.framework.plugins.devices.search import Place, Search
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import NodePools
+from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.state.device_states import UsageKey
 
 MOST_NAMED = 4
@@ -141,7 +142,7 @@ def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Ite
 
     def tainted(place: Place) -> str | None:
         taints = untolerated(ask.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
-        return f": {', '.join(map(_taint, taints))}" if taints else None
+        return f": {', '.join(map(taint_text, taints))}" if taints else None
 
     def of_class(number: int, position: int) -> bool:
         content = pools.pools[number].contents[position]
@@ -162,10 +163,6 @@ def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Ite
     yield _Condition("has its counters left", "have their counters left"), meets(search.has_counters), False
     room = meets(lambda number, position: search.has_capacity(ask, number, position))
     yield _Condition("has the capacity", "have the capacity"), room, False
-
-
-def _taint(taint: objects.DeviceTaint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def lines(found: Sequence[Funnel], asked: Asked, names: Sequence[str], nodes: int, *, rejected: bool) -> Iterator[str]:
