@@ -6,8 +6,12 @@ import msgspec
 import pytest
 
 from tests.unit.scheduler.running import node, pod, running
+from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
+from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects
+from wharfinger.scheduler.binding.together import DELETED
 from wharfinger.scheduler.groups import cycle, searching
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
@@ -44,6 +48,11 @@ def bound(world, group):
 
 def racks_of(world, group):
     return {node[:2] for key, node in world.cluster.nodes_of_pods().items() if key.startswith(f"default/{group}-")}
+
+
+def scheduled(world, group):
+    found = world.cluster._objects["PodGroup"][f"default/{group}"].status.conditions
+    return any(each.type == "PodGroupScheduled" and each.status == "True" for each in found)
 
 
 async def searching_begins(world):
@@ -357,6 +366,8 @@ def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(tur
             assert event == "lease" or len(after) in {0, 3}
             assert {pod.key for pod, _ in world.scheduler.state.placements()} == after
             assert world.seen.failures == []
+            assert after or not scheduled(world, "g")
+            assert event == "deleted" or not any(DELETED in attempt.message for attempt in world.seen.attempts)
             world.office.is_leader = True
             if event == "deleted":
                 world.cluster.put(member("g", 3))
@@ -364,6 +375,74 @@ def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(tur
             assert len(bound(world, "g")) == 4
 
     told(story)
+
+
+@pytest.mark.parametrize("turns", range(0, 30, 2))
+@pytest.mark.parametrize("event", ["deleted", "refused"])
+def test_a_pod_gets_the_place_that_a_group_gives_back_in_the_middle_of_an_attempt(turns, event, in_slices, monkeypatch):
+    """The pod may have been rejected between two steps, while members were assumed on the only node."""
+    monkeypatch.setattr(searching, "SOME", 1)
+    monkeypatch.setattr(cycle, "SOME", 1)
+    refusing = Chain(links=(*assemble().links, Link(plugin=RefusesAll(), weight=None)))
+
+    async def story():
+        chains = {"wharfinger": refusing} if event == "refused" else None
+        async with running(node("a", "4"), gang("g", 4), settings=in_slices, chains=chains) as world:
+            for one in members("g", 4):
+                world.cluster.put(one)
+            await searching_begins(world)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            world.cluster.put(pod("single"))
+            if event == "deleted":
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                if bound(world, "g"):
+                    return
+                world.cluster.remove("Pod", "default/g-3")
+            for _ in range(5):
+                await world.calm()
+            assert bound(world, "g") or "default/single" in world.cluster.nodes_of_pods()
+
+    told(story)
+
+
+class RefusesAll(ReservePlugin):
+    """Refuses to reserve places for members of groups."""
+
+    name = "RefusesAll"
+
+    def reserve(self, placement):
+        return Reason("no licence") if placement.pod.name.startswith("g-") else None
+
+    def unreserve(self, placement):
+        pass
+
+
+def test_a_group_that_is_given_back_while_its_bindings_begin_waits_for_a_backoff_and_is_not_called_scheduled(in_slices, monkeypatch):
+    monkeypatch.setattr(cycle, "SOME", 2)
+    refusing = Chain(links=(*assemble().links, Link(plugin=PermitsNone(), weight=None)))
+
+    async def story():
+        async with running(node("a", "8"), gang("g", 8), *members("g", 8), settings=in_slices, chains={"wharfinger": refusing}) as world:
+            for _ in range(20):
+                await world.calm()
+            assert not scheduled(world, "g")
+            (tried,) = world.seen.groups
+            assert (tried.result, tried.message.endswith("could not be bound: not permitted")) == ("unschedulable", True)
+            assert world.scheduler.queue.depths["backoff"] == 8
+            assert list(world.scheduler.state.placements()) == []
+
+    told(story)
+
+
+class PermitsNone(PermitPlugin):
+    """Permits no member of a group."""
+
+    name = "PermitsNone"
+
+    def permit(self, placement, waiting):
+        return Permission(approved=False, reason=Reason("not permitted"))
 
 
 def test_groups_and_pods_without_a_group_take_turns_by_age():

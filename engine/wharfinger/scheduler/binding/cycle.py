@@ -32,6 +32,7 @@ from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.pod_status import Failures, StatusWrites
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
@@ -128,8 +129,11 @@ class BindingCycle:
         if forgotten and queued.group is not None:
             self._queue.groups.unplaced(placement.pod)
         if forgotten and known:
-            freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
-            self._queue.notify(freed)
+            self.freed(placement.pod, placement.node)
+
+    def freed(self, pod: PodView, node: str) -> None:
+        """Notify the queue that the place of an assumed pod is free."""
+        self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node, pod=pod))
 
     def _ended(self, _task: asyncio.Task[None]) -> None:
         self._occupied -= 1

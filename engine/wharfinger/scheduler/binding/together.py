@@ -14,6 +14,7 @@ from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock
 
 DELETED = "a member was deleted while the group was being bound"
+STOPPED = "placing the group was stopped before the bindings of all its members had begun"
 
 
 class GivenBack(Exception):
@@ -37,7 +38,7 @@ class BindTogether:
         self._ends_at = clock.monotonic() + timeout
         self._refuse = refuse
         self._answered = asyncio.Event()
-        self._failure = ""
+        self.failure = ""  # why too few members are left, once they are
         if needed <= 0:
             self._answered.set()
 
@@ -57,8 +58,8 @@ class BindTogether:
 
     def check(self) -> None:
         """Raise `GivenBack` if too few members are left."""
-        if self._failure:
-            raise GivenBack(self._failure)
+        if self.failure:
+            raise GivenBack(self._message)
 
     def lost(self, uid: str, why: str) -> None:
         """Note that a member is not bound in this attempt."""
@@ -68,8 +69,12 @@ class BindTogether:
             self._fail(why)
 
     def _fail(self, why: str) -> None:
-        if not self._failure:
-            self._failure = f"group {self._key}: {why}"
+        if not self.failure:
+            self.failure = why
             for uid in self._there - self._ready:
-                self._refuse(uid, self._failure)
+                self._refuse(uid, self._message)
         self._answered.set()
+
+    @property
+    def _message(self) -> str:
+        return f"group {self._key}: {self.failure}"

@@ -21,11 +21,12 @@ from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import pod_status
-from wharfinger.scheduler.binding.together import DELETED, BindTogether
+from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
 from wharfinger.scheduler.groups.reservation import Reservations
 from wharfinger.scheduler.groups.searching import SOME, GroupSearch
 from wharfinger.scheduler.queue import hints
+from wharfinger.scheduler.queued_pods import Place
 
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Reason
@@ -125,7 +126,7 @@ class GroupCycle:
         self._steps = self._entry = None
         if steps is not None and entry is not None:
             steps.close()
-            if entry.trying:
+            if entry.place is Place.IN_FLIGHT:
                 self._groups.put_back(entry)
 
     # ── an attempt ──
@@ -156,9 +157,7 @@ class GroupCycle:
             if not isinstance(answer, Placed) or not answer.nodes:
                 yield from self._no_place(attempt, answer)
                 return
-            views = {uid: member.pod for uid, member in members.items()}
-            claims = self._binding.claims
-            if revision is None or (yield from self._search.assuming(attempt.profile, answer.nodes, views, revision, claims)):
+            if revision is None or (yield from self._assume(attempt, answer.nodes, revision)):
                 yield from self._placed(attempt, answer)
                 return
         yield from self._rejected(attempt, OVERTAKEN, frozenset())
@@ -195,6 +194,23 @@ class GroupCycle:
 
     # ── a placement ──
 
+    def _assume(self, attempt: _Attempt, nodes: Mapping[str, str], since: int) -> Generator[None, None, bool]:
+        """A generator of steps that assumes the members, and returns whether all still fit; if not, none stays assumed."""
+        views = {uid: member.pod for uid, member in attempt.members.items()}
+        complete = False
+        try:
+            complete = yield from self._search.assuming(attempt.profile, nodes, views, since, self._binding.claims)
+            return complete
+        finally:
+            if not complete:
+                self._freed(attempt, nodes)
+
+    def _freed(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
+        """Wake pods that were rejected between two steps while members were assumed; fewer members are assumed in one step."""
+        if len(nodes) >= SOME:
+            for uid, node in nodes.items():
+                self._binding.freed(attempt.members[uid].pod, node)
+
     def _assumed(self, pod: PodView) -> PodView:
         """The pod with the annotations that it was assumed with, which are written with its binding."""
         placed = self._cluster.snapshot().placed(pod.uid)
@@ -220,12 +236,15 @@ class GroupCycle:
         together = BindTogether(key, placements, needed, terms.timeout, self._clock, self._binding.refuse)
         yield from self._start_bindings(attempt, placements, together)
         rejectors = yield from self._rejectors(attempt, answer.left)
-        self._groups.decided(entry, rejectors)
         for number, placement in enumerate(placements.values()):
             placed = Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=placement.node, pod=placement.pod)
             self._queue.notify(placed)
             if number % SOME == SOME - 1:
                 yield
+        if together.failure:
+            self._given_back(attempt, together.failure)
+            return
+        self._groups.decided(entry, rejectors)
         result = answered(attempt.group, answer)
         self._status.scheduled(attempt.group, list(answer.nodes.values()), answer.domains)
         self._ended(attempt, "scheduled", result.message, answer)
@@ -236,7 +255,7 @@ class GroupCycle:
 
         Those that are deleted meanwhile are undone; so are the others that are left if this generator is closed.
         """
-        entry, left = attempt.entry, dict(placements)
+        entry, left, why = attempt.entry, dict(placements), STOPPED
         try:
             for number, (uid, placement) in enumerate(placements.items()):
                 if number % SOME == SOME - 1:
@@ -246,10 +265,20 @@ class GroupCycle:
                     del left[uid]
                     self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
                     self._binding.start(member, placement, self._summary(attempt.profile, placement.pod, placement.node), together)
+            why = DELETED
         finally:
             for uid, placement in left.items():
                 self._binding.undo(attempt.members[uid], placement)
-                together.lost(uid, DELETED)
+                together.lost(uid, why)
+
+    def _given_back(self, attempt: _Attempt, why: str) -> None:
+        """End an attempt of which too few members were left while their bindings began; the binding cycle gives the others back."""
+        if attempt.entry.stale:
+            self._groups.put_back(attempt.entry)
+            return
+        self._groups.fail(attempt.entry)
+        self._status.unschedulable(attempt.group, why)
+        self._ended(attempt, "unschedulable", why)
 
     def _reserve(self, attempt: _Attempt, placements: Mapping[str, Placement]) -> tuple[Plugin, Reason] | None:
         """The plugin that refuses to reserve a placement, and why; then everything is undone. None if no plugin refuses."""
@@ -265,12 +294,13 @@ class GroupCycle:
         finally:
             if not complete:
                 for uid, placement in reversed(list(placements.items())):
-                    self._binding.undo(attempt.members[uid], placement, known=False)
+                    self._binding.undo(attempt.members[uid], placement, known=len(placements) >= SOME)
 
     def _forget(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
         for uid in reversed(list(nodes)):
             self._binding.claims.give_back(attempt.members[uid].pod)
             self._cluster.state.forget(attempt.members[uid].pod)
+        self._freed(attempt, nodes)
 
     def _summary(self, profile: Profile, pod: PodView, node: str | None, plugins: tuple[str, ...] = ()) -> DecisionSummary:
         """The summary of the decision about a member; how many nodes it would have alone is not counted."""
