@@ -8,6 +8,7 @@ group without a PodGroup (of a policy, or of labels alone) has no status; its me
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Failed
@@ -17,7 +18,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from wharfinger.groups.terms import Group
     from wharfinger.scheduler.ports import LiveCluster
@@ -36,7 +37,7 @@ class GroupStatus:
         self._ports = cluster.ports
         self._most = most
         self._binding = binding
-        self._waiting: dict[str, dict[str, Condition]] = {}  # by group, then by type of condition
+        self._waiting: dict[str, dict[str, tuple[objects.PodGroup, Condition]]] = {}  # by group, then by type of condition
         self._since: dict[str, float] = {}  # when the first of them was decided, monotonic
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._written: dict[tuple[str, str], Condition] = {}  # by uid of the PodGroup and type of condition
@@ -97,6 +98,7 @@ class GroupStatus:
         """Stop writing at once."""
         self._waiting.clear()
         self._since.clear()
+        self._written.clear()
         for task in self._under_way.values():
             task.cancel()
 
@@ -116,7 +118,7 @@ class GroupStatus:
         if len(self._written) >= _REMEMBERED:
             self._written.clear()
         self._written[group.metadata.uid, condition.type] = condition
-        self._waiting.setdefault(key, {})[condition.type] = condition
+        self._waiting.setdefault(key, {})[condition.type] = group, condition
         self._since.setdefault(key, self._ports.clock.monotonic())
         self._start()
 
@@ -130,7 +132,8 @@ class GroupStatus:
             if key is None:
                 return
             del self._since[key]
-            self._under_way[key] = asyncio.ensure_future(self._write(key, self._waiting.pop(key)))
+            task = self._under_way[key] = asyncio.ensure_future(self._write(key, list(self._waiting.pop(key).values())))
+            task.add_done_callback(partial(self._ended, key))  # a task that is cancelled before it begins runs no `finally`
 
     def _wanted(self) -> int:
         """For how many groups to write at a time: one while pods are bound, more in proportion to the wait of the oldest condition."""
@@ -139,20 +142,23 @@ class GroupStatus:
         waited = self._ports.clock.monotonic() - next(iter(self._since.values()))
         return min(self._most, 1 + int((self._most - 1) * waited / PATIENCE))
 
-    async def _write(self, key: str, wanted: Mapping[str, Condition]) -> None:
-        group, writer = self._podgroup(key), self._ports.groups
-        try:
-            if group is not None and writer is not None and self._ports.leadership.is_leader:
-                for condition in wanted.values():
+    async def _write(self, key: str, wanted: Sequence[tuple[objects.PodGroup, Condition]]) -> None:
+        for decided_for, condition in wanted:
+            group, writer, uid = self._podgroup(key), self._ports.groups, decided_for.metadata.uid
+            if group is None or writer is None or group.metadata.uid != uid:
+                continue  # it was deleted, and maybe made again
+            try:
+                if self._ports.leadership.is_leader:
                     await writer.patch_condition(group, condition)
-        except WriteFailed as error:
-            for kind in wanted:
-                self._written.pop((group.metadata.uid if group is not None else "", kind), None)  # so that it is written again
-            if not error.gone:
-                self._ports.emit(Failed(f"status of PodGroup {key}", error))
-        finally:
-            del self._under_way[key]
-            self._start()
+                    continue
+            except WriteFailed as error:
+                if not error.gone:
+                    self._ports.emit(Failed(f"status of PodGroup {key}", error))
+            self._written.pop((uid, condition.type), None)  # so that it is written again
+
+    def _ended(self, key: str, _task: asyncio.Task[None]) -> None:
+        del self._under_way[key]
+        self._start()
 
 
 def _failed(message: str) -> Event:

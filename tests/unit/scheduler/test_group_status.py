@@ -162,6 +162,42 @@ def test_a_podgroup_of_the_coscheduling_plugin_gets_events_alone():
     asyncio.run(scenario())
 
 
+def test_a_podgroup_that_is_made_again_gets_no_condition_of_the_former_one():
+    async def scenario():
+        world = World()
+        world.status.unschedulable(world.group, WHY)
+        world.status.scheduled(world.group, ["n1", "n2"])  # waits for the other
+        group = podgroup(spec=gang(2))
+        world.cluster.remove("PodGroup", KEY)
+        world.put(replace(group, metadata=replace(group.metadata, uid="another")))
+        await world.status.drain()
+        assert world.written == []
+        world.status.scheduled(world.group, ["n1", "n2"])
+        await world.status.drain()
+        assert world.written == [("PodGroupScheduled", "True", "Scheduled", "")]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_the_loss_of_the_lease_kept_from_being_written_is_written_later(cancelled):
+    async def scenario():
+        world = World()
+        world.status.scheduled(world.group, ["n1", "n2"])
+        office = world.status._ports.leadership
+        office.is_leader = False
+        if cancelled:
+            world.status.cancel()
+        await world.status.drain()
+        assert (world.written, len(world.status)) == ([], 0)
+        office.is_leader = True
+        world.status.scheduled(world.group, ["n1", "n2"])
+        await world.status.drain()
+        assert world.written == [("PodGroupScheduled", "True", "Scheduled", "")]
+
+    asyncio.run(scenario())
+
+
 def test_what_could_not_be_written_is_reported_and_written_again():
     async def scenario():
         world = World()
