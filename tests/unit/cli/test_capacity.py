@@ -39,6 +39,12 @@ def files(tmp_path, monkeypatch):
     return write
 
 
+def test_a_pod_that_names_its_node_is_a_warning(wharf, files):
+    code, _, err = wharf(*files([pod("train", nodeName="node-a")]))
+    warning = "pod x/train: spec.nodeName is node-a, so no other node is tried; remove the field to try every node"
+    assert (code, err) == (0, f"wharf: warning: {warning}\n")
+
+
 def test_programs_get_everything(wharf, files):
     asked = files([pod("train", priority=5)], pod("low", nodeName="node-a", priority=1))
     code, out, err = wharf(*asked, "--by", "zone", "--format", "json")

@@ -174,7 +174,7 @@ class Expansion:
 
     `made` are the other objects that the cluster needs for correct decisions about the pods: what controllers would create (ReplicaSets,
     claims of StatefulSets), and what the pods name among the manifests (PodGroups, claims for devices and their templates). `warnings` are
-    sentences about objects that could not be looked up.
+    sentences about objects that could not be looked up, and about pods that name their node.
     """
 
     pods: tuple[objects.Pod, ...]
@@ -202,7 +202,18 @@ def expand(given: Objects, cluster: Objects | None = None, *, most: int | None =
             made.append(obj)
         if len(pods) > most:
             raise InvalidObject(f"the workloads ask for more than {most:,} pods; {objects.key_of(obj)} is one too many")
-    return Expansion(pods=tuple(pods), made=tuple(made), warnings=tuple(admission.warnings))
+    return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *_kept_to_one_node(pods)))
+
+
+def _kept_to_one_node(pods: Iterable[objects.Pod]) -> Iterator[str]:
+    """A sentence for each node that pods name in spec.nodeName: no other node is tried for them."""
+    named: dict[str, list[str]] = {}
+    for pod in pods:
+        if pod.spec.node_name:
+            named.setdefault(pod.spec.node_name, []).append(objects.key_of(pod))
+    for node, keys in named.items():
+        others = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
+        yield f"pod {keys[0]}{others}: spec.nodeName is {node}, so no other node is tried; remove the field to try every node"
 
 
 def _expanded(given: Objects, nodes: Iterable[objects.Node]) -> Iterator[objects.AnyObject]:

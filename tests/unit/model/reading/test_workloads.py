@@ -137,6 +137,17 @@ def test_a_pod_that_ran_is_pending_again():
     assert (demands_node.name, demands_node.node_name) == ("q-0", "n")
 
 
+def test_pods_that_name_their_node_are_told_once_for_each_node():
+    running = "{apiVersion: v1, kind: Pod, metadata: {name: ran}, spec: {nodeName: a}, status: {phase: Running}}"
+    fixed = "{apiVersion: v1, kind: Pod, metadata: {name: fixed}, spec: {nodeName: b}}"
+    named = DEPLOYMENT.replace("containers:", "nodeName: a, containers:")
+    assert expand(f"---\n{running}\n---\n{fixed}\n---\n{named}").warnings == (
+        "pod default/fixed: spec.nodeName is b, so no other node is tried; remove the field to try every node",
+        "pod shop/web-0 and 2 more: spec.nodeName is a, so no other node is tried; remove the field to try every node",
+    )
+    assert not expand(DEPLOYMENT).warnings
+
+
 NODES = """
 - {apiVersion: v1, kind: Node, metadata: {name: a, labels: {disk: ssd}}}
 - {apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: hdd}}}
