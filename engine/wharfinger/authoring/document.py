@@ -117,6 +117,8 @@ class Document:
     @cached_property
     def formatted(self) -> str | None:
         """The text in its canonical layout, or None where it does not parse."""
+        if not self._read.are_in_order():  # the parser would look for what was meant, which takes many times as long
+            return None
         return format_source(self.source, Diagnostics())
 
     @cached_property

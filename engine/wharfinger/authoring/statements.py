@@ -7,13 +7,14 @@ is kept by its text, so after a change only the piece that was changed is read a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import dropwhile
 
 from wharfinger.authoring.words import Frame, Role, Word, words_of
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.interactive import ITEMS
+from wharfinger.language.parse.interactive import ITEMS, Interactive
 from wharfinger.language.parse.tokens import Lexer, Token
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 
@@ -56,6 +57,7 @@ class Statement:
 class _Piece:
     """The reading of one piece, as if the text began with it."""
 
+    text: str
     tokens: tuple[Token, ...]
     words: tuple[Word, ...]
     statements: tuple[tuple[int, int, Word | None, tuple[Word, ...]], ...]
@@ -74,6 +76,14 @@ class Statements:
     def words(self) -> list[Word]:
         """The tokens with their roles, those in the placeholders of messages too."""
         return [word for start, piece in self._pieces for word in _moved(piece.words, start)]
+
+    def are_in_order(self) -> bool:
+        """True if the grammar allows the words one after the other. It is no answer to whether what they say is allowed.
+
+        The parser reads the pieces before the first incomplete one once. From there on it reads until the first unexpected word.
+        """
+        rest = dropwhile(lambda piece: _is_complete(piece.text), (piece for _, piece in self._pieces))
+        return _is_in_order([token for piece in rest for token in piece.tokens])
 
     def read(self) -> list[Statement]:
         """The statements; an annotation at the end of a piece belongs to the first statement of the next."""
@@ -109,7 +119,18 @@ def _piece(text: str) -> _Piece:
     source = Source(name="", text=text)
     tokens = tuple(Lexer(source, Diagnostics()).read())
     words = tuple(words_of(source, tokens))
-    return _Piece(tokens, words, tuple(_statements(words)))
+    return _Piece(text, tokens, words, tuple(_statements(words)))
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _is_complete(text: str) -> bool:
+    """True if a piece is a number of statements of which none goes on in the next piece."""
+    return _is_in_order(_piece(text).tokens)
+
+
+def _is_in_order(tokens: Sequence[Token]) -> bool:
+    """True if the grammar allows these tokens as a whole file; without any, they are a part of one."""
+    return not tokens or Interactive("start").feed_all([*tokens, Token(grammar.END, "", 0, 0)])
 
 
 def _statements(words: Iterable[Word]) -> Iterator[tuple[int, int, Word | None, tuple[Word, ...]]]:

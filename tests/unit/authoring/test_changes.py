@@ -164,10 +164,31 @@ def test_changes_of_a_statement_cost_little_more_in_a_long_policy():
     assert long < 10 * short  # of a text that is 25 times as long
 
 
+@pytest.mark.parametrize("typed", ["filter typed {", "filter typed { require node.free", "filter typed { require }", "filter"])
+def test_formatting_a_statement_that_is_being_typed_costs_little_more_in_a_long_policy(typed):
+    """That a text cannot be formatted yet is known from the statement that was changed."""
+    short, long = (work_of_formatting(number, typed) for number in (4, 100))
+    assert long < 10 * short  # of a text that is 25 times as long
+
+
+PART = "let l_{0} = node.free.cpu\n\nfilter f_{0} {{\n  require l_{0} > {0}cpu and pod.priority > {0}\n}}\n\n"
+
+
+def work_of_formatting(number, typed):
+    """The calls for the layout after a statement was begun in the middle of so many declarations and rules."""
+    parts = [PART.format(i) for i in range(number)]
+    before = "".join(['policy "p"\n\n', *parts]).rstrip() + "\n"
+    after = "".join(['policy "p"\n\n', *parts[: number // 2], f"{typed}\n\n", *parts[number // 2 :]])
+    assert Document("x.policy", before).formatted == before
+    found = Document("x.policy", after)
+    work = calls(lambda: found.formatted)
+    assert found.formatted is None
+    return work
+
+
 def work_of_changes(number):
     """The calls for one question after a letter was changed behind so many declarations and rules."""
-    part = "let l_{0} = node.free.cpu\n\nfilter f_{0} {{\n  require l_{0} > {0}cpu and pod.priority > {0}\n}}\n\n"
-    rest = "".join(map(part.format, range(number)))
+    rest = "".join(map(PART.format, range(number)))
     before = f'policy "p"\n\n{rest}filter typed {{ require node.free.memor > 1Gi }}\n'
     after = before.replace("memor", "memroy")
     at = before.index("memor")

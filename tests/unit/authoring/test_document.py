@@ -15,7 +15,9 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.language import load
 from wharfinger.language.files import shipped_policies
+from wharfinger.language.formatting.format import format_source
 from wharfinger.language.parse import grammar
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.simulate.cluster import load_cluster
@@ -155,6 +157,32 @@ def test_highlights_tell_names_apart():
 def test_formatting_is_that_of_fmt():
     assert Document("x", 'policy   "x"\nscore  s=1').formatted == 'policy "x"\n\nscore s = 1\n'
     assert Document("x", 'policy "x"\nscore s = (').formatted is None
+
+
+@pytest.mark.parametrize("case", DIAGNOSED[::12], ids=str)
+def test_formatting_reads_what_the_parser_reads(case):
+    """The pieces of a text are in the grammar's order exactly where the formatter needs it: for each text and its beginnings."""
+    for text in (case.broken, case.mended):
+        for end in {len(text), *range(0, min(len(text), 2000), 80)}:
+            formats_alike(text[:end])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'policy "x"\n\ntest "t" {\nnode a\nmetric load { a: 1 }\nparam keep = 3\npod p\nplace p\nexpect p on a\n}\n',
+        'policy "x"\n\nfilter\nf {\nrequire true\n}\n\n@owner("a")\n\nscore s = 1\n',
+        'policy "x"\n\nlet a =\nscore s = 1\n',
+        'policy "x"\n\nlet a = (1 +\n# said\nscore s = 1\n',
+        "# only a comment\n",
+    ],
+)
+def test_formatting_reads_statements_that_go_on_at_a_keyword(text):
+    formats_alike(text)
+
+
+def formats_alike(text):
+    assert Document("x.policy", text).formatted == format_source(Source(name="x.policy", text=text), Diagnostics())
 
 
 @pytest.mark.parametrize("text", ["", "a\nb", "a\r\nb\rc", "😀x\n😀", "é\n\n", "\ufeffpolicy"])
