@@ -1,8 +1,7 @@
 """DynamicResources: devices for the claims of a pod.
 
-PreFilter looks at the claims alone (`pod_claims`), Filter at the devices of each node (`search`). Claims that are allocated already have
-their own nodes. The answer for a node depends on its devices and on what is taken of them, which is a number per row
-(`model.devices.states`): each distinct number is answered once, and after a change only rows whose number changed are looked at again.
+PreFilter looks at the claims alone (`pod_claims`), Filter at the devices of each node (`device_rule`, by `search`). Claims that are
+allocated already have their own nodes.
 
 What Reserve would allocate on a node is `DeviceRule.allocations`; a decision carries it for the chosen node (`Decision.claims`). Source:
 plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36 with its default feature gates.
@@ -10,18 +9,16 @@ plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36 with its default f
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.extension import (
     Arguments,
     DevicePlugin,
@@ -33,16 +30,13 @@ from wharfinger.framework.extension import (
 )
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.devices import allocations as api
+from wharfinger.framework.plugins.devices.device_rule import DeviceRule
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
-from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
-from wharfinger.framework.plugins.devices.search import MOST_STEPS_TOGETHER, STEPS_EACH, Fault, FaultKind, Outcome, search
-from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
 from wharfinger.framework.plugins.resources import extended_resources
 from wharfinger.framework.prepared import (
     OUTDATED,
     SKIP_ALWAYS,
     Affected,
-    AllocatingFilter,
     Attempt,
     ClaimAllocation,
     PreparedFilter,
@@ -51,35 +45,18 @@ from wharfinger.framework.prepared import (
     Skip,
 )
 from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
-from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid
-from wharfinger.model.objects.devices import MOST_ALTERNATIVES
-from wharfinger.model.state import node_selection
-from wharfinger.model.state.device_states import DeviceStates
 
 if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
-    from wharfinger.model.devices.device import Device
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
 
 NAME = "DynamicResources"
 
-NO_DEVICES, ELSEWHERE, INVALID_POOL, WRITTEN_BEFORE, NO_RESOURCE, FAULT = 1, 2, 4, 8, 16, 32  # the bits of the reasons
-REASONS = tuple(
-    Reason(text, resolvable=False)
-    for text in (
-        "cannot allocate all claims",
-        "resourceclaim not available on the node",
-        "invalid resource pools were encountered",
-        "cannot schedule extended resource claim",
-        "cannot fit resource",
-        "error in the search for devices",
-    )
-)
 NOTHING_TO_FREE = "no new claims to deallocate"
 STILL_NOT = "still not schedulable"
 FREED = "deallocation of ResourceClaim completed"
@@ -197,371 +174,6 @@ class _Kept:
     rule: DeviceRule | None = None
 
 
-@dataclass(slots=True, eq=False)
-class _Variant:
-    """What is asked for on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
-
-    `by_state` are outcomes by state number, which took `steps` together; `bits` and `scores` are indexed by it (-1: unknown). `too_long`:
-    the searches for all nodes of the cluster take more steps than those of one decision may.
-    """
-
-    left: frozenset[str]
-    asked: Asked
-    special: objects.ResourceClaim | None
-    mappings: tuple[objects.ContainerExtendedResourceRequest, ...]
-    by_state: dict[int, Outcome] = field(default_factory=dict)
-    steps: int = 0
-    too_long: bool = False
-    bits: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
-    scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-
-
-MOST_EXPLAINED = 500
-"""Kinds of nodes of which an explanation looks at each device, at most: those of most nodes."""
-MOST_OUTCOMES = 50_000
-"""Outcomes that are kept for a list of claims, at most."""
-
-
-class DeviceRule(AllocatingFilter):
-    """The verdicts for the pods of a template; see REASONS."""
-
-    reasons = REASONS
-    fault_bits = FAULT
-
-    def __init__(self, attempt: Attempt, claims: PodClaims, binding_timeout: float) -> None:
-        snapshot = attempt.snapshot
-        store = snapshot.objects
-        self._pod = attempt.pod.object
-        self._states = store.following(DeviceStates)
-        self._backing = store.following(extended_resources.BackingClasses)
-        self._epoch = -1
-        self._at = 0
-        self._classes_at = store.revision_of(objects.DeviceClass)
-        self._users = [claim.spec for claim in claims.users if claim.status.allocation is None]
-        self._special = claims.special
-        self._stale = claims.special is not None and bool(claims.special.spec.devices.requests)
-        self._open_special = claims.special is not None and not self._stale and claims.special.status.allocation is None
-        self._resources = claims.backed
-        candidates = (name for name, amount in attempt.pod.requests.items() if amount and extended_resources.is_candidate(name))
-        self._other_resources = tuple(name for name in candidates if name not in claims.backed)
-        self._no_users = not claims.users
-        self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
-        self._deadline, self._broken = _binding(self._allocated, snapshot.now, binding_timeout)
-        self._known_asks = store.following(KnownAsks)
-        self._variants: dict[frozenset[str], _Variant] = {}
-
-    # ── verdicts ──
-
-    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
-        """The verdicts."""
-        ids = self._ids(snapshot)
-        if self._stale:
-            return np.full(len(ids[rows]), WRITTEN_BEFORE, np.uint8)
-        found = np.zeros(len(ids[rows]), np.uint8)
-        for left, among in self._parts(snapshot, rows):
-            if self._no_users and not left:
-                continue  # device plugins serve everything there
-            found[among] = self._outcome_bits(snapshot, self._variant(left), ids[rows][among]).astype(np.uint8)
-        if self._special is not None:
-            for name in self._other_resources:
-                found[~_has_allocatable(snapshot, name)[rows]] = NO_RESOURCE
-        if self._allocated:
-            elsewhere = self._elsewhere(snapshot, rows)
-            found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
-        return found
-
-    def bits_at(self, snapshot: Snapshot, row: int) -> int:
-        """The verdict for one row."""
-        if self._special is not None or self._allocated:
-            return int(self.bits(snapshot, np.array([row], np.intp)).item())
-        number = int(self._ids(snapshot)[row])
-        return _bits_of(self._outcome(self._variant(frozenset()), number))
-
-    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
-        """The score of each row: 8 for each first alternative, 7 for a second one, and so on."""
-        ids = self._ids(snapshot)[rows]
-        found = np.zeros(len(ids), np.int64)
-        for left, among in self._parts(snapshot, rows):
-            if not (self._no_users and not left):
-                variant = self._variant(left)
-                self._outcome_bits(snapshot, variant, ids[among])
-                found[among] = variant.scores[ids[among]]
-        if self._to_allocate:
-            found[...] += sum(_score_of(claim) for _, claim in self._allocated)
-        return found
-
-    @property
-    def _to_allocate(self) -> bool:
-        return bool(self._users) or self._open_special
-
-    @property
-    def scores(self) -> bool:
-        """True if the score of some node may be other than 0."""
-        if not self._to_allocate:
-            return False
-        specs = [*self._users, *(claim.spec for _, claim in self._allocated)]
-        return any(request.exactly is None for spec in specs for request in spec.devices.requests)
-
-    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
-        """The rows whose devices changed; `OUTDATED` if a class did, or a claim's devices were not ready in time."""
-        if snapshot.objects.revision_of(objects.DeviceClass) != self._classes_at or snapshot.now > self._deadline:
-            return OUTDATED
-        rows = self.changed_rows(snapshot, self._at)
-        self._at = self._states.log.end
-        if rows is None or self._turns_too_long(snapshot, rows):
-            return slice(None)
-        if len(changes.node_rows) and (self._allocated or self._special is not None):
-            return np.union1d(rows, changes.node_rows)
-        return rows
-
-    def changed_rows(self, snapshot: Snapshot, since: int) -> NDArray[np.intp] | None:
-        """The rows whose devices changed after a position of the log, ascending; None for all."""
-        epoch = self._epoch
-        self._ids(snapshot)
-        found = None if epoch != self._epoch else self._states.log.since(since)
-        return None if found is None else np.array(sorted({row for row in found if isinstance(row, int)}), np.intp)
-
-    @property
-    def position(self) -> int:
-        """The present end of the log of changed rows."""
-        return self._states.log.end
-
-    # ── what a decision tells ──
-
-    def fault_at(self, attempt: Attempt, row: int) -> str:
-        """The text of the error at a row."""
-        variant = self._variant(self._left_at(attempt.snapshot, row))
-        fault = Fault(FaultKind.GAVE_UP) if variant.too_long else self._at_row(attempt.snapshot, row)[0].fault
-        assert fault is not None  # noqa: S101 — the caller has seen the bit
-        names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
-        pools = self._states.at(attempt.snapshot, row).node
-        return api.text(fault, names, pools, attempt.snapshot.names[row])
-
-    def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
-        """What is to be allocated for the pod on the node of a row that can take it."""
-        if not self._to_allocate or self._stale or (self._no_users and not self._left_at(attempt.snapshot, row)):
-            return ()
-        outcome, variant = self._at_row(attempt.snapshot, row)
-        if outcome.picks is None:
-            return ()
-        claims = self._claims_to_allocate(attempt, variant)
-        pools = self._states.at(attempt.snapshot, row).node
-        order = preferred(attempt, row)
-        if order is not None:
-            ordered = self._in_order(attempt.snapshot, row, variant, order)
-            outcome = outcome if ordered.picks is None else ordered  # the search in that order may take too many steps
-        node = attempt.snapshot.names[row]
-        found = api.allocations(claims, variant.asked, outcome, pools=pools, node=node, salt=attempt.pod.uid)
-        special = variant.special
-        return tuple(
-            ClaimAllocation(
-                claim=claim, allocation=allocation, request_mappings=variant.mappings if special and claim is claims[-1] else ()
-            )
-            for claim, allocation in zip(claims, found, strict=True)
-        )
-
-    def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """Lines about the devices of these rows for the claims that are to be allocated, and about those of the other claims."""
-        snapshot, found = attempt.snapshot, list[str]()
-        bits = self.bits(snapshot, rows)
-        told = np.isin(bits, (0, NO_DEVICES, INVALID_POOL))
-        for left, among in self._parts(snapshot, rows[told]) if self._to_allocate and not self._stale else ():
-            if not (self._no_users and not left):
-                found += self._shortage(attempt, self._variant(left), rows[told][among], rejected=bool(bits.any()))
-        for index, claim in self._allocated:
-            away = int(np.count_nonzero(self._not_at(snapshot, rows, index)))
-            if away:
-                devices = ", ".join(
-                    f"{each.pool}/{each.device}" for each in api.given(claim, cast("objects.Allocation", claim.status.allocation))
-                )
-                found.append(
-                    f"claim {objects.key_of(claim)} has {devices or 'its allocation'} already, out of reach of {count(away, 'node')}"
-                )
-        return tuple(found)
-
-    def _shortage(self, attempt: Attempt, variant: _Variant, rows: NDArray[np.intp], *, rejected: bool) -> list[str]:
-        snapshot, asked, n_rows = attempt.snapshot, variant.asked, 0
-        names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
-        sums: list[Funnel] = []
-        numbers, first, counts = np.unique(self._ids(snapshot)[rows], return_index=True, return_counts=True)
-        asked.follow(self._states.pools_epoch)
-        for place in np.argsort(-counts, kind="stable")[:MOST_EXPLAINED].tolist():
-            state = self._states.at(snapshot, int(rows[first[place]])) if len(numbers) == 1 else self._states.state(int(numbers[place]))
-            codes = [asked.pool(pool) for pool in state.node.pools]
-            found = funnels(asked, state.node, codes, state.usage)
-            sums = sums or [Funnel.of(each) for each in found]
-            for total, each in zip(sums, found, strict=True):
-                total.add(each, int(counts[place]))
-            n_rows += int(counts[place])
-        asked.tidy()
-        return list(lines(sums, asked, names, n_rows, rejected=rejected))
-
-    def elsewhere(self, snapshot: Snapshot, reached: Mask) -> list[int]:
-        """The indexes of allocated claims that are not to be had on some node where only that keeps the pod away."""
-        alone = reached & (self.bits(snapshot, slice(None)) == ELSEWHERE)
-        return [index for index, _ in self._allocated if (alone & self._not_at(snapshot, slice(None), index)).any()]
-
-    # ── parts ──
-
-    def _ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
-        ids = self._states.ids(snapshot)
-        if self._states.epoch != self._epoch:
-            self._epoch = self._states.epoch
-            self._variants.clear()
-        return ids
-
-    def _left_at(self, snapshot: Snapshot, row: int) -> frozenset[str]:
-        """The resources that a node leaves to claims: backed by a class, and not allocatable there."""
-        return frozenset(name for name in self._resources if not _amounts(snapshot, name)[row])
-
-    def _parts(self, snapshot: Snapshot, rows: Rows) -> list[tuple[frozenset[str], Mask]]:
-        """The rows by the resources that they leave to claims: each set with a mask over `rows`."""
-        n_rows = node_selection.row_count(snapshot, rows)
-        parts: list[tuple[frozenset[str], Mask]] = [(frozenset(), np.ones(n_rows, np.bool_))]
-        for name in self._resources:
-            here = _amounts(snapshot, name)[rows] == 0
-            parts = [
-                (left | {name} if leaves else left, among & (here if leaves else ~here))
-                for left, among in parts
-                for leaves in (True, False)
-            ]
-        return [(left, among) for left, among in parts if among.any()]
-
-    def _looks_at_claims(self, snapshot: Snapshot, rows: Rows) -> Mask:
-        """The rows on which claims matter at all: with claims of the user, or with resources left to claims."""
-        if not self._no_users:
-            return np.ones(node_selection.row_count(snapshot, rows), np.bool_)
-        found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)
-        for left, among in self._parts(snapshot, rows):
-            if left:
-                found |= among
-        return found
-
-    def _variant(self, left: frozenset[str]) -> _Variant:
-        variant = self._variants.get(left)
-        if variant is None:
-            variant = self._variants[left] = self._make(left)
-        return variant
-
-    def _make(self, left: frozenset[str]) -> _Variant:
-        specs = list(self._users)
-        mappings: tuple[objects.ContainerExtendedResourceRequest, ...] = ()
-        special = None
-        if self._open_special and self._special is not None:
-            class_of = {name: found.metadata.name for name in sorted(left) if (found := self._backing.of(name)) is not None}
-            requests, mappings = extended_resources.requests_of(self._pod, class_of)
-            special = objects.ResourceClaim(
-                metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
-            )
-            specs.append(special.spec)
-        return _Variant(left, self._known_asks.of(specs), special, mappings)
-
-    def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
-        """The pod's own claims that are to be allocated, in the order of what is asked for."""
-        found = pod_claims(attempt.pod, attempt.snapshot.objects)
-        assert isinstance(found, PodClaims)  # noqa: S101 — the rule was prepared for pods with such claims
-        claims = [claim for claim in found.users if claim.status.allocation is None]
-        if variant.special is not None:
-            claims.append(extended_resources.in_memory_claim(attempt.pod, variant.special.spec.devices.requests))
-        return claims
-
-    def _at_row(self, snapshot: Snapshot, row: int) -> tuple[Outcome, _Variant]:
-        variant = self._variant(self._left_at(snapshot, row))
-        return self._outcome(variant, int(self._ids(snapshot)[row])), variant
-
-    def _turns_too_long(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> bool:
-        """True if the searches for all nodes take too many steps, or did until these rows changed: every verdict is another one then."""
-        found = False
-        ids = self._ids(snapshot)[rows]
-        for left, among in self._parts(snapshot, rows) if self._variants else ():
-            variant = self._variants.get(left)
-            if variant is not None:
-                found |= variant.too_long
-                for number in ids[among].tolist():
-                    self._outcome(variant, number)
-                found |= self._takes_too_long(snapshot, variant)
-        return found
-
-    def _in_order(self, snapshot: Snapshot, row: int, variant: _Variant, order: Sequence[Device]) -> Outcome:
-        """The outcome where devices are tried in the order of policies; there is one if there is one in any order."""
-        state = self._states.state(int(self._ids(snapshot)[row]))  # of all nodes like this one; its own pools have other names
-        places = {
-            (pool.driver, pool.name, device.name): (number, position)
-            for number, pool in enumerate(self._states.at(snapshot, row).node.pools)
-            for position, device in enumerate(pool.devices)
-        }
-        wanted = [place for each in order if (place := places.pop((each.driver, each.pool, each.name), None)) is not None]
-        codes = [variant.asked.pool(pool) for pool in state.node.pools]
-        return search(variant.asked, codes, state.node.groups, state.usage, [*wanted, *places.values()])
-
-    def _outcome_bits(self, snapshot: Snapshot, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
-        size = self._states.n_states
-        if len(variant.bits) < size:
-            more = max(size, 2 * len(variant.bits)) - len(variant.bits)
-            variant.bits = np.concatenate([variant.bits, np.full(more, -1, np.int16)])
-            variant.scores = np.concatenate([variant.scores, np.zeros(more, np.int64)])
-        for number in np.unique(ids[variant.bits[ids] < 0]).tolist():
-            if self._takes_too_long(snapshot, variant):
-                break
-            outcome = self._outcome(variant, number)
-            variant.bits[number] = _bits_of(outcome)
-            variant.scores[number] = outcome.score
-        variant.asked.tidy()
-        variant.too_long = self._takes_too_long(snapshot, variant)
-        return np.full(len(ids), FAULT, np.int16) if variant.too_long else variant.bits[ids]
-
-    def _takes_too_long(self, snapshot: Snapshot, variant: _Variant) -> bool:
-        """True if the searches for the nodes as they are now take more steps together than one decision may.
-
-        A search that an earlier decision made counts like any other, so that what is decided does not depend on what was kept.
-        """
-        most = MOST_STEPS_TOGETHER + STEPS_EACH * snapshot.n_nodes
-        if variant.steps > most:
-            self._forget_former(snapshot, variant)
-        return variant.steps > most
-
-    def _forget_former(self, snapshot: Snapshot, variant: _Variant) -> None:
-        """Forget the outcomes for states that no node has any more."""
-        ids = self._ids(snapshot)
-        present = {number for left, among in self._parts(snapshot, slice(None)) if left == variant.left for number in ids[among].tolist()}
-        former = [number for number in variant.by_state if number not in present]
-        variant.steps -= sum(variant.by_state.pop(number).steps for number in former)
-        variant.bits[[number for number in former if number < len(variant.bits)]] = -1
-
-    def _outcome(self, variant: _Variant, number: int) -> Outcome:
-        outcome = variant.by_state.get(number)
-        if outcome is None:
-            state = self._states.state(number)
-            asked = variant.asked
-            asked.follow(self._states.pools_epoch)
-            codes = [asked.pool(pool) for pool in state.node.pools]
-            key = (tuple(code.number for code in codes), state.node.groups, state.usage)
-            outcome = asked.outcomes.get(key)
-            if outcome is None:
-                if len(asked.outcomes) > MOST_OUTCOMES:
-                    asked.outcomes.clear()
-                outcome = asked.outcomes[key] = search(asked, codes, state.node.groups, state.usage)
-            variant.by_state[number] = outcome
-            variant.steps += outcome.steps
-        return cast("Outcome", outcome)
-
-    def _elsewhere(self, snapshot: Snapshot, rows: Rows) -> Mask:
-        found = np.zeros(node_selection.row_count(snapshot, rows), np.bool_)
-        for index, _ in self._allocated:
-            found |= self._not_at(snapshot, rows, index)
-        return found
-
-    def _not_at(self, snapshot: Snapshot, rows: Rows, index: int) -> Mask:
-        """The rows on which the allocated claim of that index is not to be had."""
-        n_rows = node_selection.row_count(snapshot, rows)
-        if index in self._broken:
-            return np.ones(n_rows, np.bool_)
-        claim = next(claim for number, claim in self._allocated if number == index)
-        allocation = claim.status.allocation
-        terms = node_selection.parse_terms(allocation.node_selector) if allocation is not None else None
-        return np.zeros(n_rows, np.bool_) if terms is None else ~node_selection.any_term(terms, snapshot, rows)
-
-
 class Alternatives(PreparedScore):
     """The score of the alternatives that are to be had on each node."""
 
@@ -581,89 +193,6 @@ class Alternatives(PreparedScore):
         found = self._rule.changed_rows(snapshot, self._at)
         self._at = self._rule.position
         return slice(None) if found is None else found
-
-
-def _bits_of(outcome: Outcome) -> int:
-    if outcome.fault is not None:
-        return FAULT
-    if outcome.picks is not None:
-        return 0
-    return INVALID_POOL if outcome.invalid else NO_DEVICES
-
-
-def _amounts(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
-    """The allocatable amount of a resource per row."""
-    lane = snapshot.resource_index(resource)
-    return np.zeros(snapshot.n_nodes, np.int64) if lane is None else snapshot.allocatable[lane]
-
-
-def _has_allocatable(snapshot: Snapshot, resource: str) -> Mask:
-    """The rows of nodes that name a resource as allocatable, were it 0."""
-    lane = snapshot.resource_index(resource)
-    return np.zeros(snapshot.n_nodes, np.bool_) if lane is None else snapshot.has_allocatable[lane]
-
-
-def _binding(allocated: Sequence[tuple[int, objects.ResourceClaim]], now: float, timeout: float) -> tuple[float, frozenset[int]]:
-    """When the next claim is no longer waited for, and the indexes of claims whose devices failed or were not ready in time."""
-    deadline = math.inf
-    broken = set()
-    for index, claim in allocated:
-        ready = readiness(claim)
-        if ready is None:
-            broken.add(index)
-        elif not ready and (limit := ready_by(claim, timeout)) is not None:
-            if now > limit:
-                broken.add(index)
-            else:
-                deadline = min(deadline, limit)
-    return deadline, frozenset(broken)
-
-
-def ready_by(claim: objects.ResourceClaim, timeout: float) -> float | None:
-    """The time (seconds since 1970) until which the devices of a claim must be ready; `timeout` in seconds; None for no limit."""
-    allocation = claim.status.allocation
-    if allocation is None or allocation.allocation_timestamp is None:
-        return None
-    if not any(result.binding_conditions for result in allocation.devices.results):
-        return None
-    return allocation.allocation_timestamp.timestamp() + timeout
-
-
-def readiness(claim: objects.ResourceClaim) -> bool | None:
-    """True if the devices of a claim are ready to be bound, None if one has failed (`isClaimReadyForBinding`)."""
-    allocation = claim.status.allocation
-    for result in () if allocation is None else allocation.devices.results:
-        if not result.binding_conditions:
-            continue
-        conditions = _conditions(claim, result)
-        if conditions is None:
-            return False
-        if any(conditions.get(kind) == "True" for kind in result.binding_failure_conditions):
-            return None
-        if any(conditions.get(kind) != "True" for kind in result.binding_conditions):
-            return False
-    return True
-
-
-def _conditions(claim: objects.ResourceClaim, result: objects.AllocatedDevice) -> Mapping[str, str] | None:
-    """The status of each condition that the driver reports of an allocated device; None if it reports nothing."""
-    for device in claim.status.devices:
-        if (device.driver, device.pool, device.device) == (result.driver, result.pool, result.device):
-            return {condition.type: condition.status for condition in device.conditions}
-    return None
-
-
-def _score_of(claim: objects.ResourceClaim) -> int:
-    """The score of the alternatives that an allocated claim got."""
-    allocation = claim.status.allocation
-    met = set() if allocation is None else {result.request for result in allocation.devices.results}
-    return sum(
-        MOST_ALTERNATIVES - place
-        for request in claim.spec.devices.requests
-        if request.exactly is None
-        for place, each in enumerate(request.first_available)
-        if f"{request.name}/{each.name}" in met
-    )
 
 
 def _is_only_for(claim: objects.ResourceClaim, pod: PodView) -> bool:

@@ -10,7 +10,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.devices import dynamic_resources, requests, search
+from wharfinger.framework.plugins.devices import device_rule, requests, search
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
 from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
@@ -164,7 +164,7 @@ def test_alternatives_of_which_each_takes_all_devices_are_given_up():
 
 
 def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decided_before(monkeypatch):
-    monkeypatch.setattr(dynamic_resources, "MOST_STEPS_TOGETHER", 2000)
+    monkeypatch.setattr(device_rule, "MOST_STEPS_TOGETHER", 2000)
     state = devices.cluster(6)
     for number in range(6):
         slots(state, number, range(14 + number))
@@ -215,7 +215,7 @@ def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch
     assert next(each.device for each in decide(chain, state.snapshot(), pod).claims[0].allocation.devices.results) == "gpu-7"
     in_order = search.search
     monkeypatch.setattr(
-        dynamic_resources,
+        device_rule,
         "search",
         lambda *of: in_order(*of) if len(of) == 4 else search.Outcome(fault=search.Fault(search.FaultKind.GAVE_UP)),
     )
