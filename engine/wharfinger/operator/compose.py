@@ -107,7 +107,7 @@ class Reconcilers:
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
         previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)
         self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
-        statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler.known_pods, clock)
+        statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler, clock)
         self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
         self.controllers = (self.apps, self.previews, self.policies)
         for kind, controller in (("PolicyApp", self.apps), ("PlacementPreview", self.previews), (KIND, self.policies)):

@@ -173,6 +173,18 @@ class Policies(Protocol):
         """The present state of the metrics of the policy of that name."""
 
 
+class KnownPods(Protocol):
+    """The pods that policies are counted over."""
+
+    @property
+    def known_pods(self) -> Collection[PodView]:
+        """All pods, waiting or placed."""
+
+    @property
+    def pods_revision(self) -> int:
+        """A number that changes whenever a pod changes, comes or goes."""
+
+
 class PolicyStatusReconciler:
     """Writes the status of SchedulingPolicies."""
 
@@ -182,7 +194,7 @@ class PolicyStatusReconciler:
         writer: ObjectWriter,
         judge: Judge,
         policies: Policies,
-        pods: Collection[PodView],
+        pods: KnownPods,
         clock: Clock,
     ) -> None:
         self._cache = cache
@@ -231,10 +243,10 @@ class PolicyStatusReconciler:
     async def _counts(self, key: str, held: CompiledPolicy | None) -> dict[str, Any]:
         if held is None:
             return {}
-        question = (held.revision, self._judge.revision)
+        question = (held.revision, self._judge.revision, self._pods.pods_revision)
         known = self._counted.get(key)
         if known is None or known[0] != question:
-            governed = await in_slices(_governed(held, list(self._pods), self._clock.now()), self._clock)
+            governed = await in_slices(_governed(held, list(self._pods.known_pods), self._clock.now()), self._clock)
             counts: dict[str, Any] = {"matched": len(governed), "nodes": self._judge.snapshot().n_nodes}
             pod = typical(governed)
             if pod is not None:

@@ -60,6 +60,8 @@ class ClusterFeed:
         self._listed_unreadable: dict[str, set[str]] = {}
         self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
         self.synced_kinds: set[str] = set()
+        self.pods_revision = 0
+        """Counts the changes of `known_pods`, of waiting pods too."""
 
     def upsert(self, kind: str, obj: Any) -> None:
         """Take over an object that was added or changed; one that cannot be read is reported and changes nothing."""
@@ -133,6 +135,7 @@ class ClusterFeed:
             known = None
         if known is not None and pod.node_name and not known.node_name:
             self._known["Pod"][key] = bound = known.placed_on(pod.node_name)
+            self.pods_revision += 1
             self._assigned(bound)
         elif known is None and not pod.node_name and self._profiles.of(pod) is not None:
             self._pod_unreadable(pod, error)
@@ -208,6 +211,7 @@ class ClusterFeed:
         if old is not None and version and version == old.object.metadata.resource_version:
             return  # a list repeats what the watch has shown
         known[pod.key] = pod
+        self.pods_revision += 1
         if pod.terminating:
             self._leaving(pod.uid, False)
         if pod.finished:
@@ -254,6 +258,7 @@ class ClusterFeed:
 
     def _pod_gone(self, pod: PodView) -> None:
         self._known["Pod"].pop(pod.key, None)
+        self.pods_revision += 1
         self._leaving(pod.uid, True)
         self._queue.delete(pod.uid)
         self._remove(pod)

@@ -140,6 +140,11 @@ class Scheduler:
         """All pods of the cluster in their last state, of any scheduler, waiting or placed."""
         return self._feed.known_pods
 
+    @property
+    def pods_revision(self) -> int:
+        """A number that changes whenever one of `known_pods` changes, comes or goes."""
+        return self._feed.pods_revision
+
     def known_pod(self, key: str) -> PodView | None:
         """The pod of that `namespace/name` in its last state; None if there is none."""
         return self._feed.known_pod(key)

@@ -1,11 +1,20 @@
 """The conditions of a SchedulingPolicy."""
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.scheduler.running import node, pod, running
+from tests.unit.simulate.clusters import policy
 from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
-from wharfinger.operator.scheduling_policy import conditions_of, ready_of
+from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.language.semantics.authority import TenantRights
+from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.operator.judgement import Judge
+from wharfinger.operator.object_cache import ObjectCache
+from wharfinger.operator.scheduling_policy import KIND, PolicyStatusReconciler, conditions_of, ready_of
 
 
 def status(*findings, mode=Mode.ENFORCE, revision="r", held=1):
@@ -108,3 +117,31 @@ def test_the_first_finding_is_the_message():
 
     assert conditions["Compiled"] == "p:3:1: P101: what is this"
     assert conditions["Active"] == "the version of generation 1 goes on: p:3:1: P101: what is this"
+
+
+def test_a_waiting_pod_is_counted_though_nothing_else_changes():
+    compiled = policy('policy "p"\nfilter none { require false else "nowhere" }\n')
+    told = []
+
+    async def apply_status(_, status):
+        told.append((status["matched"], {each["type"]: each["reason"] for each in status["conditions"]}["Active"]))
+
+    async def story():
+        async with running(node("a")) as world:
+            cache = ObjectCache([KIND])
+            cache.upsert(KIND, SchedulingPolicy(metadata=ObjectMeta(name="p", generation=2), spec={}))
+            policies = SimpleNamespace(statuses=[status()], compiled=lambda _: compiled, metrics=lambda _: ())
+            judge = Judge(world.scheduler, world.clock, TenantRights())
+            statuses = PolicyStatusReconciler(
+                cache, SimpleNamespace(apply_status=apply_status), judge, policies, world.scheduler, world.clock
+            )
+            await statuses.reconcile("p")
+            before = world.scheduler.state.revision
+            world.scheduler.sink.upsert("Pod", pod("x", scheduler="another"))
+            assert world.scheduler.state.revision == before
+            await statuses.reconcile("p")
+            world.scheduler.sink.delete("Pod", pod("x", scheduler="another"))
+            await statuses.reconcile("p")
+
+    asyncio.run(story())
+    assert told == [(0, "Active"), (1, "NoNodeEligible"), (0, "Active")]
