@@ -87,6 +87,14 @@ class Backoff:
         return failed_at if wait == 0 else (math.floor((failed_at + wait) / WINDOW) + 1) * WINDOW
 
 
+def writers_behind_bindings(waited: float, patience: float, usual: int, most: int) -> int:
+    """The number of writes at a time that are less urgent than bindings: one at first, `usual` when the oldest has waited `patience` seconds.
+
+    In between, and beyond up to `most`, the number is in proportion to the wait.
+    """
+    return min(most, 1 + int((usual - 1) * waited / patience))
+
+
 class Background:
     """Tasks that run next to the scheduling loop. `failed` is called with what a task raised; a cancelled task has not failed."""
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from wharfinger.emit import Emit, Failed
+from wharfinger.event_loop import writers_behind_bindings
 from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import MERGE_PATCH, Connection
@@ -216,7 +217,7 @@ class EventRecorder:
         settings = self._settings
         if self._draining or not self._busy():
             return settings.writers
-        return min(settings.most_writers, 1 + int((settings.writers - 1) * self.oldest / settings.patience))
+        return writers_behind_bindings(self.oldest, settings.patience, settings.writers, settings.most_writers)
 
     def _next(self) -> Series:
         """The next event: warnings first, unless another one has waited too long."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Failed
+from wharfinger.event_loop import writers_behind_bindings
 from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Reference, WriteFailed
 from wharfinger.groups import conditions
 from wharfinger.language.report.wording import count
@@ -140,7 +141,7 @@ class GroupStatus:
         if not self._binding() or not self._since:
             return self._most
         waited = self._ports.clock.monotonic() - next(iter(self._since.values()))
-        return min(self._most, 1 + int((self._most - 1) * waited / PATIENCE))
+        return writers_behind_bindings(waited, PATIENCE, self._most, self._most)
 
     async def _write(self, key: str, wanted: Sequence[tuple[objects.PodGroup, Condition]]) -> None:
         for decided_for, condition in wanted:
