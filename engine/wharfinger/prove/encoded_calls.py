@@ -16,14 +16,13 @@ import z3
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
-from wharfinger.model.attributes import NODE_ATTRIBUTES
 from wharfinger.prove import fullness, logic
 from wharfinger.prove.encoder import Encoder, Place, Selection, Unmodelled
 from wharfinger.prove.logic import Value, as_bool, both, constant, real
 from wharfinger.prove.world import EFFECTS, FEW, TEXTS, node, of_node
 
 POD_COUNT = of_node("pod_count")
-NODE_LABELS = next(each for each in NODE_ATTRIBUTES if each.path == "labels")
+NODE_LABELS = of_node("labels", keyed=True)
 
 
 # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

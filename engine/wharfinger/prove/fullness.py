@@ -8,9 +8,8 @@ from typing import Any
 import z3
 
 from wharfinger.language.semantics.catalogue import Subject
-from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.prove.logic import Term, real
-from wharfinger.prove.world import POD, World, node
+from wharfinger.prove.world import POD, World, node, of_node, of_pod
 
 NATIVE = ("cpu", "memory")
 DEFAULTS = {"cpu": 100, "memory": 200 << 20}  # what a container without requests counts for in scores
@@ -18,13 +17,12 @@ DEFAULTS = {"cpu": 100, "memory": 200 << 20}  # what a container without request
 
 def fill(world: World, index: int, resource: str) -> tuple[Term, float] | None:
     """What would be in use of a resource of a node of an example, as scores count it, and what there is; None where that is not known."""
-    attributes = {each.path: each for each in NODE_ATTRIBUTES if not each.keyed}
     if not world.fixed or f"allocatable.{resource}" not in world.fixed[index]:
         return None
-    asks = next(each for each in POD_ATTRIBUTES if each.subject is Subject.POD and each.path == f"requests.{resource}")
-    placed = next(each for each in POD_ATTRIBUTES if each.subject is Subject.ITEM and each.path == f"requests.{resource}")
-    offered = world.attribute(node(index), attributes[f"allocatable.{resource}"])
-    world.attribute(node(index), attributes[f"requested.{resource}"])
+    asks = of_pod(f"requests.{resource}", Subject.POD)
+    placed = of_pod(f"requests.{resource}", Subject.ITEM)
+    offered = world.attribute(node(index), of_node(f"allocatable.{resource}"))
+    world.attribute(node(index), of_node(f"requested.{resource}"))
     amounts = [_counted(world.attribute(POD, asks).term, resource)]
     for slot in world.slots:
         if slot.node == index:

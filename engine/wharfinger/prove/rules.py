@@ -15,10 +15,9 @@ from wharfinger.compiler.evaluation.rules import CompiledScore
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.syntax.ast import MissingAction, Normalize
-from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.logic import SMALL, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real
-from wharfinger.prove.world import NATIVE, POD, World, node, of_pod
+from wharfinger.prove.world import NATIVE, POD, World, node, of_node, of_pod
 
 NAMESPACE = of_pod("namespace", Subject.POD)
 
@@ -160,15 +159,11 @@ def _filled(world: World, tag: str, given: list[Term], states: list[tuple[Condit
 def fits(encoder: Encoder) -> Condition:
     """What must hold of the pod and node 0 where Kubernetes lets the pod onto the node; more may be needed."""
     world = encoder.world
-    node_attributes = {each.path: each for each in NODE_ATTRIBUTES if not each.keyed}
-    pod_attributes = {each.path: each for each in POD_ATTRIBUTES if each.subject is Subject.POD and not each.keyed}
-    conditions: list[Condition] = [negated(world.attribute(node(0), node_attributes["unschedulable"]).term)] if world.example else []
+    conditions: list[Condition] = [negated(world.attribute(node(0), of_node("unschedulable")).term)] if world.example else []
     for native in NATIVE:
         if (node(0), f"free.{native}") in world.plain or (node(0), f"requested.{native}") in world.plain:
-            asked, free = (
-                world.attribute(POD, pod_attributes[f"requests.{native}"]),
-                world.attribute(node(0), node_attributes[f"free.{native}"]),
-            )
+            asked = world.attribute(POD, of_pod(f"requests.{native}", Subject.POD))
+            free = world.attribute(node(0), of_node(f"free.{native}"))
             conditions.append(implied(asked.term > 0, asked.term <= free.term))
-    conditions.append(world.attribute(node(0), node_attributes["free.pods"]).term >= 1)
+    conditions.append(world.attribute(node(0), of_node("free.pods")).term >= 1)
     return both(*conditions)

@@ -27,7 +27,6 @@ from wharfinger.model.objects.requests import MOST
 from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
 
 POD = "pod"
-ITEM_ATTRIBUTES = tuple(each for each in POD_ATTRIBUTES if each.subject is Subject.ITEM)
 SPARE_TEXTS = ("x1", "x2", "x3")
 MOST_COMBINATIONS = 4096  # of texts, for which one function is tabulated
 CROWD = 110  # pods of one kind on a node of an example
@@ -46,14 +45,14 @@ def node(index: int) -> str:
     return f"node {index}"
 
 
-def of_node(path: str) -> Attribute:
-    """The attribute of nodes that has no key and this path."""
-    return next(each for each in NODE_ATTRIBUTES if each.path == path and not each.keyed)
+def of_node(path: str, *, keyed: bool = False) -> Attribute:
+    """The attribute of nodes with this path: the one that takes a key, or the one that does not."""
+    return next(each for each in NODE_ATTRIBUTES if each.path == path and each.keyed is keyed)
 
 
-def of_pod(path: str, subject: Subject) -> Attribute:
-    """The attribute of the pod to be placed, or of placed pods, that has no key and this path."""
-    return next(each for each in POD_ATTRIBUTES if each.path == path and each.subject is subject and not each.keyed)
+def of_pod(path: str, subject: Subject, *, keyed: bool = False) -> Attribute:
+    """The attribute with this path of the pod to be placed, or of placed pods: the one that takes a key, or the one that does not."""
+    return next(each for each in POD_ATTRIBUTES if each.path == path and each.subject is subject and each.keyed is keyed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,13 +297,12 @@ class World:
         read = {table: self.plain.get((owner, f"{table}.{native}")) for table in ("allocatable", "requested", "free")}
         if read["free"] is None and not (self.example and read["requested"] is not None):
             return
-        attributes = {each.path: each for each in NODE_ATTRIBUTES}
-        values = {table: self._plain_attribute(owner, attributes[f"{table}.{native}"]) for table in read}
+        values = {table: self._plain_attribute(owner, of_node(f"{table}.{native}")) for table in read}
         exact = True if self.example else values["requested"].term <= real(MOST)
         self.facts.append(values["free"].term <= values["allocatable"].term)
         self.facts.append(as_bool(implied(exact, values["free"].term == values["allocatable"].term - values["requested"].term)))
         if self.example:
-            requests = next(each for each in ITEM_ATTRIBUTES if each.path == f"requests.{native}")
+            requests = of_pod(f"requests.{native}", Subject.ITEM)
             asked = [(slot, self.attribute(slot.owner, requests)) for slot in self.slots if node(slot.node) == owner]
             for slot, value in asked:
                 if slot.owner.endswith("crowd"):
@@ -313,10 +311,9 @@ class World:
             self.facts.append(values["requested"].term == z3.Sum(*used))
 
     def _link_pods(self, owner: str) -> None:
-        attributes = {each.path: each for each in NODE_ATTRIBUTES}
         if (owner, "free.pods") in self.plain:
-            free, most = self.plain[owner, "free.pods"][1], self._plain_attribute(owner, attributes["allocatable.pods"])
-            self.facts.append(free.term == most.term - self._plain_attribute(owner, attributes["pod_count"]).term)
+            free, most = self.plain[owner, "free.pods"][1], self._plain_attribute(owner, of_node("allocatable.pods"))
+            self.facts.append(free.term == most.term - self._plain_attribute(owner, of_node("pod_count")).term)
         if self.example and (owner, "pod_count") in self.plain:
             here = [slot.number for slot in self.slots if node(slot.node) == owner]
             self.facts.append(self.plain[owner, "pod_count"][1].term == z3.ToReal(z3.Sum(*here)))
@@ -325,17 +322,15 @@ class World:
 
     def _link_keyed(self, owner: str) -> None:
         read = {table: self.keyed.get((owner, table)) for table in ("allocatable", "capacity", "requested", "free")}
-        attributes = {each.path: each for each in NODE_ATTRIBUTES if each.keyed}
         keys = [key for found in read.values() if found is not None for key in found[1]]
         for key in keys:
-            offered, left = self.attribute(owner, attributes["allocatable"], key), self.attribute(owner, attributes["free"], key)
-            used = self.attribute(owner, attributes["requested"], key)
+            offered, left, used = (self.attribute(owner, of_node(table, keyed=True), key) for table in ("allocatable", "free", "requested"))
             exact = True if self.example else used.term <= real(MOST)
             self.facts.append(as_bool(implied(left.present, left.term <= offered.term)))
             self.facts.append(offered.present == left.present)
             self.facts.append(as_bool(implied(both(exact, left.present), left.term == offered.term - used.term)))
             if self.example:
-                capacity = self.attribute(owner, attributes["capacity"], key)
+                capacity = self.attribute(owner, of_node("capacity", keyed=True), key)
                 self.facts.append(z3.Implies(offered.present, capacity.present))
                 others = [slot for slot in self.slots if node(slot.node) == owner and slot.owner.endswith("other")]
                 self.facts.append(z3.Implies(used.term > 0, z3.Or(*(slot.number > 0 for slot in others))))
@@ -345,10 +340,10 @@ class World:
                     not z3.is_int_value(key) or self.texts[key.as_long()] == default
                     for key in self.keyed.get((owner, table), (None, []))[1]
                 ):
-                    self.facts.append(as_bool(self.attribute(owner, attributes[table], self.text(default)).present))
+                    self.facts.append(as_bool(self.attribute(owner, of_node(table, keyed=True), self.text(default)).present))
             if (owner, "conditions") in self.keyed:
                 for key in self.keyed[owner, "conditions"][1]:
-                    status = self.attribute(owner, attributes["conditions"], key)
+                    status = self.attribute(owner, of_node("conditions", keyed=True), key)
                     self.facts.append(z3.Or(*(status.term == self.text(each) for each in READY)))
 
     def _link_gpus(self) -> None:
@@ -361,9 +356,9 @@ class World:
         if not self._reads_key(share):
             return
         offers, used, asks = (
-            _keyed_row(NODE_ATTRIBUTES, "allocatable"),
-            _keyed_row(NODE_ATTRIBUTES, "requested"),
-            _keyed_row(POD_ATTRIBUTES, "requests"),
+            of_node("allocatable", keyed=True),
+            of_node("requested", keyed=True),
+            of_pod("requests", Subject.POD, keyed=True),
         )
         asked = self.attribute(POD, asks, share)
         self.facts.append(asked.term <= WHOLE)
@@ -381,7 +376,3 @@ class World:
     def _reads_key(self, key: Any) -> bool:
         """True if a resource of that name is read of a node or of the pod."""
         return any(key.eq(other) for _, keys in self.keyed.values() for other in keys)
-
-
-def _keyed_row(rows: Sequence[Attribute], path: str) -> Attribute:
-    return next(each for each in rows if each.keyed and each.path == path and each.subject in (Subject.NODE, Subject.POD))
