@@ -189,13 +189,12 @@ class BestRows:
         """Set the sums of some rows; -inf where a row is not feasible."""
         at = self._at
         places = at.place[rows]
-        before = self._sums[places]
-        self._sums[places] = values
         of = at.cell_of[places]
-        n_changed = np.bincount(of, minlength=len(at.sizes))
-        cells = n_changed.nonzero()[0]
+        cells = np.bincount(of, minlength=len(at.sizes)).nonzero()[0]
         if len(cells) > FEW_CELLS and len(rows) * 4 < int(at.sizes[cells].sum()):
-            cells = self._move(of, before, values)
+            cells = self._move(places, of, values)
+        else:
+            self._sums[places] = values
         if len(cells) <= FEW_CELLS:
             for cell in cells.tolist():
                 self._count(cell)
@@ -204,8 +203,10 @@ class BestRows:
         else:
             self._count_some(cells)
 
-    def _move(self, of: NDArray[np.intp], before: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Follow changed sums, in the cells `of`, without a look at other rows; returns the cells that have to be counted again."""
+    def _move(self, places: NDArray[np.intp], of: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Set the sums at some places, in the cells `of`, without a look at other rows; returns the cells that have to be counted again."""
+        before = self._sums[places]
+        self._sums[places] = values
         highest, n_cells = self._highest, len(self._at.sizes)
         self._n_highest -= np.bincount(of[before == highest[of]], minlength=n_cells)
         raised = np.full(n_cells, NOTHING)
