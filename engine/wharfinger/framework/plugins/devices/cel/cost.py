@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from wharfinger.framework.plugins.devices.cel.library import LONGEST_RANGE
+
 MOST_COST: Final = 1_000_000
 """The limit of one expression, as in Kubernetes: at most about 0.1 s and 100 MB."""
-LONGEST_RANGE: Final = 10_000
 MOST_OF_DEVICE: Final = 64
 """The most entries of a map of a device, and the most characters of a key or value there (validation of ResourceSlices)."""
 

@@ -31,7 +31,7 @@ _FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)(
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _WORD = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
-_LONGEST_RANGE = 10_000
+LONGEST_RANGE = 10_000
 _MOST_INCLUDED = 48
 """ResourceSliceMaxAttributeValuesPerDevice."""
 
@@ -264,8 +264,8 @@ def _flatten(items: Sequence[Any], depth: int = 1) -> list[Any]:
 
 
 def _range(count: int) -> list[int]:
-    if count > _LONGEST_RANGE:
-        raise ValueError(f"lists.range({count}) is longer than {_LONGEST_RANGE}")
+    if count > LONGEST_RANGE:
+        raise ValueError(f"lists.range({count}) is longer than {LONGEST_RANGE}")
     return list(range(count))
 
 
