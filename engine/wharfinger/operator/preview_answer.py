@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -104,11 +104,12 @@ class Answer:
         """The part of the status with the answer."""
         counts = Counter(node for _, node in self.nodes if node is not None)
         ordered = sorted(counts, key=lambda node: (-counts[node], node))
+        devices = self._devices_by_node()
         status: dict[str, Any] = {
             "pods": len(self.nodes),
             "placed": sum(counts.values()),
             "placements": [
-                PlacementCount(node=node, count=counts[node], devices=self._devices_on(node)).plain() for node in ordered[:MOST_PLACEMENTS]
+                PlacementCount(node=node, count=counts[node], devices=devices.get(node)).plain() for node in ordered[:MOST_PLACEMENTS]
             ],
             "policyRevision": self.policy_revision,
         }
@@ -130,11 +131,15 @@ class Answer:
             }
         return status
 
-    def _devices_on(self, node: str) -> tuple[str, ...] | None:
-        if not self.devices:
-            return None
-        lines = (f"{pod}: {self.devices[pod]}" for pod, on in self.nodes if on == node and pod in self.devices)
-        return tuple(cut(line, 253) for line in itertools.islice(lines, MOST_PODS_WITH_DEVICES)) or None
+    def _devices_by_node(self) -> dict[str, tuple[str, ...]]:
+        """A line for each pod that gets devices, `MOST_PODS_WITH_DEVICES` of a node at most."""
+        pods: dict[str, list[str]] = defaultdict(list)
+        for pod, node in self.nodes:
+            if node is not None and pod in self.devices:
+                pods[node].append(pod)
+        return {
+            node: tuple(cut(f"{pod}: {self.devices[pod]}", 253) for pod in found[:MOST_PODS_WITH_DEVICES]) for node, found in pods.items()
+        }
 
 
 def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
