@@ -74,13 +74,19 @@ def _row(change: PodChange | DecisionChange) -> Row:
 def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
     """The places of the pod before and after, with its devices if they differ."""
     before, after = change.before or "-", change.after or "-"
-    if isinstance(change, DecisionChange) or change.before_devices == change.after_devices:
+    devices_before, devices_after = _devices(change)
+    if devices_before == devices_after:
         return before, after
-    return _with(before, change.before_devices), _with(after, change.after_devices)
+    return _with(before, devices_before), _with(after, devices_after)
 
 
 def _with(node: str, devices: Sequence[GivenDevice]) -> str:
     return f"{node} ({given_devices.text(devices, node)})" if devices else node
+
+
+def _devices(change: PodChange | DecisionChange) -> tuple[tuple[GivenDevice, ...], tuple[GivenDevice, ...]]:
+    """The devices of the pod before and after; of a change in a decision log they are not known."""
+    return (change.before_devices, change.after_devices) if isinstance(change, PodChange) else ((), ())
 
 
 def why(change: PodChange | DecisionChange) -> Iterator[str]:
@@ -230,18 +236,18 @@ def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
     own: dict[str, Any] = (
         {"follows": change.follows} if isinstance(change, PodChange) else {"at": time_text(change.at), "profile": change.profile}
     )
+    devices_before, devices_after = _devices(change)
     return {
         "pod": change.pod,
         **own,
-        "before": {"node": change.before, "message": change.before_message, **_devices(change, "before_devices")},
-        "after": {"node": change.after, "message": change.after_message, **_devices(change, "after_devices")},
+        "before": _place(change.before, change.before_message, devices_before),
+        "after": _place(change.after, change.after_message, devices_after),
         "causes": [_cause(cause) for cause in change.causes],
     }
 
 
-def _devices(change: PodChange | DecisionChange, side: str) -> dict[str, Any]:
-    devices = getattr(change, side, ())
-    return {"devices": [asdict(device) for device in devices]} if devices else {}
+def _place(node: str | None, message: str, devices: Sequence[GivenDevice]) -> dict[str, Any]:
+    return {"node": node, "message": message} | ({"devices": [asdict(device) for device in devices]} if devices else {})
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
