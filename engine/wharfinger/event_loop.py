@@ -88,9 +88,9 @@ class Backoff:
 
 
 def writers_behind_bindings(waited: float, patience: float, usual: int, most: int) -> int:
-    """The number of writes at a time that are less urgent than bindings: one at first, `usual` when the oldest has waited `patience` seconds.
+    """The number of writes at a time that are less urgent than bindings: one at first, and more the longer the oldest has waited.
 
-    In between, and beyond up to `most`, the number is in proportion to the wait.
+    It is `usual` after `patience` seconds; before that, and beyond up to `most`, it grows in proportion to the wait.
     """
     return min(most, 1 + int((usual - 1) * waited / patience))
 
