@@ -189,8 +189,8 @@ class PolicyCommentary:
                 got = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid in given]
                 others = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid not in given]
                 if got:
-                    rest = f"; others: {_capped(others)}" if others else ""
-                    yield f"{policy.name}: prefer device {preference.name}: gets {_capped(got)}{rest}"
+                    rest = f"; others: {wording.capped(others, MOST_DEVICES)}" if others else ""
+                    yield f"{policy.name}: prefer device {preference.name}: gets {wording.capped(got, MOST_DEVICES)}{rest}"
 
     def _interpreter(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
         if self._at is None or self._at[0] is not pod or self._at[1] is not snapshot:
@@ -198,11 +198,6 @@ class PolicyCommentary:
         if policy.name not in self._interpreters:
             self._interpreters[policy.name] = interpreter_of(policy, pod, snapshot)
         return self._interpreters[policy.name]
-
-
-def _capped(names: Sequence[str]) -> str:
-    more = len(names) - MOST_DEVICES
-    return ", ".join(names[:MOST_DEVICES]) + (f" and {more} more" if more > 0 else "")
 
 
 def interpreter_of(

@@ -99,9 +99,12 @@ def distance(a: str, b: str, most: int) -> int:
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Names for a help sentence, sorted and capped: "`a`, `b` and 3 more"."""
-    ordered = sorted(names)
-    shown = ", ".join(f"`{name}`" for name in ordered[:most])
-    return shown + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
+    return capped([f"`{name}`" for name in sorted(names)], most)
+
+
+def capped(names: Sequence[str], most: int) -> str:
+    """The first names in the order given, and how many there are more: "a, b and 3 more"."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 @lru_cache(maxsize=1024)

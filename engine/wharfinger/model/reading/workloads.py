@@ -20,6 +20,7 @@ import msgspec
 from msgspec import structs
 
 from wharfinger.errors import InvalidObject
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import matching, quantity, requests
 from wharfinger.model.reading.files import Objects
@@ -212,8 +213,7 @@ def _kept_to_one_node(pods: Iterable[objects.Pod]) -> Iterator[str]:
         if pod.spec.node_name:
             named.setdefault(pod.spec.node_name, []).append(objects.key_of(pod))
     for node, keys in named.items():
-        others = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
-        yield f"pod {keys[0]}{others}: spec.nodeName is {node}, so no other node is tried; remove the field to try every node"
+        yield f"pod {wording.capped(keys, 1)}: spec.nodeName is {node}, so no other node is tried; remove the field to try every node"
 
 
 def _expanded(given: Objects, nodes: Iterable[objects.Node]) -> Iterator[objects.AnyObject]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wharfinger.language.report import wording
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,9 +30,8 @@ def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
 
 def sentence(left: Mapping[str, str]) -> str:
     """What to do about cordons that are left."""
-    names = ", ".join([*left][:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
     owners = ", ".join(sorted(set(left.values())))
     return (
-        f"still cordoned by another rebalance ({owners}): {names}; if it does not run any more, open them with "
-        "wharf rebalance --live --undo-cordons"
+        f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MOST_NAMED)}; "
+        "if it does not run any more, open them with wharf rebalance --live --undo-cordons"
     )

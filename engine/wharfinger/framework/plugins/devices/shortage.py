@@ -78,7 +78,7 @@ class Funnel:
         parts = []
         for condition in self.conditions:
             if condition.shown:
-                named = _named(condition.lost) if nodes == 1 else ""
+                named = f" (not {wording.capped(condition.lost, MOST_NAMED)})" if nodes == 1 and condition.lost else ""
                 parts.append(f"{condition.kept:,} {condition.one if condition.kept == 1 else condition.many}{named}")
             if not condition.kept:
                 break
@@ -86,13 +86,6 @@ class Funnel:
         parts += [f"at most {most:,} with the same {name}" for name, most in self.alike.items()] if nodes == 1 and self.enough else []
         where = f" on {nodes:,} nodes" if nodes > 1 else ""
         return f"{claim}request {self.ask.reference} wants {wanted}: of {self.devices:,}{where}, {', '.join(parts)}"
-
-
-def _named(lost: Sequence[str]) -> str:
-    if not lost:
-        return ""
-    more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
-    return f" (not {', '.join(lost[:MOST_NAMED])}{more})"
 
 
 def funnels(asked: Asked, pools: NodePools, codes: Sequence[PoolCode], usage: Sequence[UsageKey]) -> list[Funnel]:
