@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wharfinger.groups.placing import STEPS, placing
+from wharfinger.groups.tentative import CHANGES_PER_STEP
 from wharfinger.groups.terms import Group, Placed
 from wharfinger.model.state.cluster_state import put_back
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
-
-SOME = 20
-"""Pods that are taken away or put back in one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +99,7 @@ class _Gone:
         """Let exactly the first pods be gone."""
         while self._count != count:
             self._step(count)
-            if self._count % SOME == 0:
+            if self._count % CHANGES_PER_STEP == 0:
                 yield
 
     def put_all_back(self) -> None:

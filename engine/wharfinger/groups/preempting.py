@@ -30,7 +30,7 @@ from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import STEPS, placing_with
-from wharfinger.groups.tentative import Tentative
+from wharfinger.groups.tentative import CHANGES_PER_STEP, Tentative
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption
 from wharfinger.model.state.cluster_state import put_back
 
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 PreemptionAnswer = Preemption | Impossible | NotFound
-SOME = 20
-"""Pods that are taken away or put back in one step."""
-MANY = 500
+READ_PER_STEP = 500
 """Pods that are looked at in one step."""
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
@@ -152,7 +150,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     together: dict[str, list[tuple[PodView, str, bool]]] = {}
     units: list[Unit] = []
     for number, (pod, assumed) in places.items():
-        if number % MANY == MANY - 1:
+        if number % READ_PER_STEP == READ_PER_STEP - 1:
             yield
         if pod.uid in own or pod.terminating or pod.node_name not in names:
             continue
@@ -171,8 +169,8 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
 def _by_importance(units: Sequence[Unit], allowed: Sequence[Evictable]) -> Generator[None, None, list[Unit]]:
     """The units that all of `allowed` allow to evict, the most important first; sorted in steps."""
     runs: list[list[tuple[tuple[int, bool, int, float, str], int, Unit]]] = []
-    for start in range(0, len(units), MANY):
-        some = units[start : start + MANY]
+    for start in range(0, len(units), READ_PER_STEP):
+        some = units[start : start + READ_PER_STEP]
         for rules in allowed:
             some = [unit for unit in some if len(rules.among([pod for pod, _, _ in unit.pods])) == len(unit.pods)]
         runs.append(sorted((unit.importance, start + number, unit) for number, unit in enumerate(some)))
@@ -180,7 +178,7 @@ def _by_importance(units: Sequence[Unit], allowed: Sequence[Evictable]) -> Gener
     ordered = []
     for number, (_, _, unit) in enumerate(heapq.merge(*runs)):
         ordered.append(unit)
-        if number % MANY == MANY - 1:
+        if number % READ_PER_STEP == READ_PER_STEP - 1:
             yield
     return ordered
 
@@ -293,7 +291,7 @@ class _Freeing:
             if id(unit) not in wanted:
                 self._put_back(unit)
                 changes += len(unit.pods)
-            if changes >= SOME:
+            if changes >= CHANGES_PER_STEP:
                 changes = 0
                 yield
         for key, unit in wanted.items():
@@ -302,7 +300,7 @@ class _Freeing:
                 for pod, _, _ in unit.pods:
                     self._state.remove_pod(pod)
                 changes += len(unit.pods)
-            if changes >= SOME:
+            if changes >= CHANGES_PER_STEP:
                 changes = 0
                 yield
 

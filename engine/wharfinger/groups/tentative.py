@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
 
-
-SOME = 50
+FORGOTTEN_PER_STEP = 50
 """Members that are forgotten in one step."""
+CHANGES_PER_STEP = 20
+"""Pods that are taken from a state, or put back, in one step."""
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class Tentative:
         """A generator of steps that forgets all members."""
         while self.assumed:
             self.forget_last()
-            if len(self.assumed) % SOME == 0:
+            if len(self.assumed) % FORGOTTEN_PER_STEP == 0:
                 yield
 
     def forget_all(self) -> None:

@@ -24,7 +24,7 @@ from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
 from wharfinger.scheduler.groups.reservation import Reservations
-from wharfinger.scheduler.groups.searching import SOME, GroupSearch
+from wharfinger.scheduler.groups.searching import MEMBERS_PER_STEP, GroupSearch, in_one_step
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 
@@ -207,7 +207,7 @@ class GroupCycle:
 
     def _freed(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
         """Wake pods that were rejected between two steps while members were assumed; fewer members are assumed in one step."""
-        if len(nodes) >= SOME:
+        if not in_one_step(len(nodes)):
             for uid, node in nodes.items():
                 self._binding.freed(attempt.members[uid].pod, node)
 
@@ -239,7 +239,7 @@ class GroupCycle:
         for number, placement in enumerate(placements.values()):
             placed = Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=placement.node, pod=placement.pod)
             self._queue.notify(placed)
-            if number % SOME == SOME - 1:
+            if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                 yield
         if together.failure:
             self._given_back(attempt, together.failure)
@@ -258,7 +258,7 @@ class GroupCycle:
         entry, left, why = attempt.entry, dict(placements), STOPPED
         try:
             for number, (uid, placement) in enumerate(placements.items()):
-                if number % SOME == SOME - 1:
+                if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                     yield
                 if uid in entry.trying:
                     member = attempt.members[uid]
@@ -294,7 +294,7 @@ class GroupCycle:
         finally:
             if not complete:
                 for uid, placement in reversed(list(placements.items())):
-                    self._binding.undo(attempt.members[uid], placement, known=len(placements) >= SOME)
+                    self._binding.undo(attempt.members[uid], placement, known=not in_one_step(len(placements)))
 
     def _forget(self, attempt: _Attempt, nodes: Mapping[str, str]) -> None:
         for uid in reversed(list(nodes)):
@@ -418,7 +418,7 @@ class GroupCycle:
                 message=message,
                 nominated=None if nominated is None else nominated.get(member.uid, ""),
             )
-            if number % SOME == SOME - 1:
+            if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                 yield
 
     def _failed(self, entry: QueuedGroup, error: Exception) -> None:

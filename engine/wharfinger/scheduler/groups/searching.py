@@ -35,8 +35,13 @@ AT_ONCE = 0.02
 """Seconds that a search may take on the state itself."""
 FEW = 64
 """Members of a group that is searched for on the state itself first."""
-SOME = 20
-"""Members that are checked in one step."""
+MEMBERS_PER_STEP = 20
+"""Members that are checked and assumed, or told of, in one step."""
+
+
+def in_one_step(n_members: int) -> bool:
+    """True if so many members are assumed in one step, so that nobody sees some of them assumed."""
+    return n_members < MEMBERS_PER_STEP
 
 
 class GroupSearch:
@@ -127,7 +132,7 @@ class GroupSearch:
                 state.assume(profile.chain.assigned_on(pod, snapshot, node), node)
                 assumed.append(pod)
                 devices.reserve(pod, chosen)
-                if number % SOME == SOME - 1:
+                if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                     yield
             complete = True
             return True
