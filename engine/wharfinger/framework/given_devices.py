@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from wharfinger.model.devices.device import MILLI
+from wharfinger.model.devices.device import MILLI, unique_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class GivenDevice:
 
     @property
     def uid(self) -> str:
-        """What tells the device apart from all others of the cluster, as `model.devices.device.Device` has it."""
-        return f"{self.driver}/{self.pool}/{self.device}"
+        """The `model.devices.device.Device.uid` of the device."""
+        return unique_name(self.driver, self.pool, self.device)
 
 
 def text(devices: Sequence[GivenDevice], node: str | None) -> str:

@@ -35,6 +35,11 @@ class Version(str):
 AttributeValue = str | bool | int | Version
 
 
+def unique_name(driver: str, pool: str, name: str) -> str:
+    """The name of a device that is unique among the devices of the cluster."""
+    return f"{driver}/{pool}/{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device of a node.
@@ -57,8 +62,8 @@ class Device:
 
     @property
     def uid(self) -> str:
-        """A name that is unique among the devices of the cluster."""
-        return f"{self.driver}/{self.pool}/{self.name}"
+        """The `unique_name` of the device."""
+        return unique_name(self.driver, self.pool, self.name)
 
     def attribute(self, name: str) -> AttributeValue | None:
         """The attribute of a name, with or without the driver's own domain; None if it has none."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, Usage, claim_uid
-from wharfinger.model.devices.device import MILLI, Device, DeviceSource, Store, own_name
+from wharfinger.model.devices.device import MILLI, Device, DeviceSource, Store, own_name, unique_name
 from wharfinger.model.devices.gpu_names import GpuHolder, free_gpus
 from wharfinger.model.devices.shared_gpus import SharedGpus
 from wharfinger.model.devices.sliced_devices import SlicedDevices
@@ -128,7 +128,7 @@ def _holdings(
         flight = allocations.in_flight(claim)
         allocation = claim.status.allocation or (None if flight is None else flight.allocation)
         for result in () if allocation is None else allocation.devices.results:
-            uid = f"{result.driver}/{result.pool}/{result.device}"
+            uid = unique_name(result.driver, result.pool, result.device)
             if uid not in usages:
                 continue
             named = not claim.metadata.name.startswith("<")  # else it stands for one that the scheduler has yet to make
