@@ -156,9 +156,8 @@ def rendered(output: Format, table: Callable[[], str], value: Callable[[], Mappi
     if output is Format.TABLE:
         return table()
     if output is Format.JSON:
-        return (
-            msgspec.json.format(json.dumps(value(), ensure_ascii=False), indent=2) + "\n"
-        )  # json's own indentation takes five times as long
+        # indented by msgspec: json's own indentation takes five times as long
+        return msgspec.json.format(json.dumps(value(), ensure_ascii=False), indent=2) + "\n"
     return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MOST_WIDTH))
 
 

@@ -41,7 +41,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     private_key: Annotated[str | None, typer.Option("--private-key", metavar="FILE", help="The private key of --certificate.")] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Where /metrics and /healthz are served over HTTP; default: nowhere."),
+        typer.Option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are served over HTTP; default: nowhere."),
     ] = None,
 ) -> int:
     """Tell cluster-autoscaler which group of nodes to grow (--expander=grpc). Changes nothing anywhere."""
