@@ -180,7 +180,7 @@ def _extractions(document: Document, start: int, end: int) -> Iterator[Action]:
     ):
         return
     statement = next((each for each in document.statements if each.start <= start and end <= each.end), None)
-    if statement is None or statement.keyword is None or statement.keyword.token not in NAMES_EXPRESSIONS:
+    if statement is None or statement.kind not in NAMES_EXPRESSIONS:
         return
     name = _free_name(document)
     before = _above_comments(document.text, statement.start)

@@ -147,13 +147,13 @@ class Document:
     @cached_property
     def declarations(self) -> Document:
         """The document with nothing but its declarations, at the same places: enough to know what names mean."""
-        return self._only(lambda statement: statement.keyword is not None and statement.keyword.token in DECLARING)
+        return self._only(lambda each: each.kind in DECLARING)
 
     @cached_property
     def inferring(self) -> Document:
         """The document with its declarations and scores: enough for what is inferred of them."""
         kept = DECLARING | {"SCORE", "PREFER", "AVOID"}
-        return self if self.is_checked else self._only(lambda each: each.keyword is not None and each.keyword.token in kept)
+        return self if self.is_checked else self._only(lambda each: each.kind in kept)
 
     def around(self, offset: int) -> Document:
         """What says what is meant at an offset: the whole document if that has been checked, else a part of it."""
@@ -181,8 +181,8 @@ class Document:
         known = frozenset(name for each in self.statements for name in each.names(_NAMED))
         own = here.names(_NAMED)
         kept = self._needed(here) | {here.start} | {each.start for each in self.statements if own & each.names(_NAMED)}
-        if _is_test(here) and any(_names_of_policy(word) and word.name not in known for word in here.words):
-            kept |= {each.start for each in self.statements if not _is_test(each)}
+        if here.kind == "TEST" and any(_names_of_policy(word) and word.name not in known for word in here.words):
+            kept |= {each.start for each in self.statements if each.kind != "TEST"}
         found = self._only(lambda each: each.start in kept)
         found._known = known  # noqa: SLF001  # of this class
         return found
@@ -190,7 +190,7 @@ class Document:
     def _needed(self, here: Statement) -> set[int]:
         """Where the statements begin that a statement needs: the head of the policy, and declarations of names that it uses, and so on."""
         declares = {name: each for each in self.statements for name in each.names(DECLARED_VALUES)}
-        found = {each.start for each in self.statements if each.keyword is not None and each.keyword.token in {"POLICY", "FOR"}}
+        found = {each.start for each in self.statements if each.kind in {"POLICY", "FOR"}}
         pending = [each for each in self.statements if each.start in found or each is here]
         while pending:
             used = pending.pop().names(_USES)
@@ -274,10 +274,6 @@ class Document:
                 high = middle
         near = [word for word in self.words[low : low + 12] if word.start <= offset <= word.end]
         return max(near, key=lambda word: (word.text.isidentifier(), word.start - word.end, offset < word.end), default=None)
-
-
-def _is_test(statement: Statement) -> bool:
-    return statement.keyword is not None and statement.keyword.token == "TEST"  # noqa: S105  # a terminal
 
 
 def _names_of_policy(word: Word) -> bool:

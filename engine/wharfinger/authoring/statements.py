@@ -44,6 +44,11 @@ class Statement:
     _parts: list[_Part] = field(default_factory=list)
 
     @property
+    def kind(self) -> str:
+        """The terminal of the keyword, as in `parse.interactive.ITEMS`; "" without a keyword."""
+        return "" if self.keyword is None else self.keyword.token
+
+    @property
     def words(self) -> list[Word]:
         """The words in order."""
         return [word for part in self._parts for word in _moved(part.words, part.shift)]

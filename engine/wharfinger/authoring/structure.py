@@ -31,22 +31,20 @@ class Symbol:
 
 def outline(document: Document) -> list[Symbol]:
     """The statements of a file with their names; a test has its nodes and pods below it."""
-    return [_symbol(each) for each in document.statements if each.keyword is not None]
+    return [_symbol(each, each.keyword) for each in document.statements if each.keyword is not None]
 
 
-def _symbol(statement: Statement) -> Symbol:
-    keyword = statement.keyword
-    assert keyword is not None  # noqa: S101  # those without one are left out
-    title = {"POLICY": Role.STRING, "TEST": Role.TEST}.get(keyword.token)
+def _symbol(statement: Statement, keyword: Word) -> Symbol:
+    title = {"POLICY": Role.STRING, "TEST": Role.TEST}.get(statement.kind)
     named = next((word for word in statement.words if word.role is title or (title is None and word.role in DECLARATIONS)), None)
-    if keyword.token not in {"TEST", "POLICY"} and named is not None and named.role in DECLARED_OBJECTS:
+    if statement.kind not in {"TEST", "POLICY"} and named is not None and named.role in DECLARED_OBJECTS:
         named = None
     kind = named.role.value if named is not None and title is None else keyword.text
     shown = named or keyword
     children = tuple(
         Symbol(word.name, word.role.value, word.start, word.end, word.start, word.end)
         for word in statement.words
-        if word.role in DECLARED_OBJECTS and keyword.token == "TEST"  # noqa: S105  # a terminal
+        if word.role in DECLARED_OBJECTS and statement.kind == "TEST"
     )
     return Symbol(shown.name or keyword.text, kind, statement.start, max(statement.end, shown.end), shown.start, shown.end, children)
 
