@@ -112,18 +112,18 @@ def dead(compiled: CompiledPolicy, name: str) -> Answer:
     return _same_points(side, next(rule for rule in side.policy.scores if rule.name == name))
 
 
-def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None, beside: Sequence[CompiledPolicy] = ()) -> Answer:
+def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None, with_policies: Sequence[CompiledPolicy] = ()) -> Answer:
     """The verdict about: the filter rejects only nodes that another one, or for None one of all the others, rejects too.
 
-    The policies `beside` it are enforced too, and what one of them rejects counts. Raises UnknownObject for a filter that the policy does
-    not have.
+    The policies of `with_policies` are enforced too, and what one of them rejects counts. Raises UnknownObject for a filter that the
+    policy does not have.
     """
     side, _ = _side(compiled, {})
     rule = _filter(side.policy, name)
     others = [_filter(side.policy, other)] if other is not None else [each for each in side.policy.filters if each is not rule]
     if rule in others:
         raise UsageError(f"filter {name} cannot be implied by itself")
-    with_others = _beside(compiled, beside)
+    further = _further_sides(compiled, with_policies)
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
@@ -133,20 +133,20 @@ def implied_by(compiled: CompiledPolicy, name: str, other: str | None = None, be
     def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
         rejecting = trials[0].rejected_by(example.nodes[0])
         alone = name in rejecting and not rejecting & {each.name for each in others}
-        return _fails(trials, 0, alone and _pass_beside(trials, example))
+        return _fails(trials, 0, alone and _others_accept(trials, example))
 
-    text = f"filter {name} rejects no node that {_letting_pass(other, with_others)}"
-    sides = (side, *with_others)
+    text = f"filter {name} rejects no node that {_letting_pass(other, further)}"
+    sides = (side, *further)
     return answer(
-        Statement(text=text, sides=sides, n_nodes=1, violations=violations, shown=_accepted, confirmed=confirmed, together=bool(beside))
+        Statement(text=text, sides=sides, n_nodes=1, violations=violations, shown=_accepted, confirmed=confirmed, together=bool(further))
     )
 
 
-def _letting_pass(other: str | None, beside: Sequence[Side]) -> str:
-    if not beside:
+def _letting_pass(other: str | None, further: Sequence[Side]) -> str:
+    if not further:
         return "the other filters let pass" if other is None else f"filter {other} lets pass"
     own = "the other filters" if other is None else f"filter {other}"
-    return f"{own} and {_named_policies(beside)} let pass"
+    return f"{own} and {_named_policies(further)} let pass"
 
 
 def _named_policies(sides: Sequence[Side]) -> str:
@@ -154,7 +154,7 @@ def _named_policies(sides: Sequence[Side]) -> str:
     return f"{noun} {', '.join(side.policy.name for side in sides)}"
 
 
-def _beside(compiled: CompiledPolicy, others: Sequence[CompiledPolicy]) -> tuple[Side, ...]:
+def _further_sides(compiled: CompiledPolicy, others: Sequence[CompiledPolicy]) -> tuple[Side, ...]:
     """The other policies of a statement; raises UsageError for one that is there twice."""
     names = [compiled.name, *(each.name for each in others)]
     again = next((name for number, name in enumerate(names) if name in names[:number]), None)
@@ -163,7 +163,7 @@ def _beside(compiled: CompiledPolicy, others: Sequence[CompiledPolicy]) -> tuple
     return tuple(_side(each, {})[0] for each in others)
 
 
-def _pass_beside(trials: Mapping[int, Trial], example: Example) -> bool:
+def _others_accept(trials: Mapping[int, Trial], example: Example) -> bool:
     """True if no other policy, nor Kubernetes, rejects the first node of an example."""
     return not any(trial.rejected_by(example.nodes[0]) for number, trial in trials.items() if number)
 
@@ -195,14 +195,14 @@ def _points(trial: Trial, policy: str, rule: str, node: str) -> float | None:
     return parts.get(f"{policy}/{rule}")
 
 
-def keeps(compiled: CompiledPolicy, condition: str, beside: Sequence[CompiledPolicy] = ()) -> Answer:
-    """The verdict about: adding the policy to those `beside` it makes no pod unschedulable for which `condition` is true.
+def keeps(compiled: CompiledPolicy, condition: str, with_policies: Sequence[CompiledPolicy] = ()) -> Answer:
+    """The verdict about: adding the policy to `with_policies` makes no pod unschedulable for which `condition` is true.
 
     Raises PolicyError for a wrong condition, UsageError for one that reads the node and for policies with one name.
     """
     side, conditions = _side(compiled, {"--keeps": condition}, frozenset({"--keeps"}))
     wanted = conditions["--keeps"]
-    others = _beside(compiled, beside)
+    others = _further_sides(compiled, with_policies)
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
@@ -216,7 +216,7 @@ def keeps(compiled: CompiledPolicy, condition: str, beside: Sequence[CompiledPol
         trial = trials[0]
         rejecting = trial.rejected_by(example.nodes[0])
         own = {rule.name for rule in side.policy.filters}
-        shows = bool(rejecting) and rejecting <= own and _true(trial, wanted) and _pass_beside(trials, example)
+        shows = bool(rejecting) and rejecting <= own and _true(trial, wanted) and _others_accept(trials, example)
         return _fails(trials, 0, shows)
 
     def blocked(encoders: Sequence[Encoder]) -> str | None:

@@ -83,15 +83,15 @@ def near(name, cpu):
         ),
     ],
 )
-def test_rules_that_members_beside_may_fulfil_do_not_count(counted, others, takes):
+def test_rules_that_other_members_may_fulfil_do_not_count(counted, others, takes):
     """Only the first rack has nodes for members of 4 CPUs."""
     state = ClusterState(1_000.0)
     for name, rack, cpu in (("n0", "r0", "8"), ("n1", "r1", "2")):
         state.add_node(node(name, cpu, labels=[(RACK, rack)]))
     decider, snapshot = Decider(CHAIN), state.snapshot()
-    own, beside = (member_classes.classes(decider, [PodView(each) for each in pods], snapshot) for pods in (counted, others))
+    own, left_out = (member_classes.classes(decider, [PodView(each) for each in pods], snapshot) for pods in (counted, others))
     for known, most in takes.items():
-        model = GroupModel(snapshot, own, at_once(readings(decider, snapshot, own)), Merging.LEAST, beside=beside if known else ())
+        model = GroupModel(snapshot, own, at_once(readings(decider, snapshot, own)), Merging.LEAST, others=left_out if known else ())
         at_once(model.prepare())
         assert at_once(model.solve(np.arange(2), 1e9)).most == most
 

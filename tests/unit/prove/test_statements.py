@@ -108,9 +108,9 @@ filter idle when pod.priority < 5 { require load < 50% else "busy" on missing pa
 )
 def test_other_policies_are_enforced_too(clause, others, alone, together):
     policy = compiled(f'policy "p"\nfilter f {{ require {clause} else "no" }}\n')
-    beside = [compiled(text) for text in others]
+    further = [compiled(text) for text in others]
     assert statements.keeps(policy, "true").verdict is alone
-    for answer in (statements.keeps(policy, "true", beside), statements.implied_by(policy, "f", beside=beside)):
+    for answer in (statements.keeps(policy, "true", further), statements.implied_by(policy, "f", with_policies=further)):
         assert answer.verdict is together, str(answer)
         assert together is Verdict.PROVED or fails(policy, answer)
 
@@ -122,14 +122,14 @@ def test_a_counterexample_is_one_that_the_other_policies_let_pass():
     assert 'zone: "x"' in answer.counterexample
 
 
-def test_policies_beside_have_names_of_their_own():
+def test_further_policies_have_names_of_their_own():
     with pytest.raises(UsageError, match="zoned is there twice"):
         statements.keeps(compiled(RULES), "true", [compiled(ZONED), compiled(ZONED)])
     answer = statements.keeps(compiled(ZONED), "pod.priority > 9", [compiled(GROUPED, "q.policy")])
     assert answer.verdict is Verdict.REFUTED
 
 
-def test_groups_of_a_policy_beside_are_named_where_there_is_no_proof():
+def test_groups_of_a_further_policy_are_named_where_there_is_no_proof():
     policy = compiled('policy "n"\nfilter f { require node.pod_count < 5 else "full" }\n')
     answer = statements.keeps(policy, "true", [compiled(GROUPED, "q.policy")])
     assert answer.verdict is Verdict.UNKNOWN

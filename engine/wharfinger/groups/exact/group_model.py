@@ -40,7 +40,7 @@ class GroupModel:
     """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
     Its axes are the classes, as far as they are not merged (`merging`: down to a space of `most` vectors; with `by`, those that need a like
-    amount of that resource). The `readings` of the classes belong to it alone. `beside` are the other classes of the group, of which it is
+    amount of that resource). The `readings` of the classes belong to it alone. `others` are the other classes of the group, of which it is
     not known where their members are.
     """
 
@@ -53,7 +53,7 @@ class GroupModel:
         *,
         by: str | None = None,
         most: int = MOST_MERGED,
-        beside: Sequence[MemberClass] = (),
+        others: Sequence[MemberClass] = (),
     ) -> None:
         self._snapshot = snapshot
         self._classes = list(classes)
@@ -63,7 +63,7 @@ class GroupModel:
         self.exact = self.fits_in_space = False
         if Space.size([axis.number for axis in self._axes]) > MOST_VECTORS:
             return
-        self._rules = MemberRules(snapshot, self._axes, beside)
+        self._rules = MemberRules(snapshot, self._axes, others)
         self.exact = merging is Merging.EQUALS and self._rules.exact and all(reading.complete for reading in self._readings)
         self._packings: dict[tuple[int, ...], Packing] = {}  # by lowest counts; shared by all domains
         self._kept_sets: dict[Hashable, CountSet] = {}

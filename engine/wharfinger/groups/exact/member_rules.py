@@ -57,18 +57,18 @@ class Evenness:
 class MemberRules:
     """The rules of the classes of some axes: which are kept apart, by topology key, `wishes` and `evenness`.
 
-    Nodes on which a rule cannot hold are closed in the readings of the axes. `beside` are classes of the group that no axis counts: a rule
+    Nodes on which a rule cannot hold are closed in the readings of the axes. `others` are classes of the group that no axis counts: a rule
     that their members may fulfil or break is left out.
     """
 
-    def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis], beside: Sequence[MemberClass] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis], others: Sequence[MemberClass] = ()) -> None:
         self.exact = True
         self.apart: dict[str, set[tuple[int, int]]] = {}
         self.wishes: list[Wish] = []
         self.evenness: list[Evenness] = []
         self._snapshot = snapshot
         self._axes = axes
-        self._beside = beside
+        self._others = others
         self._readings = [axis.reading for axis in axes]
         self._read_terms()
         self._read_spread()
@@ -105,7 +105,7 @@ class MemberRules:
             if reading.terms.required:
                 by_terms.setdefault(reading.terms.required, []).append(number)
         for required, wishing in by_terms.items():
-            if any(affinity_terms.matches_all(required, each.pod) for each in self._beside):
+            if any(affinity_terms.matches_all(required, each.pod) for each in self._others):
                 self.exact = False
                 continue
             self.wishes.append(self._wish(wishing, len(self._axes) + len(self.wishes)))
@@ -151,7 +151,7 @@ class MemberRules:
         present = self._snapshot.topology(constraint.topology_key).ids >= 0
         mask = among.mask
         inside = mask is None or all(not (self._readings[n].open_rows & present & ~mask).any() for n in counted)
-        if counted != having or not inside or any(counts_for(each.pod) for each in self._beside):
+        if counted != having or not inside or any(counts_for(each.pod) for each in self._others):
             self.exact = False
             return
         selection = constraint.selection(self._snapshot, pod.namespace)

@@ -66,8 +66,8 @@ def relaxations(classes: Sequence[MemberClass]) -> list[Relaxation]:
 
 
 def _in_parts(parts: Sequence[Sequence[MemberClass]], classes: Sequence[MemberClass]) -> Relaxation:
-    beside = [[each for each in classes if all(each is not own for own in part)] for part in parts]
-    return Relaxation([_model(part, MOST_MERGED, beside=others) for part, others in zip(parts, beside, strict=True)])
+    left_out = [[each for each in classes if all(each is not own for own in part)] for part in parts]
+    return Relaxation([_model(part, MOST_MERGED, others=others) for part, others in zip(parts, left_out, strict=True)])
 
 
 def _weight(each: MemberClass) -> float:
@@ -75,12 +75,12 @@ def _weight(each: MemberClass) -> float:
     return sum(math.log1p(amount) for amount in each.pod.requests.values())
 
 
-def _model(classes: Sequence[MemberClass], most: int, *, by: str | None = None, beside: Sequence[MemberClass] = ()) -> Make:
+def _model(classes: Sequence[MemberClass], most: int, *, by: str | None = None, others: Sequence[MemberClass] = ()) -> Make:
     """What makes a model in which classes are merged as far as its space would be too large otherwise."""
 
     def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
         read = yield from readings(decider, snapshot, classes)
-        return GroupModel(snapshot, classes, read, Merging.LEAST, by=by, most=most, beside=beside)
+        return GroupModel(snapshot, classes, read, Merging.LEAST, by=by, most=most, others=others)
 
     return make
 

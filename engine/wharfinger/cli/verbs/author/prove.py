@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     keeps: Annotated[
         str | None, typer.Option("--keeps", metavar="CONDITION", help="Adding the policy makes no pod with this condition unschedulable.")
     ] = None,
-    beside: Annotated[
+    with_policies: Annotated[
         list[str] | None,
         typer.Option(
             "--with",
@@ -101,13 +101,13 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     _belongs("--by", by, "--implied", implied)
     _belongs("--above", above, "--never", never)
     _belongs("--for", for_, "--never", never)
-    if beside and keeps is None and implied is None:
+    if with_policies and keeps is None and implied is None:
         raise UsageError("--with goes with --keeps or --implied")
     if never is not None and above is None:
         raise UsageError("--never needs --above, the nodes that are to win")
     try:
         found = _one(policy, param)
-        others = [_one(path, None) for path in beside or ()]
+        others = [_one(path, None) for path in with_policies or ()]
         statements = _statements()
         make: dict[str, Callable[[], Any]] = {
             "--same-as": lambda: statements.same_as(found, _one(str(same_as), param)),
