@@ -155,7 +155,7 @@ class SchedulerPage:
         supplies = [Supply(source=source, profiles=frozenset({PROFILE})) for source in sources]
         store = PolicyStore(supplies, {PROFILE: assemble()}, clock, emit=emit)
         for source in sources:
-            await source.tell(store)
+            await source.offer(store)
         await store.build_offers()
         return store
 

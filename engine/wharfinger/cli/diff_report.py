@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wharfinger.cli import question, usage
-from wharfinger.explain.difference import Cause, Said
+from wharfinger.explain.difference import Cause, RuleAnswer
 from wharfinger.framework import given_devices
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.language.report import wording
@@ -256,14 +256,14 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "kind": cause.kind.value,
         "node": cause.node,
         "nodes": cause.nodes,
-        "before": _said(cause.before),
-        "after": _said(cause.after),
+        "before": _rule_answer(cause.before),
+        "after": _rule_answer(cause.after),
         "said": str(cause),
     }
 
 
-def _said(said: Said) -> dict[str, Any]:
-    return {"present": said.present, "sentences": said.sentences, "points": said.points}
+def _rule_answer(answer: RuleAnswer) -> dict[str, Any]:
+    return {"present": answer.present, "sentences": answer.sentences, "points": answer.points}
 
 
 def _side(side: Side) -> dict[str, Any]:

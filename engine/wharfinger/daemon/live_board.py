@@ -130,7 +130,7 @@ class LiveBoard:
         self._reloads = reloads
         self._history = history
         self._clock = clock
-        self._shades: NodeColorings | None = None
+        self._colorings: NodeColorings | None = None
 
     def picture(self, coloring: str, known: int) -> Picture:
         """The nodes in a colouring."""
@@ -184,9 +184,9 @@ class LiveBoard:
         return daemon.scheduler.state.snapshot(float(int(self._clock.now())))
 
     def _colours(self) -> NodeColorings:
-        if self._shades is None:
-            self._shades = NodeColorings(self._daemon().scheduler)
-        return self._shades
+        if self._colorings is None:
+            self._colorings = NodeColorings(self._daemon().scheduler)
+        return self._colorings
 
     def _summary(self) -> Mapping[str, Any]:
         daemon = self._health.daemon

@@ -93,19 +93,19 @@ def _explain_policy(store: PolicyStore, health: Health, explanations: LiveExplan
         status = next((status for status in store.statuses if status.name == name and status.revision == found.revision), None)
         report = daemon.shadows.reports.get(name) if status is not None and status.mode is Mode.SHADOW else None
         metrics = [metric for metric in daemon.signals.metrics if metric.policy == name]
-        told = [*_told(profile, status, report), *(f"  {metric}" for metric in metrics)]
+        lines = [*_state_lines(profile, status, report), *(f"  {metric}" for metric in metrics)]
         plain = {
             "profile": profile,
             "status": None if status is None else policies.plain(status, metrics),
             "shadow": None if report is None else _plain(report),
             **found.plain(),
         }
-        return plain, str(found) + "".join(f"{line}\n" for line in told)
+        return plain, str(found) + "".join(f"{line}\n" for line in lines)
 
     return explain
 
 
-def _told(profile: str, status: PolicyStatus | None, report: ShadowReport | None) -> Iterator[str]:
+def _state_lines(profile: str, status: PolicyStatus | None, report: ShadowReport | None) -> Iterator[str]:
     """The state of a policy in sentences."""
     if status is not None:
         since = "" if status.since is None else f" since {time_text(status.since)}"
@@ -127,7 +127,7 @@ def _plain(report: ShadowReport) -> Mapping[str, Any]:
         "errors": report.errors,
         "unseen": report.unseen,
         "lastError": report.last_error or None,
-        "last": [dataclasses.asdict(told) for told in report.last],
+        "last": [dataclasses.asdict(each) for each in report.last],
     }
 
 

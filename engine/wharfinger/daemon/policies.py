@@ -160,7 +160,7 @@ async def policies_of(  # noqa: PLR0913 — the sources, and what hears of them
     store = PolicyStore(supplies, chains, clock, emit=emit, kept=kept, rights=rights)
     with store.emit_later():  # of policies that end the process nothing is said but why
         for _, source in folders:
-            await source.tell(store)
+            await source.offer(store)
         await store.build_offers()
         _refuse(settings, store, [source.name for _, source in folders], strict=not remote)
     for sentence in store.record_errors:

@@ -39,7 +39,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class RuleAnswer:
     """The answer of a rule on one side. `present` is False where that side has no such rule for the pod.
 
     `sentences` are why a filter rejects `Cause.node`; empty where it passes. `points` are what a score adds (weight × points) at the node
@@ -51,7 +51,7 @@ class Said:
     points: tuple[float, float] | None = None
 
 
-ABSENT = Said(present=False)
+ABSENT = RuleAnswer(present=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class Cause:
     kind: Kind
     node: str | None
     nodes: tuple[str | None, str | None]
-    before: Said
-    after: Said
+    before: RuleAnswer
+    after: RuleAnswer
 
     def __str__(self) -> str:
         return self.sentence()
@@ -88,14 +88,14 @@ class Cause:
             return f"rejects {self.node}: {'; '.join(self.after.sentences)}; {before} {_passes(self.before)}"
         return f"rejected {self.node}: {'; '.join(self.before.sentences)}; now {_passes(self.after)}"
 
-    def _points(self, said: Said) -> str:
-        if said.points is None:
+    def _points(self, answer: RuleAnswer) -> str:
+        if answer.points is None:
             return NO_RULE
-        return ", ".join(f"{wording.number(points)} at {node}" for points, node in zip(said.points, self.nodes, strict=True))
+        return ", ".join(f"{wording.number(points)} at {node}" for points, node in zip(answer.points, self.nodes, strict=True))
 
 
-def _passes(said: Said) -> str:
-    return "it passes" if said.present else NO_RULE
+def _passes(answer: RuleAnswer) -> str:
+    return "it passes" if answer.present else NO_RULE
 
 
 def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]) -> list[Cause]:
@@ -108,8 +108,8 @@ def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: 
         return []
     comparison = _Comparison(before, after, snapshot, commentaries)
     if after.group:
-        said = Said(present=True, sentences=() if after.node is not None else (after.message,))
-        return [comparison.cause(f"group {after.group}", Kind.GROUP, None, after=said)]
+        answer = RuleAnswer(present=True, sentences=() if after.node is not None else (after.message,))
+        return [comparison.cause(f"group {after.group}", Kind.GROUP, None, after=answer)]
     if before.node == after.node:
         return [comparison.cause(PREEMPTION, Kind.PREEMPTION, None)]
     return comparison.rejections() or comparison.shifts() or [comparison.cause(ORDER, Kind.ORDER, None)]
@@ -125,7 +125,7 @@ class _Comparison:
         self._snapshot = snapshot
         self._commentaries = commentaries
 
-    def cause(self, rule: str, kind: Kind, node: str | None, before: Said = ABSENT, after: Said = ABSENT) -> Cause:
+    def cause(self, rule: str, kind: Kind, node: str | None, before: RuleAnswer = ABSENT, after: RuleAnswer = ABSENT) -> Cause:
         nodes = (self._decisions[0].node, self._decisions[1].node)
         return Cause(rule=rule, kind=kind, node=node, nodes=nodes, before=before, after=after)
 
@@ -140,9 +140,9 @@ class _Comparison:
             return []
         found = []
         for rejection in decision.diagnosis.at(other.row)[:MOST_CAUSES]:
-            said = Said(present=True, sentences=self._sentences(side, rejection, other.row))
-            passes = Said(present=self._has(other, rejection.plugin))
-            before, after = (passes, said) if side else (said, passes)
+            answer = RuleAnswer(present=True, sentences=self._sentences(side, rejection, other.row))
+            passes = RuleAnswer(present=self._has(other, rejection.plugin))
+            before, after = (passes, answer) if side else (answer, passes)
             found.append(self.cause(rejection.plugin, Kind.FILTER, other.node, before, after))
         return found
 
@@ -162,7 +162,10 @@ class _Comparison:
         ]
         towards = sorted((tier, -shift, name) for tier, shift, name in shifts if shift > LEAST_SHIFT)
         first = [name for tier, _, name in towards if tier == towards[0][0]]
-        return [self.cause(name, Kind.SCORE, None, _said(before.get(name)), _said(after.get(name))) for name in first[:MOST_CAUSES]]
+        return [
+            self.cause(name, Kind.SCORE, None, _score_answer(before.get(name)), _score_answer(after.get(name)))
+            for name in first[:MOST_CAUSES]
+        ]
 
     def _scores(self, decision: Decision) -> dict[str, _Scores]:
         """The points that each score of a side adds at the two nodes, by name; empty unless there are two nodes."""
@@ -186,5 +189,5 @@ class _Scores(NamedTuple):
         return self.present - self.former
 
 
-def _said(scores: _Scores | None) -> Said:
-    return ABSENT if scores is None else Said(present=True, points=(scores.former, scores.present))
+def _score_answer(scores: _Scores | None) -> RuleAnswer:
+    return ABSENT if scores is None else RuleAnswer(present=True, points=(scores.former, scores.present))

@@ -278,11 +278,11 @@ def _nearest_misses(found: Explanation) -> Iterator[str]:
     against = len(found.nearest[0].rejected_by)
     lines = [f"  nearest miss: {wording.count(against, 'filter')} in the way"]
     for report in found.nearest:
-        lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _told(verdict))]
+        lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _verdict_lines(verdict))]
     yield "\n".join(lines) + "\n"
 
 
-def _told(verdict: Verdict) -> Iterator[str]:
+def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for sentence in verdict.sentences or ("passes",):
         yield f"{verdict.rule}: {sentence}"
     yield from (f"  {line}" for line in verdict.values)
@@ -314,7 +314,7 @@ def _asked(found: Explanation) -> Iterator[str]:
         summary = f"rejected by {wording.count(len(rejected), 'filter')}" if rejected else "feasible"
         lines = [f"  node {report.node}: {summary}"]
         for verdict in report.verdicts:
-            lines += [f"    {line}" for line in _told(verdict)]
+            lines += [f"    {line}" for line in _verdict_lines(verdict)]
         lines += [f"    {part.name}: {_part(part)} (weight {wording.number(part.weight)})" for part in report.scores]
         if report.totals:
             lines.append(f"    total: {' / '.join(map(wording.number, report.totals))}")

@@ -159,7 +159,7 @@ class PolicyStatus:
     now: tuple[Finding, ...] = ()
 
     @property
-    def told(self) -> str:
+    def full_report(self) -> str:
         """The report with the findings about the present cluster."""
         return self.report + "".join(f"{finding.severity}: {finding}\n" for finding in self.now)
 

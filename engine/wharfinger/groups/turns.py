@@ -73,7 +73,7 @@ def groups_in_steps(chain: Chain, state: ClusterState, pods: Iterable[PodView]) 
             index.put(pod)
             if number % STEP == STEP - 1:
                 yield
-        tell_sizes(index, state)
+        set_group_sizes(index, state)
     return index
 
 
@@ -86,7 +86,7 @@ def _index(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupI
     return group_index(pods, state.objects, rule_of_policies(chain.policies, lambda: state.snapshot().now))
 
 
-def tell_sizes(index: GroupIndex, state: ClusterState) -> None:
+def set_group_sizes(index: GroupIndex, state: ClusterState) -> None:
     """Tell the state how many members the groups have, for policies that read it."""
     for key in index:
         state.set_group_size(key, len(index.members(key)))
@@ -95,7 +95,7 @@ def tell_sizes(index: GroupIndex, state: ClusterState) -> None:
 def _with_placed(index: GroupIndex, state: ClusterState) -> GroupIndex:
     for pod, _ in state.placements():
         index.put(pod)
-    tell_sizes(index, state)
+    set_group_sizes(index, state)
     return index
 
 

@@ -59,13 +59,13 @@ class ObjectCache:
             known = self._by_kind[kind].get(key)
             self._by_kind[kind][key] = obj
             if known is None or known.metadata.resource_version != obj.metadata.resource_version:
-                self._tell(kind, obj)
+                self._notify(kind, obj)
 
     def delete(self, kind: str, obj: Any) -> None:
         """Removes the object, and calls the handlers if it was known."""
         known = self._by_kind.get(kind, {}).pop(key_of(obj), None)
         if known is not None:
-            self._tell(kind, known)
+            self._notify(kind, known)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Replaces all objects of the kind."""
@@ -82,7 +82,7 @@ class ObjectCache:
         for handler in self._syncs[kind]:
             handler()
 
-    def _tell(self, kind: str, obj: Any) -> None:
+    def _notify(self, kind: str, obj: Any) -> None:
         for handler in self._handlers[kind]:
             handler(obj)
 

@@ -98,7 +98,7 @@ class PolicyAppReconciler:
         )
         victim = self._drift.to_evict(key_of(app), spec, drift, app.status)
         last = time_text(self._clock.now()) if victim is not None else app.status.get("lastEviction")
-        await self._say(app, {**status, **({"lastEviction": last} if last else {})}, before, phase)
+        await self._write_status(app, {**status, **({"lastEviction": last} if last else {})}, before, phase)
         if victim is not None:
             await self._drift.evict(app, victim)
         if not waits or problem is not None:
@@ -169,7 +169,7 @@ class PolicyAppReconciler:
             return None
         return spec.policy.name or app_objects.policy_name(app)
 
-    async def _say(self, app: PolicyApp, status: Mapping[str, Any], before: str | None, phase: AppPhase) -> None:
+    async def _write_status(self, app: PolicyApp, status: Mapping[str, Any], before: str | None, phase: AppPhase) -> None:
         """Writes the status if it says something new, and an event when the phase is another."""
         if dict(status) == app.status:
             return

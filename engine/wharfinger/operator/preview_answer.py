@@ -28,7 +28,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.tentative import allocations
-from wharfinger.groups.turns import groups_in_steps, tell_sizes
+from wharfinger.groups.turns import groups_in_steps, set_group_sizes
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
@@ -280,7 +280,7 @@ def _further_groups(
             state.put(further.pod_group)
         for pod in further.pods:
             index.put(pod)
-        tell_sizes(index, state)
+        set_group_sizes(index, state)
         own = index.key_of(further.pods[0].uid) or key
         found = yield from attempt(decider, state, index, own, tuple(map(world.claimed, further.pods)))
         if len(found.placed) < len(further.pods):

@@ -171,7 +171,7 @@ class FolderSource:
             group.create_task(self._watch(sink), name=f"watch {self.name}")
             group.create_task(self._poll_folder(sink), name=f"poll {self.name}")
 
-    async def tell(self, sink: PolicySink) -> None:
+    async def offer(self, sink: PolicySink) -> None:
         """Offer the sink what is in the folder now, if it has changed since the last offer."""
         async with self._offering:
             found = await self._stable_contents()
@@ -210,7 +210,7 @@ class FolderSource:
     async def _poll_folder(self, sink: PolicySink) -> None:
         pause = min(_FIRST_POLL, self._poll)  # the watch may begin a moment after the first reading
         while True:
-            await self.tell(sink)
+            await self.offer(sink)
             await asyncio.sleep(pause)
             pause = self._poll
 
@@ -235,7 +235,7 @@ class FolderSource:
         )
         async with aclosing(changes) as batches:
             async for _ in batches:
-                await self.tell(sink)
+                await self.offer(sink)
                 if _identity(root) != watched:
                     return
 

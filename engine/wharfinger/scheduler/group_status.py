@@ -50,31 +50,31 @@ class GroupStatus:
         """Write that members are placed on these nodes, one entry for each member."""
         within = "".join(f", {key} {value}" for key, value in (domains or {}).items())
         note = f"Placed {count(len(nodes), 'pod')} on {count(len(set(nodes)), 'node')}{within}"
-        self._tell(group.key, conditions.scheduled(), Event(type=NORMAL, reason="Scheduled", action="Binding", note=note))
+        self._write_and_record(group.key, conditions.scheduled(), Event(type=NORMAL, reason="Scheduled", action="Binding", note=note))
 
     def unschedulable(self, group: Group, why: str) -> str:
         """Write that the group is not placed now, and `why`; returns the whole message."""
         message = conditions.rejection(group, self._cluster.snapshot(), why)
-        self._tell(group.key, conditions.unschedulable(message), _failed(message))
+        self._write_and_record(group.key, conditions.unschedulable(message), _failed(message))
         return message
 
     def waits_for_preemption(self, group: Group) -> str:
         """Write that victims are evicted for the group; returns the message."""
         message = f"{conditions.UNSCHEDULABLE}, {conditions.WAITS_FOR_PREEMPTION}"
-        self._tell(group.key, conditions.unschedulable(message), _failed(message))
+        self._write_and_record(group.key, conditions.unschedulable(message), _failed(message))
         return message
 
     def failed(self, group: Group, error: BaseException) -> None:
         """Write that deciding about the group failed."""
         message = str(error) or type(error).__name__
-        self._tell(group.key, conditions.scheduler_error(message), _failed(message))
+        self._write_and_record(group.key, conditions.scheduler_error(message), _failed(message))
 
     def disrupted(self, group: Group, scheduler_name: str, preemptor: Reference) -> None:
         """Write that the group is evicted as a whole for a pod or another group."""
         kind = preemptor.kind.lower()
         note = f"Preempted by {kind} {preemptor.uid or preemptor.name}"
         event = Event(type=NORMAL, reason="Preempted", action="Preempting", note=note, related=preemptor, reporter=scheduler_name)
-        self._tell(group.key, conditions.disrupted(scheduler_name, kind), event)
+        self._write_and_record(group.key, conditions.disrupted(scheduler_name, kind), event)
 
     def reference(self, key: str) -> Reference | None:
         """The reference to the PodGroup of a group; None if it has none."""
@@ -103,7 +103,7 @@ class GroupStatus:
         for task in self._under_way.values():
             task.cancel()
 
-    def _tell(self, key: str, condition: Condition, event: Event) -> None:
+    def _write_and_record(self, key: str, condition: Condition, event: Event) -> None:
         about = self.reference(key)
         if about is None or not self._ports.leadership.is_leader:
             return

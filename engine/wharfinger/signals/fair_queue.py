@@ -234,7 +234,7 @@ class Workers:
         def done() -> None:
             result, error = _outcome(work)
             try:
-                loop.call_soon_threadsafe(_tell, answer, result, error)
+                loop.call_soon_threadsafe(_resolve, answer, result, error)
             except RuntimeError:
                 return  # the loop is closed, so nothing waits any more
 
@@ -256,7 +256,7 @@ def _outcome(work: Callable[[], Result]) -> tuple[Result | None, BaseException |
         return None, error
 
 
-def _tell(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if answer.done():
         return
     if error is None:

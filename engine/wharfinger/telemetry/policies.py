@@ -57,7 +57,7 @@ class PolicyTelemetry:
         if status.result is Result.REFUSED:
             self._log.error("policy refused", **_named(status), kept=status.kept, report=status.report)
         elif status.findings or status.now:
-            self._log.warning("policy accepted", **_named(status), report=status.told)
+            self._log.warning("policy accepted", **_named(status), report=status.full_report)
         else:
             self._log.info("policy accepted", **_named(status))
 
@@ -161,7 +161,7 @@ class ReloadHistory:
                 mode=status.mode.value,
                 revision=status.revision or "",
                 kept=status.kept,
-                report=status.told[:LONGEST_REPORT],
+                report=status.full_report[:LONGEST_REPORT],
             )
         )
 
@@ -182,7 +182,7 @@ class SignalTelemetry:
             SignalRefreshed: self._refreshed,
             RefreshFailed: self._refresh_failed,
             MetricSuspended: self._metric_suspended,
-            MetricResumed: lambda event: log.info("metric resumed", **_told(event.suspension)),
+            MetricResumed: lambda event: log.info("metric resumed", **_suspension_fields(event.suspension)),
         }
 
     def _followed(self, event: SignalsFollowed) -> None:
@@ -219,12 +219,12 @@ class SignalTelemetry:
         what = event.suspension
         self._suspensions.labels(what.policy, what.metric.name).inc()
         self._suspended.add((what.policy, what.metric.name))
-        self._log.warning("metric suspended", **_told(what))
+        self._log.warning("metric suspended", **_suspension_fields(what))
 
 
 def _named_signal(query: Query) -> dict[str, Any]:
     return {"metrics": ", ".join(query.users), "server": query.place, "query": query.text}
 
 
-def _told(what: Suspension) -> dict[str, Any]:
+def _suspension_fields(what: Suspension) -> dict[str, Any]:
     return {"policy": what.policy, "metric": what.metric.name, "why": str(what), "coverage": round(what.coverage, 3)}

@@ -127,7 +127,7 @@ class SchedulingTelemetry:
 
     def __init__(self, metrics: Metrics, log: Log, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
-        self._tells_attempts = self._log.is_enabled_for(logging.INFO)
+        self._logs_attempts = self._log.is_enabled_for(logging.INFO)
         self._metrics = metrics
         self._efforts = Efforts(metrics)
         self._repeats = Repeats(monotonic)
@@ -169,7 +169,7 @@ class SchedulingTelemetry:
             self._placed(attempt)
         if result == "error":
             self._log.warning("attempt", **line_of(attempt))
-        elif self._tells_attempts:
+        elif self._logs_attempts:
             self._log.info("attempt", **line_of(attempt))
         self._log_held_back()
 
@@ -204,7 +204,7 @@ class SchedulingTelemetry:
         kind = type(error).__name__
         self._log_held_back()
         if self._repeats.admits((place, kind)):
-            self._tell(where, place, kind, error)
+            self._log_failure(where, place, kind, error)
 
     def stopwatch(self, profile: str) -> Stopwatch:
         """The stopwatch of the decisions of a profile."""
@@ -236,7 +236,7 @@ class SchedulingTelemetry:
         if attempt.flushed:
             self._late.inc()
 
-    def _tell(self, where: str, place: str, kind: str, error: BaseException) -> None:
+    def _log_failure(self, where: str, place: str, kind: str, error: BaseException) -> None:
         fields = {"where": where, "place": place, "error": redacted(str(error)), "kind": kind}
         if isinstance(error, _EXPECTED) and not isinstance(error, PluginFault):
             self._log.warning("failed", **fields)

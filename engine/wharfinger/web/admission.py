@@ -194,7 +194,7 @@ class Admission:
         finally:
             self._bytes -= len(content)
         self.seen("refused" if verdict.refusal else "allowed")
-        return Response(msgspec.json.encode(_told(question.uid, verdict)), media_type="application/json")
+        return Response(msgspec.json.encode(_review(question.uid, verdict)), media_type="application/json")
 
     def _failure(self, result: str, status: int, sentence: str) -> Response:
         self.seen(result)
@@ -220,7 +220,7 @@ def _to_judge(question: _Question) -> dict[str, Any] | None:
     return None if going or before.get("spec") == new.get("spec") else new
 
 
-def _told(uid: str, verdict: Verdict) -> dict[str, Any]:
+def _review(uid: str, verdict: Verdict) -> dict[str, Any]:
     response: dict[str, Any] = {"uid": uid, "allowed": not verdict.refusal}
     if verdict.refusal:
         response["status"] = {"code": _UNPROCESSABLE, "reason": "Invalid", "message": verdict.refusal}

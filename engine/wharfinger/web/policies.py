@@ -169,8 +169,8 @@ def _table(policies: Policies) -> Iterator[str]:
     for status in policies.statuses():
         name = escape(status.name or "?")
         shadow = f' <a href="policies/{quote(status.name or "", safe="")}/shadow">decisions</a>' if status.state == "shadow" else ""
-        told = status.told + "".join(f"{metric}\n" for metric in metrics if metric.policy == status.name and status.holds)
-        report = f"<pre>{escape(told)}</pre>" if told else ""
+        report = status.full_report + "".join(f"{metric}\n" for metric in metrics if metric.policy == status.name and status.holds)
+        report = f"<pre>{escape(report)}</pre>" if report else ""
         cells = (
             name,
             escape(str(status.authority)),

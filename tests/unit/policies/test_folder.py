@@ -213,6 +213,6 @@ async def test_a_folder_says_that_having_no_policies_is_meant(tmp_path):
     (tmp_path / "NO-POLICIES").write_text("")
     (tmp_path / "a.policy").unlink()
     world = World(Place(str(tmp_path)))
-    await watching(tmp_path).tell(world.store)
+    await watching(tmp_path).offer(world.store)
     await world.store.build_offers()
     assert (world.states(), world.store.sources[0].lost, world.store.unknown_sources) == ({}, "", frozenset())

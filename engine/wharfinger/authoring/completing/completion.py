@@ -72,13 +72,13 @@ def offers(document: Document, offset: int, cluster: KnownCluster | None = None)
         return []
     string = _string_at(document, offset)
     if string is not None:
-        hole = text.rfind("{", string.start, offset)
-        if hole <= text.rfind("}", string.start, offset) or document.word_at(string.start) is None:
+        brace = text.rfind("{", string.start, offset)
+        if brace <= text.rfind("}", string.start, offset) or document.word_at(string.start) is None:
             return text_offers(document, string, offset, _tokens(document, _statement(document, string.start), string.start), cluster)
-        inner = _string_in(document, hole + 1, offset)
+        inner = _string_in(document, brace + 1, offset)
         if inner is not None:
-            return text_offers(document, inner, offset, _tokens(document, hole + 1, inner.start), cluster)
-        return list(_offers(_place(document, hole + 1, offset, cluster, inside=True)))
+            return text_offers(document, inner, offset, _tokens(document, brace + 1, inner.start), cluster)
+        return list(_offers(_place(document, brace + 1, offset, cluster, inside=True)))
     number = _NUMBER.search(text, line_start, offset)
     if number is not None:
         return list(_units(number, offset))
@@ -90,9 +90,9 @@ def written_before(document: Document, offset: int) -> tuple[list[Token], Frame 
     begin, inside = _statement(document, offset), False
     string = _string_at(document, offset)
     if string is not None:
-        hole = document.text.rfind("{", string.start, offset)
-        inside = hole > document.text.rfind("}", string.start, offset)
-        begin, offset = (hole + 1, offset) if inside else (begin, string.start)
+        brace = document.text.rfind("{", string.start, offset)
+        inside = brace > document.text.rfind("}", string.start, offset)
+        begin, offset = (brace + 1, offset) if inside else (begin, string.start)
     place = _place(document, begin, offset, None, inside=inside)
     return place.before, place.frame, place.reading.item
 

@@ -49,7 +49,7 @@ class FilterTrial(Trial):
                 return slot.answer.reasons
             if not slot.skipped:
                 slot.evaluate(attempt.snapshot)
-                if found := _said(slot, 0):
+                if found := _reasons(slot, 0):
                     return found
         return ()
 
@@ -69,7 +69,7 @@ class FilterTrial(Trial):
         for slot in self._slots:
             found = slot.rule.supposing(supposed)
             if found is None:
-                found = _said(slot, supposed.row)
+                found = _reasons(slot, supposed.row)
             if found:
                 return found
         return ()
@@ -96,6 +96,6 @@ class FilterTrial(Trial):
         return found
 
 
-def _said(slot: FilterSlot, row: int) -> tuple[Reason, ...]:
+def _reasons(slot: FilterSlot, row: int) -> tuple[Reason, ...]:
     bits = int(slot.bits[row])
     return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1) if bits else ()

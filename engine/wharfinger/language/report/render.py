@@ -162,7 +162,7 @@ def plain(diagnostic: Diagnostic) -> str:
     lines = [f"{diagnostic.severity.value} {diagnostic.code.name} in {_where(span)}: {diagnostic.message}"]
     if span.source.text:
         lines.append(f"  line {span.line} reads: {_short(span.source.line(span.line).strip())}")
-        lines += [f"  {_said(label_span, text)}" for label_span, text in _labels(diagnostic)]
+        lines += [f"  {_label_line(label_span, text)}" for label_span, text in _labels(diagnostic)]
     if diagnostic.help:
         lines.append(f"  help: {diagnostic.help}")
     return "\n".join(lines)
@@ -238,7 +238,7 @@ def _labels(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
         yield label.span, label.text
 
 
-def _said(span: Span, text: str) -> str:
+def _label_line(span: Span, text: str) -> str:
     quoted = _short(span.text.partition("\n")[0])
     shown = f" `{quoted}`:" if quoted else ":"
     return f"at line {span.line}, column {span.column}{shown} {text}"

@@ -27,7 +27,7 @@ from wharfinger.model.objects import metadata, quantity
 
 DEEPEST = 200  # Kubernetes objects are some fifteen levels deep
 MOST_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
-MOST_TOLD = 50
+MOST_NAMED = 50
 """The most fields of one object that an error lists."""
 
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
@@ -166,11 +166,11 @@ def parse_json(raw: bytes | msgspec.Raw) -> Any:
 def convert(plain: Any, kind: type[T]) -> T:
     """One object of `kind` from plain Python values (parsed YAML or JSON).
 
-    InvalidObject lists the fields that cannot be read, one per line, at most `MOST_TOLD`.
+    InvalidObject lists the fields that cannot be read, one per line, at most `MOST_NAMED`.
     """
     problems: list[str] = []
     mended = _mend(plain, _type_of(kind), "", problems)
-    while len(problems) < MOST_TOLD:
+    while len(problems) < MOST_NAMED:
         try:
             converted = msgspec.convert(mended, kind)
         except (msgspec.ValidationError, RecursionError, ValueError) as error:
@@ -181,8 +181,8 @@ def convert(plain: Any, kind: type[T]) -> T:
             if not problems:
                 return converted
             break
-    more = len(problems) - MOST_TOLD
-    raise InvalidObject("\n".join([*problems[:MOST_TOLD], f"{more} more fields cannot be read"] if more > 0 else problems))
+    more = len(problems) - MOST_NAMED
+    raise InvalidObject("\n".join([*problems[:MOST_NAMED], f"{more} more fields cannot be read"] if more > 0 else problems))
 
 
 def not_json(error: Exception) -> str:

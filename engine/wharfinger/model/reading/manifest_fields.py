@@ -31,7 +31,7 @@ WRITTEN = frozenset(
 )
 """(group, kind) of pods and of the objects with pod templates; only these are checked."""
 
-MOST_TOLD = 50
+MOST_NAMED = 50
 """The most unknown fields of one object that are listed; further ones are counted."""
 
 
@@ -42,12 +42,12 @@ def unknown_fields(manifest: Any, group: str, kind: str) -> tuple[str, ...]:
     """
     if (group, kind) not in WRITTEN:
         return ()
-    return _told(_unknown(manifest, _table().kinds[f"{group}/{kind}" if group else kind], ""))
+    return _sentences(_unknown(manifest, _table().kinds[f"{group}/{kind}" if group else kind], ""))
 
 
 def unknown_template_fields(template: Any, where: str) -> tuple[str, ...]:
     """The same for a pod template at the path `where`."""
-    return _told(_unknown(template, "PodTemplateSpec", where))
+    return _sentences(_unknown(template, "PodTemplateSpec", where))
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -62,12 +62,12 @@ def _table() -> _Table:
     return msgspec.json.decode(resources.files(__package__).joinpath("manifest_fields.json").read_bytes(), type=_Table)
 
 
-def _told(found: Iterator[tuple[str, str, Mapping[str, str]]]) -> tuple[str, ...]:
+def _sentences(found: Iterator[tuple[str, str, Mapping[str, str]]]) -> tuple[str, ...]:
     sentences: list[str] = []
     more = 0
     budget = wording.LetterBudget()
     for where, name, known in found:
-        if len(sentences) == MOST_TOLD:
+        if len(sentences) == MOST_NAMED:
             more += 1
             continue
         near = wording.closest(name, known, budget)

@@ -48,7 +48,7 @@ def routes(workbench: Workbench, *, to_anybody: bool = False, setting: str | Non
         return page_files.fresh_json(workbench.start())
 
     async def cluster(request: Request) -> Response:
-        return await _said(workbench.cluster(request.path_params["key"]))
+        return await _response(workbench.cluster(request.path_params["key"]))
 
     async def slash(_request: Request) -> Response:
         return RedirectResponse("../playground", 308)
@@ -81,17 +81,17 @@ def _question(kind: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> Answer:
             question = read(body, kind)
         except UsageError as error:
             return refusal(str(error), status_of(error))
-        return await _said(answer(question))
+        return await _response(answer(question))
 
     return with_body("application/json", MOST_QUESTION, asked)
 
 
 async def _upload(workbench: Workbench, request: Request, body: bytes) -> Response:
     name = request.query_params.get("name", "")[:100] or "the file"
-    return await _said(workbench.upload(name, body), asdict)
+    return await _response(workbench.upload(name, body), asdict)
 
 
-async def _said(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda found: found) -> Response:
+async def _response(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda found: found) -> Response:
     try:
         return page_files.fresh_json(plain(await answer))
     except PolicyError as error:

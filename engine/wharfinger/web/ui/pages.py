@@ -182,13 +182,13 @@ class Feed:
         while True:
             began = self._clock.monotonic()
             try:
-                spent = await self._tell()
+                spent = await self._update_watchers()
             except Exception as error:  # noqa: BLE001 — the next update may succeed
                 self._emit(Failed("live page", error))
                 spent = self._clock.monotonic() - began
             await self._clock.sleep(max(INTERVAL, spent / SHARE))
 
-    async def _tell(self) -> float:
+    async def _update_watchers(self) -> float:
         """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
         began, spent = self._clock.monotonic(), 0.0
         for channel in list(self._channels.values()):

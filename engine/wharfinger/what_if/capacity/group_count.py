@@ -12,7 +12,7 @@ from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.tentative import allocations
 from wharfinger.groups.terms import NotFound
-from wharfinger.groups.turns import tell_sizes
+from wharfinger.groups.turns import set_group_sizes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.what_if.capacity.further_groups import further_groups
 from wharfinger.what_if.supposed_changes import SupposedChanges
@@ -84,7 +84,7 @@ class GroupCount:
                 self._supposed.put(further.pod_group)
             for pod in further.pods:
                 self.index.put(pod)
-            tell_sizes(self.index, state)
+            set_group_sizes(self.index, state)
             found = self._attempt(self.index.key_of(further.pods[0].uid) or key, further.pods)
             if len(found.placed) < len(further.pods):
                 own.stop, own.stopped = found.result, _first_left(found)

@@ -97,7 +97,7 @@ def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], la
         streams.warn(["there are no pods to place; give some with --pods, or place running ones anew with --replace"])
     with streams.bar(sys.stderr, "placing on both sides", 2 * (len(asked.pods) + len(replaced))) as advance:
         found = diff(before, asked.chain, asked.cluster.state, asked.pods, replaced=replaced, labels=labels, advance=advance)
-    return found, Titles(before=told, after=_told(asked.chain, flags.config))
+    return found, Titles(before=told, after=_described(asked.chain, flags.config))
 
 
 def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tuple[Chain, str]:
@@ -113,10 +113,10 @@ def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tu
     else:
         settings, config = chosen_policies.chosen(against.against_config, flags.scheduler_name), against.against_config
     chain = assemble(policies, settings)
-    return chain, _told(chain, config)
+    return chain, _described(chain, config)
 
 
-def _told(chain: Chain, config: str | None) -> str:
+def _described(chain: Chain, config: str | None) -> str:
     names = ", ".join(f"{policy.name} {policy.revision[:8]}" for policy in chain.policies) or "no policies"
     return f"{names}, settings of {config}" if config else names
 

@@ -40,7 +40,7 @@ def table(found: Tuned) -> str:
     """The report for people: the front, what was held out, and the change of the files."""
     return "\n".join(
         part
-        for part in ("\n".join(_data(found)) + "\n", _front(found), _compared(found), "\n".join(_said(found)) + "\n", found.change)
+        for part in ("\n".join(_data(found)) + "\n", _front(found), _compared(found), "\n".join(_verdict(found)) + "\n", found.change)
         if part
     )
 
@@ -82,7 +82,7 @@ def _pairs(found: Tuned, old: Sequence[float], new: Sequence[float], where: str)
         yield f"{goal.text}, {where}", shown(before), shown(after)
 
 
-def _said(found: Tuned) -> Iterator[str]:
+def _verdict(found: Tuned) -> Iterator[str]:
     if not found.is_better:
         yield "no trial is better than the policies as they ship"
         return
