@@ -78,19 +78,6 @@ NONE_MEANT = "NO-POLICIES"
 """A file of this name in a folder, or a key in a ConfigMap, says that having no policies is meant. Its content is not read."""
 
 
-def shipped_policies() -> Path:
-    """The folder of the policies that ship with Wharfinger: inside the installed package, or at the top of a checkout."""
-    package = Path(__file__).parents[1]
-    installed = package / "shipped_policies"
-    return installed if installed.is_dir() else package.parent.parent / "policies"
-
-
-def shown_place(place: str) -> str:
-    """A place in a file for messages: a shipped policy is `policies/…`, wherever the package is installed."""
-    folder = f"{shipped_policies()}/"
-    return f"policies/{place.removeprefix(folder)}" if place.startswith(folder) else place
-
-
 def paired_file(name: str) -> str | None:
     """The file of the tests of a policy file, or the policy file of a file of tests."""
     if name.endswith(TEST_SUFFIX):

@@ -104,7 +104,7 @@ COMMON: Final = (
         "scheduler_name",
         Kind.STRING,
         'Which scheduler the pod asks for; "default-scheduler" unless it names one.',
-        lambda pod: pod.object.spec.scheduler_name or "default-scheduler",
+        lambda pod: pod.scheduler_name,
     ),
     _pod_row("owner_kind", Kind.STRING, "The kind of the controller that made the pod: ReplicaSet, Job, ….", _owner("kind"), optional=True),
     _pod_row("owner_name", Kind.STRING, "The name of the controller that made the pod.", _owner("name"), optional=True),

@@ -123,7 +123,7 @@ def _chain_of(scheduler: Scheduler, index: GroupIndex, key: str) -> Chain:
         raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
     profile = scheduler.profiles.of(members[0])
     if profile is None:
-        name = members[0].object.spec.scheduler_name or "default-scheduler"
+        name = members[0].scheduler_name
         raise UsageError(f"group {key} is not ours: the schedulerName of its pods is {name}")
     return profile.chain
 
@@ -137,7 +137,7 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
         raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {meant}?" if meant else ""))
     profile = scheduler.profiles.of(pod)
     if profile is None:
-        raise UsageError(f"pod {key} is not ours: its schedulerName is {pod.object.spec.scheduler_name or 'default-scheduler'}")
+        raise UsageError(f"pod {key} is not ours: its schedulerName is {pod.scheduler_name}")
     if pod.finished:
         raise UsageError(f"pod {key} has ended ({pod.object.status.phase}); nothing is decided about it any more")
     placed = scheduler.state.snapshot().placed(pod.uid)

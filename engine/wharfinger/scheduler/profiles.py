@@ -18,9 +18,6 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget
 from wharfinger.scheduler.ports import StopwatchOf, not_measured
 
-DEFAULT_SCHEDULER = "default-scheduler"
-"""What an empty `spec.schedulerName` stands for."""
-
 
 class SortKey:
     """A plugin's key for a pod, in the order that the plugin gives; without a key, or if keys cannot be compared, by priority.
@@ -127,4 +124,4 @@ class Profiles:
 
     def of(self, pod: PodView) -> Profile | None:
         """The profile that a pod asks for by its schedulerName; None for pods of other schedulers."""
-        return self._by_name.get(pod.object.spec.scheduler_name or DEFAULT_SCHEDULER)
+        return self._by_name.get(pod.scheduler_name)

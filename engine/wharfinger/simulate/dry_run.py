@@ -29,7 +29,6 @@ from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.framework.verdict import Reason
-from wharfinger.groups.attempt import attempt, decided, undecided
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Key, Turn, groups_among, groups_in_steps, queue_key, turns
@@ -230,6 +229,8 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
     In SEQUENTIAL mode they are placed in `world` and in `index`; victims of preemption leave both, and count for the first
     member.
     """
+    from wharfinger.groups.attempt import attempt, decided, undecided  # noqa: PLC0415 — most questions have no groups, and start earlier without
+
     assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
     state = world.state
     pods = tuple(map(world.claimed, turn.pods))

@@ -10,7 +10,7 @@ from wharfinger.authoring.findings import findings
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.test_from_decision import decision_test
 from wharfinger.errors import UsageError
-from wharfinger.language.files import shipped_policies
+from wharfinger.language.shipped import shipped_policies
 from wharfinger.simulate.cluster import load_cluster
 
 

@@ -19,11 +19,11 @@ from wharfinger.framework.configuration import chain_settings
 from wharfinger.framework.configuration.chain_settings import ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry
 from wharfinger.language.report import wording
+from wharfinger.model.objects import DEFAULT_SCHEDULER
 
 API_GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{API_GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
-DEFAULT_NAME = "default-scheduler"
 EVERY = "*"
 
 
@@ -87,7 +87,7 @@ class PluginConfig(Part):
 class Profile(Part):
     """The settings for pods of one `spec.schedulerName`."""
 
-    scheduler_name: str = Field(default=DEFAULT_NAME, min_length=1)
+    scheduler_name: str = Field(default=DEFAULT_SCHEDULER, min_length=1)
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
@@ -297,7 +297,7 @@ class Profiles:
         """The settings of a profile: without a name the only one, or that of `default-scheduler`. `UsageError` lists the existing names."""
         names = list(self.settings)
         if scheduler_name is None:
-            scheduler_name = names[0] if len(names) == 1 else DEFAULT_NAME
+            scheduler_name = names[0] if len(names) == 1 else DEFAULT_SCHEDULER
         if scheduler_name not in self.settings:
             raise UsageError(f"there is no profile for scheduler name {scheduler_name}; there are {', '.join(names)}")
         return self.settings[scheduler_name]

@@ -132,6 +132,7 @@ from wharfinger.model.objects.pod_groups import (
     TopologyConstraint,
 )
 from wharfinger.model.objects.pods import (
+    DEFAULT_SCHEDULER,
     ISCSI,
     RBD,
     Affinity,
@@ -281,6 +282,7 @@ def key_of(obj: AnyObject) -> str:
 
 __all__ = [
     "CLUSTER_SCOPED",
+    "DEFAULT_SCHEDULER",
     "ISCSI",
     "KINDS",
     "RBD",

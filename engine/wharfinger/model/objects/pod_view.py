@@ -294,6 +294,11 @@ class PodView:
         return self.object.status.nominated_node_name
 
     @property
+    def scheduler_name(self) -> str:
+        """The scheduler that the pod asks for."""
+        return self.object.spec.scheduler_name or objects.DEFAULT_SCHEDULER
+
+    @property
     def controller(self) -> objects.OwnerReference | None:
         """The owner that is the pod's controller, or None."""
         return controller(self.object)

@@ -17,6 +17,9 @@ from wharfinger.model.objects.metadata import (
     Time,
 )
 
+DEFAULT_SCHEDULER = "default-scheduler"
+"""What an empty `spec.schedulerName` stands for."""
+
 
 class AWSElasticBlockStore(KubeStruct, frozen=True):
     """awsElasticBlockStore of a pod or persistent volume."""

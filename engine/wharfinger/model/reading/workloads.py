@@ -48,7 +48,7 @@ class Admission:
             containers=tuple(map(_requests_from_limits, spec.containers)),
             init_containers=tuple(map(_requests_from_limits, spec.init_containers)),
             tolerations=(*spec.tolerations, *_eviction_tolerations(spec.tolerations)),
-            scheduler_name=spec.scheduler_name or "default-scheduler",
+            scheduler_name=spec.scheduler_name or objects.DEFAULT_SCHEDULER,
             service_account_name=spec.service_account_name or "default",
         )
         spec = structs.replace(spec, resources=_pod_level_requests(spec))

@@ -23,7 +23,7 @@ from wharfinger.compiler.cost import OF_CLUSTER, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
-from wharfinger.language.files import shipped_policies
+from wharfinger.language.shipped import shipped_policies
 from wharfinger.web.playground import text_answers, trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
 

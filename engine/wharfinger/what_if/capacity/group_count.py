@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.attempt import Attempt, attempt
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.tentative import allocations
@@ -16,6 +16,9 @@ from wharfinger.groups.turns import set_group_sizes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.what_if.capacity.further_groups import further_groups
 from wharfinger.what_if.supposed_changes import SupposedChanges
+
+if TYPE_CHECKING:
+    from wharfinger.groups.attempt import Attempt
 
 
 @dataclass(slots=True)
@@ -95,6 +98,8 @@ class GroupCount:
             own.domains.append(dict(found.result.domains))
 
     def _attempt(self, key: str, pods: Sequence[PodView]) -> Attempt:
+        from wharfinger.groups.attempt import attempt  # noqa: PLC0415 — most questions have no groups, and start earlier without
+
         self.decisions += len(pods)
         claimed = tuple(map(self._supposed.claimed, pods))
         found = at_once(attempt(self._decider, self._supposed.state, self.index, key, claimed))

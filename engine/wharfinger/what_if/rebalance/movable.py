@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.groups.terms import Disruption
-from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.kubectl_drain import staying
 
@@ -91,7 +90,7 @@ class Movable:
             return "it is of another namespace"
         if not limits.namespaces and pod.namespace == SYSTEM:
             return f"it is of namespace {SYSTEM}"
-        if limits.scheduler is not None and (pod.object.spec.scheduler_name or DEFAULT_SCHEDULER) != limits.scheduler:
+        if limits.scheduler is not None and pod.scheduler_name != limits.scheduler:
             return "it has another scheduler"
         if pod.priority > limits.most_priority:
             return f"its priority is above {limits.most_priority}"

@@ -20,7 +20,6 @@ from wharfinger.framework import given_devices
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import checkpoint_of
-from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, dry_run
 from wharfinger.what_if.optimal import Answer, Optimal, optimal
@@ -227,7 +226,7 @@ def _refuse_contradictions(flags: QuestionFlags, mode: Mode, seconds: float | No
 def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
     if scheduler is None:
         return found.pending
-    return tuple(pod for pod in found.pending if (pod.object.spec.scheduler_name or DEFAULT_SCHEDULER) == scheduler)
+    return tuple(pod for pod in found.pending if pod.scheduler_name == scheduler)
 
 
 def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:

@@ -39,11 +39,16 @@ class BackingClasses:
         """Find the classes anew when they are next asked for."""
         self._known = None
 
-    def of(self, resource: str) -> objects.DeviceClass | None:
-        """The class that backs a resource; None if none does."""
+    @property
+    def by_resource(self) -> Mapping[str, objects.DeviceClass]:
+        """The classes by the resources that they back; empty in a cluster without device classes."""
         if self._known is None:
             self._known = _backing(self._store.all(objects.DeviceClass))
-        return self._known.get(resource)
+        return self._known
+
+    def of(self, resource: str) -> objects.DeviceClass | None:
+        """The class that backs a resource; None if none does."""
+        return self.by_resource.get(resource)
 
 
 def _backing(classes: Sequence[objects.DeviceClass]) -> Mapping[str, objects.DeviceClass]:
@@ -69,9 +74,10 @@ def backed(pod: PodView, store: ObjectStore) -> tuple[str, ...]:
     """The resources that a pod requests and a class backs, sorted; nearly always empty."""
     if not pod.demand.may_claim:
         return ()
-    classes = store.following(BackingClasses)
-    named = (name for name, amount in pod.requests.items() if amount and is_candidate(name))
-    return tuple(sorted(name for name in named if classes.of(name) is not None))
+    classes = store.following(BackingClasses).by_resource
+    if not classes:
+        return ()
+    return tuple(sorted(name for name, amount in pod.requests.items() if amount and name in classes and is_candidate(name)))
 
 
 def owner_uid(claim: objects.ResourceClaim) -> str:

@@ -1,0 +1,16 @@
+"""What a verb does not import before it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+SPARED = ("lark", "wharfinger.language.check", "wharfinger.policies", "wharfinger.groups.exact")
+LOADED = "import importlib, sys; importlib.import_module(sys.argv[1]); print([name for name in sys.argv[2:] if name in sys.modules])"
+
+
+@pytest.mark.parametrize("verb", ["capacity", "dry_run", "drain"])
+def test_a_question_without_policies_and_groups_loads_neither_checker_nor_search(verb):
+    module = f"wharfinger.cli.verbs.ask.{verb}"
+    done = subprocess.run([sys.executable, "-c", LOADED, module, *SPARED], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
