@@ -6,6 +6,8 @@ from tests.cluster import objects
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
+from tests.unit.compiler.texts import compiled
+from wharfinger.framework.chain import assemble
 
 SOON = 60.0
 """Seconds at most: who is not woken waits for five minutes."""
@@ -170,6 +172,30 @@ def test_a_waiting_pod_is_bound_soon_after(control_plane, nodes, wake):
 
         helps(api)
         eventually(lambda: "nodeName" in api.get("Pod", "waiting")["spec"], within=SOON, every=0.02)
+        assert_sound(control_plane, assumed=scheduler.assumed)
+
+
+ML_ONLY = """policy "ml"
+for pods where pod.namespace_labels["team"] == "ml"
+group by pod.namespace_labels["gang"] { min_count 2 }
+filter gpu { require node.labels["gpu"] == "yes" else "no GPU" on missing reject }
+"""
+
+
+def test_policies_govern_pods_by_the_labels_that_their_namespace_has_now(control_plane, nodes):
+    api = control_plane.api
+    nodes(1)
+    strangers = {"team": "ml", "gang": "training"}
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strangers", "labels": strangers}})
+    with LiveScheduler(control_plane.kubeconfig, assemble([compiled(ML_ONLY)])) as scheduler:
+        api.create(objects.pod("waiting", namespace="strangers", scheduler=NAME))
+        eventually(lambda: "strangers/waiting" in scheduler.waiting())
+        api.patch("Namespace", "strangers", {"metadata": {"labels": {"gang": None}}})  # alone now, and still without a GPU
+        eventually(lambda: scheduler.waiting().get("strangers/waiting") == "unschedulable")
+        assert "nodeName" not in api.get("Pod", "waiting", namespace="strangers")["spec"]
+
+        api.patch("Namespace", "strangers", {"metadata": {"labels": {"team": "web"}}})
+        eventually(lambda: "nodeName" in api.get("Pod", "waiting", namespace="strangers")["spec"], within=SOON, every=0.02)
         assert_sound(control_plane, assumed=scheduler.assumed)
 
 

@@ -145,7 +145,7 @@ class Expressions:
     def __init__(
         self, subjects: tuple[Subject, ...], depth: int, extra: dict[Kind, list[typed.Expr]] | None = None, *, cluster: bool = True
     ) -> None:
-        self.cluster = cluster  # its objects can be read
+        self.cluster = cluster  # its nodes and pods can be read
         self.subjects = subjects
         self.depth = depth
         self.extra = extra or {}
@@ -182,8 +182,7 @@ class Expressions:
     @cached_property
     def texts(self) -> st.SearchStrategy[typed.Expr]:
         texts_ = [leaf for subject in self.subjects for leaf in attribute_texts(subject)]
-        leaves = [leaf for leaf in texts_ if self.cluster or not leaf.attribute.of_namespace] + self.extra.get(Kind.STRING, [])
-        simple = st.one_of(texts_written, st.sampled_from(leaves))
+        simple = st.one_of(texts_written, st.sampled_from(texts_ + self.extra.get(Kind.STRING, [])))
         if self.depth <= 0:
             return simple
         b, t = self.deeper.bools, self.deeper.texts

@@ -305,6 +305,14 @@ POLICIES = [
     score together = count(theirs, within: "topology.kubernetes.io/zone") normalize max on missing 7
     prefer gold weight 3 = pod.namespace_labels["tier"] in ["a", "b"] on missing skip
     """,
+    """
+    policy "teams"
+    for pods where pod.namespace_labels["tier"] == "a" or (pod.namespace_labels matches "tier=b" and hash(pod.name) < 50%)
+    base kubernetes { NodeResourcesBalancedAllocation weight 5 }
+    filter few { require node.pod_count < 3 else "{pod.namespace_labels['tier']}" on missing pass }
+    score apart weight 3 = node.pod_count normalize minmax
+    tie_break node.name desc
+    """,
 ]
 
 

@@ -145,12 +145,12 @@ def test_a_bound_policy_follows_the_cluster(policy: typed.Policy, state: Cluster
 
 
 @slow
-@given(programs.policies(), pending)
-def test_the_scope_means_the_same_to_both(policy: typed.Policy, pod: PodView) -> None:
-    compiled = compile_policy(policy, programs.PARAMS)
-    interpreter = Interpreter(policy, compiled.params, pod, ClusterState().snapshot(now=NOW))
+@given(programs.policies(), states(), pending)
+def test_the_scope_means_the_same_to_both(policy: typed.Policy, state: ClusterState, pod: PodView) -> None:
+    compiled, snapshot = compile_policy(policy, programs.PARAMS), state.snapshot(now=NOW)
+    interpreter = Interpreter(policy, compiled.params, pod, snapshot)
     own = policy.authority.namespace in {None, pod.namespace}
-    assert compiled.governs(pod, NOW) is (own and (policy.scope is None or interpreter.value(policy.scope, 0) is True))
+    assert compiled.governs(pod, snapshot) is (own and (policy.scope is None or interpreter.value(policy.scope, 0) is True))
 
 
 def by_row(policy: CompiledPolicy, bound: BoundPolicy, snapshot: Snapshot) -> list[tuple[object, list[object]]]:

@@ -244,7 +244,7 @@ def told(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> list
     snapshot = two.state(which).snapshot(NOW)
     decision = decide(chain, snapshot, view)
     bound = BoundPolicy(policy, view, snapshot)
-    governed = [other for row in range(snapshot.n_nodes) for other in snapshot.pods_on(row) if policy.governs(other, NOW)]
+    governed = [other for row in range(snapshot.n_nodes) for other in snapshot.pods_on(row) if policy.governs(other, snapshot)]
     return [
         (decision.node, decision.message, decision.nominated, decision.feasible, decision.ties, len(decision.victims), decision.notes),
         [bound.filter_bits(index, snapshot, slice(None)).tolist() for index in range(len(policy.filters))],
@@ -270,7 +270,7 @@ def permitted(policy: CompiledPolicy, index: int, pod: PodView, snapshot: Snapsh
 def grouped(policy: CompiledPolicy, pod: PodView, state: ClusterState) -> Any:
     """The group of the pod, with its members and terms."""
     placed = [other for row in range(state.snapshot(NOW).n_nodes) for other in state.snapshot(NOW).pods_on(row)]
-    index = group_index([*placed, pod], state.objects, rule_of_policies([policy], lambda: NOW))
+    index = group_index([*placed, pod], state.objects, rule_of_policies([policy], lambda: state.snapshot(NOW)))
     key = index.key_of(pod.uid)
     members = () if key is None else index.members(key)
     assert {member.namespace for member in members} <= {OWN}

@@ -50,7 +50,7 @@ def test_compiled_rules_say_what_the_interpreter_says(
     snapshot = state.snapshot(now=NOW)
     interpreter = Interpreter(compiled.policy, compiled.params, pod, snapshot)
     assert compiled.victims is not None
-    allowed = compiled.victims.allowed(pod, snapshot.now)
+    allowed = compiled.victims.allowed(pod, snapshot)
     placed = [(row, other) for row in range(snapshot.n_nodes) for other in snapshot.pods_on(row)]
     assert [allowed(other) for _, other in placed] == [interpreter.evictable(other, row) for row, other in placed]
 
@@ -62,6 +62,8 @@ RULES = (
     "only_evict when it.namespace == pod.namespace",
     "never_evict when it.priority > 0",
     "never_evict when age(it.created) < 1h on missing evict",
+    'never_evict when it.namespace_labels["tier"] == "a" on missing evict',
+    'only_evict when it.namespace_labels matches "tier" or it.namespace_labels["tier"] == pod.namespace_labels["tier"] on missing keep',
 )
 
 
@@ -139,6 +141,9 @@ def test_what_is_kept_of_a_search_is_what_a_new_one_finds(picture: Picture, line
         assert (kept.node, kept.nominated, kept.message) == (fresh.node, fresh.nominated, fresh.message)
         assert [victim.key for victim in kept.victims] == [victim.key for victim in fresh.victims]
         now += data.draw(st.sampled_from([0, 3000]))
+        if data.draw(st.booleans()):
+            tier = data.draw(st.sampled_from([{}, {"tier": "a"}, {"tier": "b"}]))
+            state.put(objects.Namespace(metadata=objects.ObjectMeta(name="default", labels=tier)))
         if picture.pods and data.draw(st.booleans()):
             changed = data.draw(st.sampled_from(picture.pods))
             state.add_pod(_pod(changed.name, changed.node_name, 0, "1", labels=data.draw(st.sampled_from([{}, {"app": "a"}]))).object)

@@ -81,7 +81,7 @@ class Passing:
 
     def _counted(self, compiled: CompiledPolicy) -> Mapping[str, int]:
         snapshot = self.cluster.snapshot
-        self._pod = next((pod for pod in self.cluster.pods if compiled.governs(pod, snapshot.now)), None)
+        self._pod = next((pod for pod in self.cluster.pods if compiled.governs(pod, snapshot)), None)
         if self._pod is None:
             return {}
         bound = BoundPolicy(compiled, self._pod, snapshot)

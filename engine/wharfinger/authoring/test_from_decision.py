@@ -54,7 +54,7 @@ def decision_test(document: Document, cluster: KnownCluster, pod_key: str | None
 
 def _pod(compiled: CompiledPolicy, cluster: KnownCluster, key: str | None) -> PodView:
     waiting = [pod for pod in cluster.cluster.pending if key in (None, pod.key)]
-    found = next((pod for pod in waiting if compiled.governs(pod, cluster.snapshot.now)), None)
+    found = next((pod for pod in waiting if compiled.governs(pod, cluster.snapshot)), None)
     if found is None:
         whom = "no pod that waits" if key is None else f"no pod {key} that waits and"
         raise UsageError(f"there is {whom} in {cluster.name} that the policy governs" if key is None else f"there is {whom} is governed")

@@ -1,6 +1,7 @@
 """The `group` block of a policy, compiled: the name of a pod's group, and the numbers that hold for it.
 
-Both are decided from the pod alone, as the scope of the policy is, so that a pod is put into its group before the cluster is looked at.
+Both are decided without a look at nodes and other pods, as the scope of the policy is: from the pod, the time and the labels of its
+namespace. So a pod is put into its group before it is tried.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any
 
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.rules import DEFAULT_TIMEOUT
+from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module, Node
 from wharfinger.compiler.graph.lower import lowering_of
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.tables import Circumstances
 
 NAME, PRESENT, LEAST, TIMEOUT, SCOPE = "name", "present", "least", "timeout", "scope"
 
@@ -35,16 +38,18 @@ class Membership:
 
 
 class CompiledGroup:
-    """The groups of one policy; `terms` is what the policy says besides numbers."""
+    """The groups of one policy; `terms` is what it says besides numbers, `reads_namespaces` is true if they depend on labels of those."""
 
     def __init__(self, policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> None:
         self.terms = group
-        self._program = schedule.schedule(optimized(lowered(policy, group), params), {})
+        module = optimized(lowered(policy, group), params)
+        self.reads_namespaces = module.has(leaves.NAMESPACES_GIVEN)
+        self._program = schedule.schedule(module, {})
 
-    def of(self, pod: PodView, now: float) -> Membership | None:
-        """The group of a pod that the policy governs; None if it is in none. Ages are relative to `now`."""
+    def of(self, pod: PodView, at: Circumstances) -> Membership | None:
+        """The group of a pod that the policy governs; None if it is in none."""
         program = self._program
-        registers = schedule.bound(program, pod, now=now)
+        registers = schedule.bound(program, pod, at=at)
         found = {part: registers[place] for part, place in program.registers.items()}
         if not found.get(PRESENT, True):
             return None
@@ -63,7 +68,7 @@ def _bounded(name: str) -> str:
 
 def lowered(policy: typed.Policy, group: typed.Group) -> Module:
     """The graph of what is asked of each pod, not yet optimised."""
-    lowering = lowering_of(policy, Graph(), given_time=True)
+    lowering = lowering_of(policy, Graph(), given=True)
     name = lowering(group.name)
     roots: dict[str, Node] = {NAME: name.node}
     if name.present is not None:
@@ -81,7 +86,7 @@ def asked_of_each_pod(policy: typed.Policy) -> Module:
     found = lowered(policy, policy.group)
     roots = dict(found.roots)
     if policy.scope is not None:
-        lowering = lowering_of(policy, found.graph, given_time=True)
+        lowering = lowering_of(policy, found.graph, given=True)
         roots[SCOPE] = lowering.certainly(lowering(policy.scope))
     return optimized(Module(graph=found.graph, roots=roots), {})
 

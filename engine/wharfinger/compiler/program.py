@@ -20,7 +20,7 @@ from wharfinger.compiler.evaluation.row_code import row_code
 from wharfinger.compiler.evaluation.selections import take_apart
 from wharfinger.compiler.evaluation.static_columns import StaticColumns
 from wharfinger.compiler.graph import leaves
-from wharfinger.compiler.graph.ir import Graph, Module, ordered
+from wharfinger.compiler.graph.ir import Graph, Module
 from wharfinger.compiler.graph.lower import as_plain, lowering_of
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.groups import group_of
@@ -35,6 +35,7 @@ from wharfinger.language.semantics.describe import describe, value_text
 from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.tables import Circumstances
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 
@@ -202,9 +203,9 @@ class CompiledPolicy:
     without any), `authority` the namespace it belongs to, and `reads` the attributes it reads, as
     (subject, path, key).
 
-    The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`); its
-    rules may give pods of one template different answers (`rules_read_identity`). It may give pods different answers that differ in nothing
-    but their PodGroup (`reads_group`).
+    The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`,
+    `scope_reads_namespaces`); its rules may give pods of one template different answers (`rules_read_identity`). It may give pods different
+    answers that differ in nothing but their PodGroup (`reads_group`).
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
@@ -237,7 +238,8 @@ class CompiledPolicy:
         self.rules_read_identity = any(reads.reads_identity(expr, lets) for expr in read)
         self.scope_reads_identity = any(reads.reads_identity(expr, lets) for expr in scope)
         self._scope = _scope(policy, params)
-        self.scope_timed = self._scope is not None and _timed(self._scope)
+        self.scope_timed = self._scope is not None and self._scope.module.has(leaves.NOW_GIVEN)
+        self.scope_reads_namespaces = self._scope is not None and self._scope.module.has(leaves.NAMESPACES_GIVEN)
         self._static: OrderedDict[int, tuple[StringTable, StaticColumns]] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -248,16 +250,21 @@ class CompiledPolicy:
 
     @property
     def scope_varies(self) -> bool:
-        """True if the policy may govern one pod of a template and not another, or the same pod at another time."""
-        return self.scope_timed or self.scope_reads_identity
+        """True if the policy may govern one pod of a template and not another, or the same pod in other circumstances."""
+        return self.scope_timed or self.scope_reads_namespaces or self.scope_reads_identity
 
-    def governs(self, pod: PodView, now: float) -> bool:
-        """True if the policy applies to a pod, by its authority and `for pods where`; ages are relative to `now`."""
+    @property
+    def groups_read_namespaces(self) -> bool:
+        """True if other labels of a namespace may put its pods into other groups of the policy."""
+        return self.group is not None and (self.scope_reads_namespaces or self.group.reads_namespaces)
+
+    def governs(self, pod: PodView, at: Circumstances) -> bool:
+        """True if the policy applies to a pod, by its authority and `for pods where`."""
         if not self.authority.covers(pod.namespace):
             return False
         if self._scope is None:
             return True
-        registers = schedule.bound(self._scope, pod, now=now)
+        registers = schedule.bound(self._scope, pod, at=at)
         return bool(registers[self._scope.registers[SCOPE]])
 
     def static_columns(self, strings: StringTable) -> StaticColumns:
@@ -274,14 +281,9 @@ def _scope(policy: typed.Policy, params: Mapping[str, Any]) -> schedule.Program 
     """The program for the root `SCOPE`, true if a pod is governed; None if all pods are."""
     if policy.scope is None:
         return None
-    lowering = lowering_of(policy, Graph(), given_time=True)
+    lowering = lowering_of(policy, Graph(), given=True)
     root = lowering.certainly(lowering(policy.scope))
     return schedule.schedule(optimized(Module(graph=lowering.graph, roots={SCOPE: root}), params), {})
-
-
-def _timed(scope: schedule.Program) -> bool:
-    """True if a scope reads the time."""
-    return any(node.op is leaves.NOW_GIVEN for node in ordered(scope.module.roots.values()))
 
 
 def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:

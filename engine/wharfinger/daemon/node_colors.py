@@ -155,9 +155,9 @@ class NodeColorings:
 
     def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
         kept = self._evaluations.pop(pod.uid, None)
-        key = chain.key(pod, snapshot.now, snapshot.objects)
+        key = chain.key(pod, snapshot)
         if kept is None or kept.chain is not chain or kept.key != key:
-            kept = _PodEvaluation(chain, key, Evaluation(chain.lineup(pod, snapshot.now)))
+            kept = _PodEvaluation(chain, key, Evaluation(chain.lineup(pod, snapshot)))
         self._evaluations[pod.uid] = kept
         while len(self._evaluations) > MOST_KEPT:
             self._evaluations.popitem(last=False)

@@ -179,7 +179,7 @@ class PolicyCommentary:
     def device_preferences(self, pod: PodView, snapshot: Snapshot, row: int, given: Container[str]) -> Iterator[str]:
         """A line for each preference that ordered the devices of a node of which the pod gets those `given`, by uid."""
         for policy in self._preferring:
-            if not policy.governs(pod, snapshot.now):
+            if not policy.governs(pod, snapshot):
                 continue
             interpreter = self._interpreter(policy, pod, snapshot)
             for preference in policy.policy.device_preferences:

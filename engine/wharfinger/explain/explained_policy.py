@@ -28,6 +28,7 @@ from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.model.state.tables import Circumstances
 
 MOST_PODS = 100
 """Pods that are decided about."""
@@ -124,9 +125,8 @@ def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: st
     `waiting` are the pods without a node. `state` is changed meanwhile, and in the end holds the same pods as before.
     """
     policy = next(policy for policy in chain.policies if policy.name == name)
-    now = state.snapshot().now
     every = [*waiting, *(pod for pod, _ in state.placements())]
-    governed = _governed(policy, every, now)
+    governed = _governed(policy, every, state.snapshot())
     looked_at = _sample(governed)
     found = _Found(chain, without, policy)
     for pod in looked_at:
@@ -152,15 +152,15 @@ def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: st
     )
 
 
-def _governed(policy: CompiledPolicy, pods: Iterable[PodView], now: float) -> list[PodView]:
+def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: Circumstances) -> list[PodView]:
     """The pods that a policy governs; decided once for each template where that is enough."""
     if policy.scope_varies:
-        return [pod for pod in pods if policy.governs(pod, now)]
+        return [pod for pod in pods if policy.governs(pod, at)]
     known: dict[bytes, bool] = {}
     found = []
     for pod in pods:
         if pod.template not in known:
-            known[pod.template] = policy.governs(pod, now)
+            known[pod.template] = policy.governs(pod, at)
         if known[pod.template]:
             found.append(pod)
     return found

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
+    from wharfinger.model.state.tables import Circumstances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +129,9 @@ class Chain:
         """True if a policy has a `permit`."""
         return any(rules.permits for rules in self.rules)
 
-    def permits(self, pod: PodView, now: float) -> tuple[PolicyPermit, ...]:
+    def permits(self, pod: PodView, at: Circumstances) -> tuple[PolicyPermit, ...]:
         """The permits of policies that a placed pod needs."""
-        return self.lineup(pod, now).permits if self.has_permits else ()
+        return self.lineup(pod, at).permits if self.has_permits else ()
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
@@ -154,21 +154,20 @@ class Chain:
         """The plugin of that name, or None."""
         return next((link.plugin for link in self.links if link.name == name), None)
 
-    def key(self, pod: PodView, now: float, store: ObjectStore | None = None) -> Hashable:
-        """A key of everything but the cluster that a decision about the pod at time `now` depends on.
+    def key(self, pod: PodView, at: Circumstances) -> Hashable:
+        """A key of everything but nodes and other pods that a decision about the pod depends on.
 
         Pods with equal keys get equal answers, apart from ties. The key has the pod's template, without its PodGroup if nothing reads
         that; the values of `Plugin.identity` and `Plugin.circumstances`; the governing policies, where these differ between pods of one
-        template; and the uid, if a governing policy reads the pod's identity. Without the objects of the cluster, each pod with claims has
-        a key of its own.
+        template; and the uid, if a governing policy reads the pod's identity.
         """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
         if pod.demand.may_claim:
-            own += (pod.uid,) if store is None else tuple(plugin.circumstances(pod, store) for plugin in self._circumstanced)
+            own += tuple(plugin.circumstances(pod, at.objects) for plugin in self._circumstanced)
         template = pod.template if self._reads_groups else pod.apart_from_group
         if not self._beyond_templates:
             return (template, own)
-        governing = tuple(policy for policy in self._beyond_templates if policy.governs(pod, now))
+        governing = tuple(policy for policy in self._beyond_templates if policy.governs(pod, at))
         alone = pod.uid if any(policy.rules_read_identity for policy in governing) else None
         return (template, own, governing, alone)
 
@@ -188,12 +187,12 @@ class Chain:
 
     @cached_property
     def _beyond_templates(self) -> tuple[CompiledPolicy, ...]:
-        """The policies for which two pods of one template, or one pod at two times, may get different answers."""
+        """The policies for which two pods of one template, or one pod in two circumstances, may get different answers."""
         return tuple(policy for policy in self.policies if policy.scope_varies or policy.rules_read_identity)
 
-    def lineup(self, pod: PodView, now: float) -> Lineup:
-        """The rules that apply to the pod at time `now`."""
-        governing = tuple(index for index, rules in enumerate(self.rules) if rules.policy.governs(pod, now))
+    def lineup(self, pod: PodView, at: Circumstances) -> Lineup:
+        """The rules that apply to the pod in these circumstances."""
+        governing = tuple(index for index, rules in enumerate(self.rules) if rules.policy.governs(pod, at))
         found = self._lineups.get(governing)
         if found is None:
             found = self._lineups[governing] = self._assemble([self.rules[index] for index in governing])

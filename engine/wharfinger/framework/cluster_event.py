@@ -2,8 +2,8 @@
 
 A rejected pod is tried again only after an event that may help it. Built-in plugins declare these events. For a filter of a policy they are
 derived from the values that it reads: a filter that reads the node label `zone` needs changes of that label only, a filter that counts pods
-needs changes of pods. Every filter needs new nodes. All filters of a policy whose scope reads the time also need TIME: once the policy no
-longer governs the pod, none of them rejects it.
+needs changes of pods. Every filter needs new nodes. All filters of a policy whose scope reads the time also need TIME, and NAMESPACE if it
+reads labels of namespaces: once the policy no longer governs the pod, none of them rejects it.
 """
 
 from __future__ import annotations
@@ -190,6 +190,7 @@ def of_filter(policy: CompiledPolicy, rule: typed.Filter) -> Wakes:
     lets = {let.name: let.value for let in policy.policy.lets}
     roots = [*([] if rule.when is None else [rule.when]), *(clause.condition for clause in rule.clauses)]
     events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NOTHING)
+    events |= ClusterEvent.NAMESPACE if policy.scope_reads_namespaces else NOTHING
     keys: set[str | None] = set()
     for root in roots:
         for part in reads.walk(root, lets):

@@ -31,7 +31,7 @@ class DeviceOrders:
     def order(self, attempt: Attempt, row: int) -> Sequence[Device] | None:
         """The devices of a node, those that come first at the front; None if no governing policy has a preference."""
         pod, snapshot = attempt.pod, attempt.snapshot
-        governing = [BoundPolicy(policy, pod, snapshot) for policy in self._policies if policy.governs(pod, snapshot.now)]
+        governing = [BoundPolicy(policy, pod, snapshot) for policy in self._policies if policy.governs(pod, snapshot)]
         keys = [key for bound in governing for key in bound.device_order(snapshot, row)]
         if not keys:
             return None

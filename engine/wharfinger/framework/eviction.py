@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from wharfinger.model.objects import matching
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.tables import ObjectStore
+    from wharfinger.model.state.tables import Circumstances, ObjectStore
 
 
 class Budgets:
@@ -72,12 +72,12 @@ def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
 class Evictable:
     """The placed pods that may be evicted for one pod: those that all `rules` are true for; `policies` are the names of their policies.
 
-    `asked_at` is the time that the answers are valid for; None if they do not depend on time.
+    `depends` is what the answers depend on of the circumstances: they are the same where it is equal.
     """
 
     policies: tuple[str, ...] = ()
     rules: tuple[Callable[[PodView], bool], ...] = ()
-    asked_at: float | None = None
+    depends: Hashable = None
 
     def among(self, pods: Iterable[PodView]) -> list[PodView]:
         """The given pods that may be evicted, in order."""
@@ -87,20 +87,23 @@ class Evictable:
 ANYONE = Evictable()
 
 
-def evictable(policies: Sequence[CompiledPolicy], pod: PodView, now: float) -> Evictable:
+def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> Evictable:
     """The pods that the policies governing a pod allow to evict for it."""
     speaking = [policy for policy in policies if policy.victims is not None or _may_change_its_mind(policy)]
     if not speaking:
         return ANYONE
     timed = any(policy.victims is not None and policy.victims.timed for policy in speaking)
+    labelled = any(policy.victims is not None and policy.victims.reads_namespaces for policy in speaking)
     return Evictable(
-        tuple(policy.name for policy in speaking), tuple(_rule(policy, pod, now) for policy in speaking), now if timed else None
+        tuple(policy.name for policy in speaking),
+        tuple(_rule(policy, pod, at) for policy in speaking),
+        (at.now if timed else None, at.objects.namespace_labels if labelled else None),
     )
 
 
-def _rule(policy: CompiledPolicy, pod: PodView, now: float) -> Callable[[PodView], bool]:
+def _rule(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> Callable[[PodView], bool]:
     """The predicate of placed pods that a policy allows to evict."""
-    return partial(_is_own, policy) if policy.victims is None else policy.victims.allowed(pod, now)
+    return partial(_is_own, policy) if policy.victims is None else policy.victims.allowed(pod, at)
 
 
 def _may_change_its_mind(policy: CompiledPolicy) -> bool:

@@ -64,10 +64,10 @@ def _fit(decider: Decider, state: ClusterState, domain: Domain, members: list[Po
     refused: dict[Hashable, PodView] = {}
     try:
         for pod in members:
-            key = decider.chain.key(pod, now)
+            snapshot = state.snapshot(now)
+            key = decider.chain.key(pod, snapshot)
             if key in refused:
                 continue
-            snapshot = state.snapshot(now)
             choice = decider.choose(snapshot, pod, rows)
             if choice is None:
                 refused[key] = pod

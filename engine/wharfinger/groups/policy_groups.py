@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from wharfinger.compiler.groups import CompiledGroup, Membership
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.tables import Circumstances
 
 
-def group_of_policy(policy: CompiledPolicy, pod: PodView, now: float) -> tuple[str, GroupTerms] | None:
+def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
     """The name of the pod's group within its namespace and what one policy says of it; None where the policy puts the pod into no group."""
-    if policy.group is None or not policy.governs(pod, now):
+    if policy.group is None or not policy.governs(pod, at):
         return None
-    membership = policy.group.of(pod, now)
+    membership = policy.group.of(pod, at)
     return None if membership is None else (membership.name, _terms(policy.name, policy.group, membership))
 
 
@@ -40,9 +41,9 @@ def _terms(policy: str, group: CompiledGroup, membership: Membership) -> GroupTe
     )
 
 
-def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, now: float) -> tuple[str, GroupTerms] | None:
+def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
     """The name of the pod's group and what all policies together say of it; None for a pod that no policy puts into a group."""
-    found = [group for policy in policies if policy.group is not None and (group := group_of_policy(policy, pod, now)) is not None]
+    found = [group for policy in policies if policy.group is not None and (group := group_of_policy(policy, pod, at)) is not None]
     if not found:
         return None
     name = found[0][0]
@@ -67,7 +68,7 @@ def joined(said: Sequence[GroupTerms]) -> GroupTerms:
     )
 
 
-def rule_of_policies(policies: Sequence[CompiledPolicy], now: Callable[[], float]) -> GroupRule:
+def rule_of_policies(policies: Sequence[CompiledPolicy], at: Callable[[], Circumstances]) -> GroupRule:
     """The rule that puts pods into groups (for `GroupIndex`); `no_rule` if no policy has groups, so that nothing is asked of pods then."""
     having = tuple(sorted((policy for policy in policies if policy.group is not None), key=lambda policy: policy.name))
-    return (lambda pod: group_of_policies(having, pod, now())) if having else no_rule
+    return (lambda pod: group_of_policies(having, pod, at())) if having else no_rule

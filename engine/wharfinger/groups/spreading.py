@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.groups.policy_groups import group_of_policy
+from wharfinger.model.state.tables import TimeAndObjects
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -25,16 +26,16 @@ def crowding(chain: Chain, snapshot: Snapshot, group: Group) -> Callable[[Domain
     keys = group.terms.spread
     if not keys or not group.waiting:
         return lambda _: 0.0
-    pod, now = group.waiting[0], snapshot.now
+    pod, at = group.waiting[0], TimeAndObjects(snapshot.now, snapshot.objects)
     speaking = [
-        policy for policy in chain.policies if policy.group is not None and policy.group.terms.spread_over and policy.governs(pod, now)
+        policy for policy in chain.policies if policy.group is not None and policy.group.terms.spread_over and policy.governs(pod, snapshot)
     ]
 
     def is_other(placed: PodView) -> bool:
-        found = (group_of_policy(policy, placed, now) for policy in speaking)
+        found = (group_of_policy(policy, placed, at) for policy in speaking)
         return any(each is not None and f"{placed.namespace}/{each[0]}" != group.key for each in found)
 
-    identity = ("groups", "spread over", tuple(policy.revision for policy in speaking), group.key)
+    identity = ("groups", "spread over", tuple(policy.revision for policy in speaking), at.objects.namespace_labels, group.key)
     selection = snapshot.selection(identity, is_other, passing=True)
     selection.follow()
     counts = []

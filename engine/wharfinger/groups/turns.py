@@ -83,7 +83,7 @@ def all_groups(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> Gr
 
 
 def _index(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupIndex:
-    return group_index(pods, state.objects, rule_of_policies(chain.policies, lambda: state.snapshot().now))
+    return group_index(pods, state.objects, rule_of_policies(chain.policies, state.snapshot))
 
 
 def set_group_sizes(index: GroupIndex, state: ClusterState) -> None:

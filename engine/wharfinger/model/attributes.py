@@ -72,7 +72,7 @@ COMMON: Final = (
     _pod_row(
         "namespace_labels",
         Kind.LABELS,
-        "The labels of the pod's namespace; not behind `for` and in `preemption`, where the cluster is not looked at.",
+        "The labels of the pod's namespace; none if the cluster does not have it.",
         _labels_of_pod(lambda labels: labels),  # type: ignore[arg-type, return-value]  # see `Attribute.of_namespace`
         keyed=True,
         of_namespace=True,

@@ -21,6 +21,7 @@ from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.model.state.tables import Circumstances, TimeAndObjects
 from wharfinger.scheduler.scheduler import Scheduler
 
 NOT_OURS = "NotOurScheduler"
@@ -68,6 +69,11 @@ class Judge:
         """The cluster as it is, at the present second."""
         return self._scheduler.state.snapshot(float(int(self._clock.now())))
 
+    @property
+    def circumstances(self) -> Circumstances:
+        """The present time, and the objects that are neither nodes nor pods, followed as they change."""
+        return TimeAndObjects(self._clock.now(), self._scheduler.state.objects)
+
     def governs(self, policy: str, pod: objects.Pod) -> tuple[bool | None, str, str]:
         """(whether a policy governs the pod, reason, message), as in a condition."""
         name = pod.spec.scheduler_name
@@ -78,7 +84,7 @@ class Judge:
         found = next((each for each in chain.policies if each.name == policy and each.authority.covers(view.namespace)), None)
         if found is None:
             return False, UNKNOWN_POLICY, f'there is no active policy "{policy}"'
-        if not found.governs(view, self._clock.now()):
+        if not found.governs(view, self.circumstances):
             told = found.policy.scope is not None and (self.rights.trusted or found.authority.namespace is not None)
             scope = f": it is for pods where {found.policy.scope.span.text}" if told and found.policy.scope is not None else ""
             return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
@@ -92,7 +98,7 @@ class Judge:
         if chain is None or placed is None:
             return None
         row, view = placed
-        asked = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot.now)]
+        asked = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot)]
         reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
         better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
         return Standing(reasons=reasons, better=better)

@@ -25,6 +25,7 @@ from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy, ref
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.tables import Circumstances
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.controller import condition, cut, dated, ready
 from wharfinger.operator.judgement import Judge, eligible, typical
@@ -246,7 +247,7 @@ class PolicyStatusReconciler:
         question = (held.revision, self._judge.revision, self._pods.pods_revision)
         known = self._counted.get(key)
         if known is None or known[0] != question:
-            governed = await in_slices(_governed(held, list(self._pods.known_pods), self._clock.now()), self._clock)
+            governed = await in_slices(_governed(held, list(self._pods.known_pods), self._judge.circumstances), self._clock)
             counts: dict[str, Any] = {"matched": len(governed), "nodes": self._judge.snapshot().n_nodes}
             pod = typical(governed)
             if pod is not None:
@@ -345,7 +346,7 @@ def _diagnostic(found: Finding) -> PolicyDiagnostic:
     )
 
 
-def _governed(policy: CompiledPolicy, pods: Sequence[PodView], now: float) -> Generator[None, None, list[PodView]]:
+def _governed(policy: CompiledPolicy, pods: Sequence[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
     """A generator of steps that returns the pods that a policy governs; asked once per template where that is enough."""
     known: dict[bytes, bool] = {}
     found = []
@@ -354,7 +355,7 @@ def _governed(policy: CompiledPolicy, pods: Sequence[PodView], now: float) -> Ge
             yield
         governs = None if policy.scope_varies else known.get(pod.template)
         if governs is None:
-            governs = known[pod.template] = policy.governs(pod, now)
+            governs = known[pod.template] = policy.governs(pod, at)
         if governs:
             found.append(pod)
     return found

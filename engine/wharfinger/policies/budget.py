@@ -21,6 +21,7 @@ from wharfinger.framework.cluster_event import NOTHING
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
+from wharfinger.model.state.tables import Circumstances
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -209,14 +210,14 @@ class PolicyBudget:
         self._suspended[key] = found, self._size()
         self._changed(*key)
 
-    def holding(self, chain: Chain, pod: PodView, now: float) -> tuple[Suspension, ...]:
-        """The suspended policies that govern a pod at a time of day."""
+    def holding(self, chain: Chain, pod: PodView, at: Circumstances) -> tuple[Suspension, ...]:
+        """The suspended policies that govern a pod in these circumstances."""
         if not self._suspended:
             return ()
         return tuple(
             self._suspended[policy.name, policy.revision][0]
             for policy in chain.policies
-            if (policy.name, policy.revision) in self._suspended and policy.governs(pod, now)
+            if (policy.name, policy.revision) in self._suspended and policy.governs(pod, at)
         )
 
     def adopted(self, chains: Iterable[Chain]) -> None:

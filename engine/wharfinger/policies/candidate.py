@@ -117,7 +117,7 @@ def _different(pods: Iterable[PodView]) -> tuple[PodView, ...]:
 def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
-        governed = [pod for pod in sample.probes if policy.governs(pod, sample.now)][:MOST_GOVERNED]
+        governed = [pod for pod in sample.probes if policy.governs(pod, sample.snapshot)][:MOST_GOVERNED]
         passing = [_passing(policy, sample, pod) for pod in governed]
         warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
     except Exception as error:  # noqa: BLE001 — what a policy raises here it would raise in every cycle

@@ -38,6 +38,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.model.state.tables import TimeAndObjects
 
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
@@ -310,7 +311,7 @@ class Scenario:
         pod = self._pods.get(name)
         snapshot = self._state.snapshot(self._now.timestamp()).detach()
         placed = None if pod is None else snapshot.placed(pod.uid)
-        if pod is None or placed is None or not self.policy.governs(pod, snapshot.now):
+        if pod is None or placed is None or not self.policy.governs(pod, snapshot):
             return None
         return conditions.interpreter_of(self.policy, pod, snapshot, counted=True), placed[0]
 
@@ -393,7 +394,7 @@ class Scenario:
             snapshot=snapshot,
             interpreter=conditions.interpreter_of(self.policy, pod, snapshot, decision.plugin_points),
             preempting=preempting,
-            governed=self.policy.governs(pod, snapshot.now),
+            governed=self.policy.governs(pod, snapshot),
         )
         asks = snapshot.devices.asked(pod) is not None
         if decision.node is not None:
@@ -434,7 +435,7 @@ class Scenario:
             snapshot=snapshot,
             interpreter=conditions.interpreter_of(self.policy, pod, snapshot, decision.plugin_points if node is not None else NO_POINTS),
             preempting=None,
-            governed=self.policy.governs(pod, snapshot.now),
+            governed=self.policy.governs(pod, snapshot),
         )
         if node is not None:
             self._state.assume(decision.chain.assigned_on(pod, snapshot, node), node)
@@ -444,7 +445,8 @@ class Scenario:
         """The groups of all pods so far, placed or not."""
         placed = {pod.uid: pod for pod, _ in self._state.placements()}
         pods = {pod.uid: pod for pod in self._pods.values()} | placed
-        return group_index(pods.values(), self._state.objects, rule_of_policies([self.policy], self._now.timestamp))
+        at = TimeAndObjects(self._now.timestamp(), self._state.objects)
+        return group_index(pods.values(), at.objects, rule_of_policies([self.policy], lambda: at))
 
     def _count_members(self) -> None:
         """Tell the state how many members the groups have."""

@@ -149,7 +149,7 @@ class Shadows:
             return
         for shadow in shadows:
             try:
-                if shadow.policy.governs(decision.pod, decision.snapshot.now):
+                if shadow.policy.governs(decision.pod, decision.snapshot):
                     self._compare(shadow, profile, decision)
             except Exception as error:  # noqa: BLE001 — an error of a shadow must not affect the decision
                 shadow.report.errors += 1

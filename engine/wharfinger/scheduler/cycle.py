@@ -86,7 +86,7 @@ class SchedulingCycle:
 
     def _held(self, queued: QueuedPod) -> bool:
         """True if the pod waits because a policy that governs it is suspended."""
-        holding = self._budget.holding(queued.profile.chain, queued.pod, self._cluster.snapshot().now)
+        holding = self._budget.holding(queued.profile.chain, queued.pod, self._cluster.snapshot())
         if holding:
             self._failures.unschedulable(queued, frozenset({SUSPENDED}), NOT_DECIDED, message="; ".join(map(str, holding)))
         return bool(holding)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profiles
 
 CLAIM = "ResourceClaim"
+NAMESPACE = "Namespace"
 PODGROUPS = frozenset({"PodGroup", "CoschedulingPodGroup"})
 FEW, MANY = 100, 10_000
 """How many objects of a list are applied in one step, and how many keys are compared in one."""
@@ -34,7 +35,7 @@ class ClusterFeed:
 
     `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change,
     `unreadable` with every pending pod of this scheduler that cannot be read, and `claim_changed` with every claim for devices that is
-    added, changed or deleted.
+    added, changed or deleted, and `relabelled` with the name of every namespace that got other labels.
     """
 
     def __init__(  # noqa: PLR0913 — what it feeds and what it calls
@@ -48,6 +49,7 @@ class ClusterFeed:
         changed: Callable[[], None],
         unreadable: Callable[[PodView, BaseException], None],
         claim_changed: Callable[[objects.ResourceClaim], None],
+        relabelled: Callable[[str], None],
     ) -> None:
         self._state = state
         self._queue = queue
@@ -57,6 +59,7 @@ class ClusterFeed:
         self._changed = changed
         self._pod_unreadable = unreadable
         self._claim_changed = claim_changed
+        self._relabelled = relabelled
         self._listed_unreadable: dict[str, set[str]] = {}
         self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
         self.synced_kinds: set[str] = set()
@@ -171,6 +174,8 @@ class ClusterFeed:
                 self._queue.notify(_of_object(kind, label, obj, old))
                 if kind == CLAIM:
                     self._claim_changed(obj)
+                if kind == NAMESPACE and (old is None or old.metadata.labels != obj.metadata.labels):
+                    self._relabelled(key)
                 if kind in PODGROUPS and (old is None or old.spec != obj.spec):
                     self._queue.groups.terms_changed(key)
 
@@ -184,6 +189,8 @@ class ClusterFeed:
             self._queue.notify(_of_object(kind, f"{kind}Delete", gone, None, removed=True))
             if kind == CLAIM:
                 self._claim_changed(gone)
+            if kind == NAMESPACE:
+                self._relabelled(key)
             if kind in PODGROUPS:
                 self._queue.groups.terms_changed(key)
 

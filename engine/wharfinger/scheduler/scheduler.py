@@ -19,6 +19,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.groups.membership import GroupIndex, no_rule
 from wharfinger.groups.policy_groups import group_of_policies
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.tables import Circumstances, TimeAndObjects
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding.cycle import BindingCycle
 from wharfinger.scheduler.binding.permits import Permits
@@ -104,6 +105,7 @@ class Scheduler:
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
         self._rest = rest
         self._stopping = False
+        self._namespaces: set[str] = set()  # that have other labels since the groups of their pods were asked for
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
         self._permits = permits = Permits(self._cluster)
@@ -125,6 +127,7 @@ class Scheduler:
             unreadable=failures.unreadable,
             changed=self._changed,
             claim_changed=self._binding.claims.claim_changed,
+            relabelled=self._relabelled,
         )
         if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
             self._regroup()
@@ -183,7 +186,7 @@ class Scheduler:
         self.budget.adopted(profile.chain for profile in self.profiles)
         if grouping:
             self._regroup()
-        return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
+        return self.queue.policies_changed(Concerned(changed, self._circumstances())) if changed else 0
 
     async def run(self) -> None:
         """Schedule until `stop` is called and work under way has ended, or `stop_seconds` have passed.
@@ -216,6 +219,8 @@ class Scheduler:
             self._group_cycle.cancel()
             await until(self._wake, self._ports.clock, LONGEST_NAP)
             return
+        if self._namespaces:
+            self._follow_namespaces()
         self.queue.flush()
         self._group_cycle.reservations.review()
         if self.budget.review():
@@ -261,18 +266,38 @@ class Scheduler:
     def _group_of(self, pod: PodView) -> tuple[str, GroupTerms] | None:
         """The group that policies put a pod into, if it is a pod of one of the profiles."""
         profile = self.profiles.of(pod)
-        return None if profile is None else group_of_policies(profile.grouping, pod, self._ports.clock.now())
+        return None if profile is None else group_of_policies(profile.grouping, pod, self._circumstances())
+
+    def _circumstances(self) -> Circumstances:
+        return TimeAndObjects(self._ports.clock.now(), self.state.objects)
 
     def _regroup(self) -> None:
         """Follow the groups of the policies that decide now."""
         rule = self._group_of if any(profile.grouping for profile in self.profiles) else no_rule
-        known = {pod.uid: pod for pod in self.known_pods if not pod.finished}
-        known |= {pod.uid: pod for pod, assumed in self.state.placements() if assumed}
+        known = self._known_in_groups()
         index = self.queue.groups.index
         index.sized = self.state.set_group_size if any(profile.reads_sizes for profile in self.profiles) else None
         for key in () if index.sized is not None else tuple(self.state.snapshot().group_sizes):
             self.state.set_group_size(key, 0)
         index.use_rule(rule, known.values())
+        self.queue.regroup()
+
+    def _known_in_groups(self) -> dict[str, PodView]:
+        """The pods that groups are made of, by uid: all that have not ended, with the nodes of those that are assumed."""
+        known = {pod.uid: pod for pod in self.known_pods if not pod.finished}
+        return known | {pod.uid: pod for pod, assumed in self.state.placements() if assumed}
+
+    def _relabelled(self, namespace: str) -> None:
+        """Note that a namespace has other labels, if groups depend on them."""
+        if any(policy.groups_read_namespaces for profile in self.profiles for policy in profile.grouping):
+            self._namespaces.add(namespace)
+
+    def _follow_namespaces(self) -> None:
+        """Put the pods of namespaces that have other labels into the groups that the policies name now."""
+        namespaces, self._namespaces = self._namespaces, set()
+        for pod in self._known_in_groups().values():
+            if pod.namespace in namespaces:
+                self.queue.groups.index.put(pod)
         self.queue.regroup()
 
     def _changed(self) -> None:
@@ -308,12 +333,12 @@ def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
 class Concerned:
     """A test for queued pods: True if a change of policies concerns the pod.
 
-    `changed` are the changed policies by profile, `now` is the time of day.
+    `changed` are the changed policies by profile; they are asked for pods as things are `at` the change.
     """
 
-    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], now: float) -> None:
+    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], at: Circumstances) -> None:
         self._changed = changed
-        self._now = now
+        self._at = at
         self._answers: dict[tuple[bytes, Profile], bool] = {}
 
     def __call__(self, queued: QueuedPod) -> bool:
@@ -333,6 +358,6 @@ class Concerned:
 
     def _governed(self, queued: QueuedPod, policies: Sequence[CompiledPolicy]) -> bool:
         try:
-            return any(policy.governs(queued.pod, self._now) for policy in policies)
+            return any(policy.governs(queued.pod, self._at) for policy in policies)
         except Exception:  # noqa: BLE001 — a policy that fails on this pod is reported when the pod is tried
             return True

@@ -90,7 +90,7 @@ def measure(chain: Chain, work: Workload, clock: Clock = time.perf_counter_ns) -
 
 
 def _rules(chain: Chain, snapshot: Snapshot, pod: PodView, clock: Clock) -> tuple[RuleTime, ...]:
-    lineup = chain.lineup(pod, snapshot.now)
+    lineup = chain.lineup(pod, snapshot)
     filters = [_filter_time(plugin, pod, snapshot, clock) for plugin in lineup.filters]
     return (*filters, *(_score_time(term.plugin, pod, snapshot, clock) for term in lineup.scores))
 

@@ -435,7 +435,7 @@ class _Drain:
         pod, snapshot = moving.replacement, self._state.snapshot()
         if self._failed_at != self._state.revision:
             self._failed, self._failed_at = {}, self._state.revision
-        key = self._chain.key(pod, snapshot.now, snapshot.objects), snapshot.nominated_to(pod.uid) or pod.nominated_node
+        key = self._chain.key(pod, snapshot), snapshot.nominated_to(pod.uid) or pod.nominated_node
         known = self._failed.get(key)
         if known is not None:
             moving.placement = dataclasses.replace(known, pod=pod.key)

@@ -32,7 +32,7 @@ from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.groups.tentative import allocations
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObjects
 from wharfinger.simulate.dry_run import Direct, queue_order
 from wharfinger.what_if.device_room import devices_of, room_for
 from wharfinger.what_if.evictions import Evictions
@@ -97,26 +97,36 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     gated = [pod.key for pod in pods if chain.gate(pod) is not None]
     if gated:
         return Optimal(answer=Answer.UNKNOWN, why=f"pods with a scheduling gate wait for it, not for room: {', '.join(gated[:3])}")
-    grouped = group_index(pods, ObjectStore(), rule_of_policies(chain.policies, lambda: now))
+    at = _circumstances(cluster, now)
+    grouped = group_index(pods, at.objects, rule_of_policies(chain.policies, lambda: at))
     if grouped:
         return Optimal(answer=Answer.UNKNOWN, why=f"the model knows no groups of pods, and some wait: {', '.join(list(grouped)[:3])}")
-    found = _Search(chain, cluster, now, pods, seconds).run()
+    found = _Search(chain, cluster, at, pods, seconds).run()
     claiming = any(pod.object.spec.resource_claims for pod in (*pods, *cluster.pods))
     return replace(found, left_out=LEFT_OUT + DEVICES_LEFT_OUT) if claiming else found
+
+
+def _circumstances(cluster: Checkpoint, now: float) -> Circumstances:
+    """The time, and what the cluster has besides nodes and pods."""
+    store = ObjectStore()
+    for each in cluster.others:
+        store.put(each)
+    return TimeAndObjects(now, store)
 
 
 class _Search:
     """One search. Pods of one template are one group; a solution is how many pods of each group are on each node."""
 
-    def __init__(self, chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodView], seconds: float) -> None:
+    def __init__(self, chain: Chain, cluster: Checkpoint, at: Circumstances, pods: Sequence[PodView], seconds: float) -> None:
         self._chain = chain
         self._cluster = cluster
-        self._now = now
+        self._at = at
+        self._now = at.now
         self._pods = pods
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
         nodes = {node.metadata.name for node in cluster.nodes}
-        together = group_index(cluster.pods, ObjectStore(), rule_of_policies(chain.policies, lambda: now))
+        together = group_index(cluster.pods, at.objects, rule_of_policies(chain.policies, lambda: at))
         self._moving = {
             pod.uid: name
             for pod, name in zip(cluster.pods, cluster.names, strict=True)
@@ -124,7 +134,7 @@ class _Search:
             if not staying(pod) and not pod.terminating and self._spared_by_none(pod)
         }
         asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
-        self._asking = [(pod, chain.lineup(pod, now).evictable(pod, now)) for pod in asking.values()]
+        self._asking = [(pod, chain.lineup(pod, at).evictable(pod, at)) for pod in asking.values()]
         self._movable = [(recreated(pod), name) for pod, name in zip(cluster.pods, cluster.names, strict=True) if pod.uid in self._moving]
         self._size: Counter[bytes] = Counter(pod.template for pod in pods)
         self._size.update(pod.template for pod, _ in self._movable)
@@ -154,7 +164,7 @@ class _Search:
 
     def _spared_by_none(self, pod: PodView) -> bool:
         """True if no policy protects the pod from evictions."""
-        return bool(self._chain.lineup(pod, self._now).evictable(pod, self._now).among([pod]))
+        return bool(self._chain.lineup(pod, self._at).evictable(pod, self._at).among([pod]))
 
     def _may_go(self, pod: PodView) -> bool:
         """True if a waiting pod of another kind with a higher priority may evict the pod."""

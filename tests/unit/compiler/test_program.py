@@ -30,7 +30,7 @@ def test_web_spread_decides_as_it_reads() -> None:
     incoming = pod("web-2", labels=WEB, priority=2000, memory="1Gi")
     snapshot = state.snapshot()
     bound = BoundPolicy(policy, incoming, snapshot)
-    assert policy.governs(incoming, snapshot.now)
+    assert policy.governs(incoming, snapshot)
     assert bound.filter_bits(0, snapshot, EVERY).tolist() == [1, 0, 4]
     assert bound.filter_bits(1, snapshot, EVERY).tolist() == [1, 0, 0]
     assert [column.tolist() for column in bound.score(0, snapshot, EVERY)] == [[0.0, 100.0, 0.0], [0, 0, 1]]
@@ -65,7 +65,7 @@ def test_reasons_fill_what_is_the_same_on_every_node() -> None:
 def test_governs(labels: dict[str, str], namespace: str, governed: bool) -> None:
     incoming = pod("p", labels=labels)
     assert incoming.namespace == namespace
-    assert compiled(WEB_SPREAD).governs(incoming, 0.0) is governed
+    assert compiled(WEB_SPREAD).governs(incoming, cluster().snapshot()) is governed
 
 
 def test_rules_say_what_may_change_them() -> None:
@@ -97,6 +97,18 @@ def test_what_is_read() -> None:
 def test_reads_identity(rule: str, identity: bool) -> None:
     policy = compiled(f'policy "p"\n{rule}')
     assert (policy.rules_read_identity, policy.scope_varies) == (identity, False)
+
+
+def test_a_value_of_placed_pods_may_turn_out_not_to_depend_on_them() -> None:
+    text = """
+    policy "p"
+    param by_group: bool = true
+    let others = pods where it.priority >= 0
+    score s = sum(others, round(if by_group then pod.group.size ?? 7 else it.priority, 5), on: node) normalize minmax on missing 0
+    """
+    snapshot = cluster(node("a"), node("b"), pod("x", on="a"), pod("y", on="a")).snapshot()
+    bound = BoundPolicy(compiled(text), pod("z"), snapshot)
+    assert bound.score(0, snapshot, EVERY)[0].tolist() == [10.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from wharfinger.framework.extension import QueueSortPlugin
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.tables import ObjectStore, TimeAndObjects
 
 A, B = fleet.stub("A"), fleet.stub("B")
 
@@ -100,7 +100,7 @@ def test_a_disabled_score_still_filters():
     quiet = assemble(config=config)
     decision = cycle.decide(quiet, fleet.state(fleet.node("a", cpu="1")).snapshot(), fleet.pod(cpu="2"))
     assert decision.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
-    names = [term.plugin.name for term in quiet.lineup(fleet.pod(), 0.0).scores]
+    names = [term.plugin.name for term in quiet.lineup(fleet.pod(), fleet.state().snapshot()).scores]
     assert "NodeResourcesFit" not in names
     assert quiet.plugin("ImageLocality") is None
 
@@ -114,7 +114,7 @@ def test_one_order_of_the_queue():
 def test_scores_are_summed_by_what_can_change_them():
     volatile = fleet.stub("AVolatile", score_volatility=chain.extension.Volatility.GLOBAL)
     rowwise = fleet.stub("BRow", score_volatility=chain.extension.Volatility.ROW)
-    lineup = fleet.chain_of(volatile, rowwise, fleet.stub("Z")).lineup(fleet.pod(), 0.0)
+    lineup = fleet.chain_of(volatile, rowwise, fleet.stub("Z")).lineup(fleet.pod(), fleet.state().snapshot())
     assert [term.plugin.name for term in lineup.scores] == ["Z", "BRow", "AVolatile"]
 
 
@@ -136,13 +136,14 @@ GROUP_READERS = {
 def test_members_of_different_groups_share_their_answers_unless_something_reads_the_group(name):
     condition, share = GROUP_READERS[name]
     found = assemble(policies=[compiled(f'policy "p"\nlet it_holds = {condition}\nfilter f {{ require it_holds else "no" }}')])
-    one, other = (found.key(member(group), 0.0, ObjectStore()) for group in ("one", "other"))
+    one, other = (found.key(member(group), TimeAndObjects(0.0, ObjectStore())) for group in ("one", "other"))
     assert (one == other) == share
     assert member("one").template != member("other").template
 
 
 def test_members_of_different_groups_do_not_share_their_answers_with_a_plugin_of_somebody_else():
+    at = TimeAndObjects(0.0, ObjectStore())
     found = fleet.chain_of(A)
-    assert found.key(member("one"), 0.0, ObjectStore()) != found.key(member("other"), 0.0, ObjectStore())
-    assert assemble().key(member("one"), 0.0, ObjectStore()) == assemble().key(member("other"), 0.0, ObjectStore())
-    assert assemble().key(member("one"), 0.0, ObjectStore()) != assemble().key(member("one", app="x"), 0.0, ObjectStore())
+    assert found.key(member("one"), at) != found.key(member("other"), at)
+    assert assemble().key(member("one"), at) == assemble().key(member("other"), at)
+    assert assemble().key(member("one"), at) != assemble().key(member("one", app="x"), at)

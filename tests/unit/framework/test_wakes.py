@@ -48,3 +48,10 @@ def test_a_scope_that_reads_the_clock_is_looked_at_again() -> None:
     policy = compiled('policy "p"\nfor pods where weekday(tz: "UTC") != "sun"\nfilter f { require node.pod_count < 3 else "no" }')
     assert policy.scope_timed
     assert ClusterEvent.TIME in _wakes(policy).events
+
+
+def test_a_scope_that_reads_labels_of_namespaces_is_looked_at_again() -> None:
+    policy = compiled('policy "p"\nfor pods where pod.namespace_labels["team"] == "ml"\nfilter f { require node.pod_count < 3 else "no" }')
+    assert policy.scope_reads_namespaces
+    assert policy.scope_varies
+    assert ClusterEvent.NAMESPACE in _wakes(policy).events

@@ -221,7 +221,7 @@ def test_groups_of_a_policy_go_to_different_blocks_while_there_are_some() -> Non
     blocks = []
     for number in range(3):
         waiting = [labelled(f"{number}-{index}", f"job-{number}") for index in range(2)]
-        found = group_of_policies(chain.policies, waiting[0], 1000.0)
+        found = group_of_policies(chain.policies, waiting[0], state.snapshot(1000.0))
         assert found is not None
         answer = place(finding, state, Group(key=f"default/{found[0]}", terms=found[1], waiting=tuple(waiting)), keep=True)
         assert isinstance(answer, Placed)

@@ -11,7 +11,9 @@ from wharfinger.groups.policy_groups import group_of_policies, rule_of_policies
 from wharfinger.groups.terms import Disruption, GroupTerms, Level
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.tables import ObjectStore, TimeAndObjects
+
+NOTHING = TimeAndObjects(0.0, ObjectStore())
 
 GANG = """policy "gang"
 for pods where pod.namespace != "kube-system"
@@ -35,7 +37,7 @@ def pod(name="w", namespace="default", labels=None, size=None, group=None):
 
 
 def test_the_terms_are_what_the_policy_says():
-    found = group_of_policies([compiled(GANG)], pod(labels={"job": "llm"}, size="8"), 0.0)
+    found = group_of_policies([compiled(GANG)], pod(labels={"job": "llm"}, size="8"), NOTHING)
     terms = GroupTerms(
         min_count=8,
         source="policy gang",
@@ -49,13 +51,13 @@ def test_the_terms_are_what_the_policy_says():
 
 
 def test_what_is_left_out_has_a_default():
-    found = group_of_policies([compiled('policy "p"\ngroup by "all" { reserve }')], pod(), 0.0)
+    found = group_of_policies([compiled('policy "p"\ngroup by "all" { reserve }')], pod(), NOTHING)
     assert found == ("all", GroupTerms(min_count=0, source="policy p", reserve=True))
 
 
 def test_a_long_name_is_cut_and_stays_unlike_others():
     policy = compiled('policy "p"\ngroup by pod.annotations["size"] { min_count 2 }')
-    found = [group_of_policies([policy], pod(size="x" * 253 + more), 0.0) for more in ("", "1", "2", "2" * 100_000)]
+    found = [group_of_policies([policy], pod(size="x" * 253 + more), NOTHING) for more in ("", "1", "2", "2" * 100_000)]
     names = [group[0] for group in found if group is not None]
     assert names[0] == "x" * 253
     assert (len(set(names)), {len(name) for name in names}) == (4, {253})
@@ -64,19 +66,19 @@ def test_a_long_name_is_cut_and_stays_unlike_others():
 
 @pytest.mark.parametrize(("size", "needed"), [("2500m", 3), ("-4", 0), ("x", 2), (None, 2)])
 def test_the_minimum_is_a_number_of_pods(size, needed):
-    found = group_of_policies([compiled(GANG)], pod(labels={"job": "llm"}, size=size), 0.0)
+    found = group_of_policies([compiled(GANG)], pod(labels={"job": "llm"}, size=size), NOTHING)
     assert found is not None
     assert found[1].min_count == needed
 
 
 def test_pods_without_a_name_or_outside_of_the_policy_are_in_no_group():
-    assert group_of_policies([compiled(GANG)], pod(), 0.0) is None
-    assert group_of_policies([compiled(GANG)], pod(namespace="kube-system", labels={"job": "llm"}), 0.0) is None
-    assert group_of_policies([compiled('policy "p"\nquantum 1')], pod(labels={"job": "llm"}), 0.0) is None
+    assert group_of_policies([compiled(GANG)], pod(), NOTHING) is None
+    assert group_of_policies([compiled(GANG)], pod(namespace="kube-system", labels={"job": "llm"}), NOTHING) is None
+    assert group_of_policies([compiled('policy "p"\nquantum 1')], pod(labels={"job": "llm"}), NOTHING) is None
 
 
 def test_params_are_used():
-    found = group_of_policies([compiled(GANG, wait="20s")], pod(labels={"job": "llm"}), 0.0)
+    found = group_of_policies([compiled(GANG, wait="20s")], pod(labels={"job": "llm"}), NOTHING)
     assert found is not None
     assert found[1].timeout == 20.0
     with pytest.raises(UsageError):
@@ -86,7 +88,7 @@ def test_params_are_used():
 def test_policies_add_up():
     other = 'policy "other"\ngroup by pod.labels["job"] { min_count 5 timeout 10s within required "rack" }'
     apart = 'policy "zz"\ngroup by pod.labels["app"] { min_count 99 }'
-    found = group_of_policies([compiled(each) for each in (GANG, other, apart)], pod(labels={"job": "llm", "app": "web"}), 0.0)
+    found = group_of_policies([compiled(each) for each in (GANG, other, apart)], pod(labels={"job": "llm", "app": "web"}), NOTHING)
     assert found is not None
     name, terms = found
     assert (name, terms.min_count, terms.timeout, terms.source) == ("llm", 5, 10.0, "policy gang, policy other")
@@ -99,14 +101,14 @@ def test_a_podgroup_names_the_group_and_says_how_many():
     store = ObjectStore()
     spec = objects.PodGroupSpec(scheduling_policy=objects.PodGroupSchedulingPolicy(gang=gang))
     store.put(objects.PodGroup(metadata=objects.ObjectMeta(name="training", namespace="default"), spec=spec))
-    index = group_index([pod(labels={"job": "llm"}, group="training")], store, rule_of_policies([compiled(GANG)], lambda: 0.0))
+    index = group_index([pod(labels={"job": "llm"}, group="training")], store, rule_of_policies([compiled(GANG)], lambda: NOTHING))
     terms = index.terms("default/training")
     assert terms is not None
     assert (terms.min_count, terms.reserve, terms.levels[0]) == (3, True, Level("block"))
 
 
 def test_without_groups_no_pod_is_looked_at():
-    assert rule_of_policies([compiled('policy "p"\nquantum 1')], lambda: 0.0) is no_rule
+    assert rule_of_policies([compiled('policy "p"\nquantum 1')], lambda: NOTHING) is no_rule
 
 
 def test_a_policy_with_other_terms_is_another_one():

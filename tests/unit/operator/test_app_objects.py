@@ -8,6 +8,7 @@ from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.model.state.tables import ObjectStore, TimeAndObjects
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import NoPolicy, held_to
 
@@ -146,7 +147,8 @@ def test_an_inline_policy_without_a_scope_gets_one():
         policy = compiled(held_to(text, name="shop.web", namespace="shop", app="web"), {}, CLUSTER)
         governed = {
             (namespace, bool(labels)): policy.governs(
-                PodView(decode.convert({"metadata": {"name": "p", "namespace": namespace, "labels": labels}}, objects.Pod)), 0.0
+                PodView(decode.convert({"metadata": {"name": "p", "namespace": namespace, "labels": labels}}, objects.Pod)),
+                TimeAndObjects(0.0, ObjectStore()),
             )
             for namespace in ("shop", "other")
             for labels in (own, {})

@@ -152,6 +152,19 @@ def test_labels_of_namespaces_are_not_those_of_pods(read):
     assert fails(policy, answer)
 
 
+def test_a_scope_of_labels_of_namespaces_is_shown_by_such_a_pod():
+    team = 'for pods where pod.namespace_labels["team"] == "ml"\n'
+    rule = 'filter own { require node.labels["pool"] == "ml" else "not ours" on missing reject }'
+    policy = compiled(f'policy "x"\n{team}{rule}')
+    answer = statements.dead(policy, "own")
+    assert answer.verdict is Verdict.REFUTED
+    assert fails(policy, answer)
+    assert (
+        statements.same_as(policy, compiled(f'policy "x"\n{rule.replace("own {", "own when " + team[15:-1] + " {")}')).verdict
+        is Verdict.PROVED
+    )
+
+
 def test_names_and_conditions_that_are_wrong():
     policy = compiled(RULES)
     with pytest.raises(UnknownObject, match="no filter fwe; did you mean few"):

@@ -35,11 +35,11 @@ def test_the_pods_of_an_example_differ_in_what_becomes_of_them():
 
 def test_each_shipped_policy_governs_a_pod_of_the_example():
     cluster = load_cluster(["example:small"])
-    now = cluster.state.snapshot().now
+    snapshot = cluster.state.snapshot()
     found, _ = load_policies([shipped_policies()], CATALOGUE)
     policies = [compile_policy(policy) for policy in found if policy is not None]
 
-    idle = [policy.name for policy in policies if not any(policy.governs(pod, now) for pod in cluster.pending)]
+    idle = [policy.name for policy in policies if not any(policy.governs(pod, snapshot) for pod in cluster.pending)]
     assert idle == []
 
 

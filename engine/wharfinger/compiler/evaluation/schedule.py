@@ -19,12 +19,13 @@ from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, or
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.tables import Circumstances
 
 Registers = list[Any]
 Step = tuple[int, Callable[[Registers], Any]]  # the register that a step fills, and how
 
-FRAME, POD, STRINGS, NOW = range(4)  # registers that are given, not computed
-GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.NOW_GIVEN: NOW}
+FRAME, POD, STRINGS, CIRCUMSTANCES = range(4)  # registers that are given, not computed
+GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.CIRCUMSTANCES: CIRCUMSTANCES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +275,10 @@ def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Regi
     return lambda registers: function(*[registers[place] for place in places])
 
 
-def bound(program: Program, pod: PodView, *, strings: StringTable | None = None, now: float | None = None) -> Registers:
-    """The registers with everything filled in that depends on the pod alone."""
+def bound(program: Program, pod: PodView, *, strings: StringTable | None = None, at: Circumstances | None = None) -> Registers:
+    """The registers with everything filled in that depends on the pod alone, and on the circumstances where it is asked `at` some."""
     registers = list(program.initial)
-    registers[POD], registers[STRINGS], registers[NOW] = pod, strings, now
+    registers[POD], registers[STRINGS], registers[CIRCUMSTANCES] = pod, strings, at
     for register, compute in program.pod_steps:
         registers[register] = compute(registers)
     return registers

@@ -194,6 +194,10 @@ class Module:
         lines = [str(node) for node in ordered(self.roots.values())]
         return "\n".join([*lines, *(f"{name}: %{node.number}" for name, node in self.roots.items())])
 
+    def has(self, op: Op) -> bool:
+        """True if the roots need the result of an operation."""
+        return any(node.op is op for node in ordered(self.roots.values()))
+
 
 def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None) -> list[Node]:
     """Every node that the roots need, operands first, in a stable order, without those to `skip` and what only they need."""

@@ -23,7 +23,9 @@ PARAM = Op(name="param")
 POD = Op(name="pod")
 ITEM = Op(name="it")
 STRINGS = Op(name="strings")
-NOW_GIVEN = Op(name="now")  # the time passed to `CompiledPolicy.governs`
+CIRCUMSTANCES = Op(name="circumstances")  # passed by callers that have a pod and no snapshot, as to `CompiledPolicy.governs`
+NOW_GIVEN = Op(name="now", scalar=lambda at: float(at.now))
+NAMESPACES_GIVEN = Op(name="labels of namespaces", scalar=lambda at: at.objects.namespace_labels)
 OF_NAMESPACES = "namespaces"  # marks operations that read the labels of namespaces, and nothing else that changes
 OF_GROUPS = "groups"  # marks operations that read what is known of a group, and nothing else that changes
 NAMESPACES = Op(
@@ -51,10 +53,15 @@ def strings(graph: Graph) -> Node:
     return graph.leaf(STRINGS, Stage.POD, Rep.OBJECT)
 
 
+def _circumstances(graph: Graph) -> Node:
+    """What the caller passes besides the pod."""
+    return graph.leaf(CIRCUMSTANCES, Stage.POD, Rep.OBJECT)
+
+
 def now(graph: Graph, *, given: bool) -> Node:
-    """The time: the snapshot's, or (`given`) the one passed by the caller."""
+    """The time: the snapshot's, or (`given`) that of the caller's circumstances."""
     if given:
-        return graph.leaf(NOW_GIVEN, Stage.POD, Rep.FLOAT)
+        return graph.apply(NOW_GIVEN, (_circumstances(graph),), Rep.FLOAT)
     return graph.leaf(NOW, Stage.RUN, Rep.FLOAT, volatility=Volatility.TIMED)
 
 
@@ -70,14 +77,14 @@ def rep_of(type_: Type, stage: Stage) -> Rep:
 # ── attributes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None) -> Value:
-    """The value of an attribute; its key is lowered already."""
+def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None, *, given: bool) -> Value:
+    """The value of an attribute; its key is lowered already. `given` as for `Lowering`."""
     if expr.attribute.subject is Subject.NODE:
         return _column(graph, expr.attribute, expr.type, key)
     if expr.attribute.subject is Subject.DEVICE:
         return _of_device(graph, expr.attribute, expr.type, key)
     if expr.attribute.of_namespace:
-        return _of_namespace(graph, expr.attribute, key)
+        return _of_namespace(graph, expr.attribute, key, given=given)
     if expr.attribute.of_group:
         return _of_group(graph, expr.attribute, key)
     return _read(graph, expr.attribute, expr.type, key)
@@ -92,22 +99,25 @@ def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Va
     return Value(value, _presence(graph, record, maybe, key))
 
 
-def namespaces(graph: Graph) -> Node:
-    """The labels of all namespaces; GLOBAL, because they are no property of a row."""
+def _namespaces(graph: Graph, *, given: bool) -> Node:
+    """The labels of all namespaces; GLOBAL, because they are no property of a row, or (`given`) those of the caller's circumstances."""
+    if given:
+        return graph.apply(NAMESPACES_GIVEN, (_circumstances(graph),), Rep.OBJECT)
     return graph.leaf(NAMESPACES, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
 
 
-def _of_namespace(graph: Graph, record: Attribute, key: Value | None) -> Value:
+def _of_namespace(graph: Graph, record: Attribute, key: Value | None, *, given: bool) -> Value:
     """The value of a label of the namespace of the pod, or of a placed pod in a selection."""
     if key is None:
         raise TypeError(f"{record.path} is read by key")
-    name = f"{record.subject.value}.{record.path}"
-    if record.subject is Subject.ITEM:
-        op = Op(name=name, scalar=lambda placed, labels, label: labels.of(placed.namespace).get(label))
-        maybe, rep = graph.apply(op, (item(graph), namespaces(graph), key.node), Rep.OBJECT), Rep.TEXT
+    name, labels = f"{record.subject.value}.{record.path}", _namespaces(graph, given=given)
+    if given or record.subject is Subject.ITEM:
+        view = pod(graph) if record.subject is Subject.POD else item(graph)
+        op = Op(name=name, scalar=lambda view, labels, label: labels.of(view.namespace).get(label))
+        maybe, rep = graph.apply(op, (view, labels, key.node), Rep.OBJECT), Rep.TEXT
     else:
         op = Op(name=name, vector=_namespace_label, row=_namespace_label, framed=True, of_pod=True, key=OF_NAMESPACES)
-        maybe, rep = graph.apply(op, (namespaces(graph), key.node), Rep.OBJECT, at=Stage.RUN), Rep.CODE
+        maybe, rep = graph.apply(op, (labels, key.node), Rep.OBJECT, at=Stage.RUN), Rep.CODE
     value = graph.apply(operations.value_of(rep), (maybe,), rep)
     return Value(value, both(graph, key.present, graph.apply(operations.IS_PRESENT, (maybe,), Rep.BOOL)))
 

@@ -53,7 +53,7 @@ def _metric(lowering: Lowering, expr: typed.MetricRef) -> Value:
 
 
 def _attribute(lowering: Lowering, expr: typed.AttributeRef) -> Value:
-    return leaves.attribute(lowering.graph, expr, lowering(expr.key) if expr.key is not None else None)
+    return leaves.attribute(lowering.graph, expr, lowering(expr.key) if expr.key is not None else None, given=lowering.given)
 
 
 def _subject(lowering: Lowering, expr: typed.SubjectRef) -> Value:
@@ -175,7 +175,7 @@ def _matches(lowering: Lowering, expr: typed.Matches) -> Value:
 def _requirement(lowering: Lowering, labels: typed.AttributeRef, requirement: typed.Requirement) -> Node:
     text = Type(Kind.STRING, labels.type.shape, optional=True)
     keyed = typed.AttributeRef(span=labels.span, type=text, attribute=labels.attribute)
-    label = leaves.attribute(lowering.graph, keyed, Value(lowering.graph.const(requirement.key, Rep.TEXT)))
+    label = leaves.attribute(lowering.graph, keyed, Value(lowering.graph.const(requirement.key, Rep.TEXT)), given=lowering.given)
     present = label.present or lowering.graph.true()
     if requirement.op is typed.SelectorOp.EXISTS:
         return present
@@ -215,6 +215,6 @@ _FORMS: Forms = {
 }
 
 
-def lowering_of(policy: typed.Policy, graph: Graph, *, given_time: bool = False) -> Lowering:
-    """What lowers the expressions of a policy into a graph; `given_time` as for `Lowering`."""
-    return Lowering(policy, graph, _FORMS, given_time=given_time)
+def lowering_of(policy: typed.Policy, graph: Graph, *, given: bool = False) -> Lowering:
+    """What lowers the expressions of a policy into a graph; `given` as for `Lowering`."""
+    return Lowering(policy, graph, _FORMS, given=given)

@@ -34,7 +34,7 @@ def lower_call(lowering: Lowering, expr: typed.Call) -> Value:
     arguments = [_argument(lowering, function, argument) for argument in (*expr.arguments, *expr.named.values())]
     present = lowering.both(*(argument.present for argument in arguments))
     nodes = [argument.node for argument in arguments]
-    about_a_pod = lowering.given_time or any(node.stage is Stage.ITEM for node in nodes)
+    about_a_pod = lowering.given or any(node.stage is Stage.ITEM for node in nodes)
     if function.context and not about_a_pod:
         return _unpacked(lowering, expr, _framed(lowering, expr, nodes), present)
     if about_a_pod or not any(node.stage.of_columns for node in nodes):
@@ -135,7 +135,7 @@ def _scalar(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     if not expr.function.context:
         return lowering.graph.apply(Op(name=name, scalar=call, key=("scalar", *_names(expr))), nodes, Rep.OBJECT)
     op = Op(name=name, scalar=lambda at, *arguments: call(AtMoment(at), *arguments), key=("moment", *_names(expr)))
-    return lowering.graph.apply(op, [leaves.now(lowering.graph, given=lowering.given_time), *nodes], Rep.OBJECT)
+    return lowering.graph.apply(op, [leaves.now(lowering.graph, given=lowering.given), *nodes], Rep.OBJECT)
 
 
 def _unpacked(lowering: Lowering, expr: typed.Call, call: Node, present: Node | None) -> Value:
@@ -194,7 +194,8 @@ def visible(lowering: Lowering, selected: Node) -> Node:
     namespace = lowering.authority.confined_to
     if namespace is None:
         return selected
-    of_pod = leaves.attribute(lowering.graph, typed.AttributeRef(span=_NO_PLACE, type=_NAMESPACE.type, attribute=_NAMESPACE), None)
+    reference = typed.AttributeRef(span=_NO_PLACE, type=_NAMESPACE.type, attribute=_NAMESPACE)
+    of_pod = leaves.attribute(lowering.graph, reference, None, given=lowering.given)
     own = lowering.apply(operations.EQ, of_pod.node, lowering.graph.const(namespace, Rep.TEXT), rep=Rep.BOOL)
     return lowering.conjunction(own, selected)
 

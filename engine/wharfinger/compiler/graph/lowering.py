@@ -20,14 +20,14 @@ Forms = Mapping[type[typed.Expr], Callable[..., Value]]
 class Lowering:
     """Lowers the expressions of one policy into one graph; `places` are source positions of selections, by the number of their node.
 
-    `forms` has the function for each kind of expression. `given_time` is for the scope, which is evaluated for a pod and a time without a
-    snapshot.
+    `forms` has the function for each kind of expression. `given` is for the scope and the like, which are
+    evaluated for a pod without a snapshot: the caller passes the `Circumstances`.
     """
 
-    def __init__(self, policy: typed.Policy, graph: Graph, forms: Forms, *, given_time: bool = False) -> None:
+    def __init__(self, policy: typed.Policy, graph: Graph, forms: Forms, *, given: bool = False) -> None:
         self.graph = graph
         self._forms = forms
-        self.given_time = given_time
+        self.given = given
         self.places: dict[int, Span] = {}
         self.authority = policy.authority
         self.metrics = {metric.name: metric for metric in policy.metrics}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from wharfinger.compiler.graph import leaves, operations
-from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Rep, ordered
+from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Rep, Stage, ordered
 from wharfinger.language.semantics import bounds, typed
 from wharfinger.language.semantics.bounds import CARRY, FINITE, LARGEST, UNKNOWN, Magnitude, either
 from wharfinger.language.semantics.operators import OPERATORS
@@ -140,8 +140,10 @@ def again(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node:
         return graph.const(node.value, node.rep)
     if not args:
         return graph.leaf(node.op, node.stage, node.rep, volatility=node.volatility, value=node.value)
-    # An operation that reads the cluster runs at RUN whatever its operands are.
-    at = node.stage if node.op.scalar is None else None
+    # An operation that reads the cluster runs at RUN whatever its operands are. One without a form for columns is still asked of each
+    # placed pod where no operand depends on the pod any more.
+    stays = node.op.scalar is None or (node.op.vector is None and any(arg.stage is Stage.RUN for arg in args))
+    at = node.stage if stays else None
     return graph.apply(node.op, args, node.rep, at=at, volatility=node.volatility)
 
 

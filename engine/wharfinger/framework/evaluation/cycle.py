@@ -40,7 +40,7 @@ NO_OUTCOME = PostFilterOutcome()
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
     """The decision about one pod. Pure: the same chain, snapshot and pod give the same decision, everywhere."""
-    return _conclude(chain, snapshot, pod, Evaluation(chain.lineup(pod, snapshot.now)))
+    return _conclude(chain, snapshot, pod, Evaluation(chain.lineup(pod, snapshot)))
 
 
 class Decider:
@@ -78,12 +78,12 @@ class Decider:
         return evaluation
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
-        key = self.chain.key(pod, snapshot.now, snapshot.objects)
+        key = self.chain.key(pod, snapshot)
         if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared
             key = (key, pod.uid)
         evaluation = self._kept.get(key)
         if evaluation is None:
-            evaluation = Evaluation(self.chain.lineup(pod, snapshot.now), self._stopwatch, self._arrangements)
+            evaluation = Evaluation(self.chain.lineup(pod, snapshot), self._stopwatch, self._arrangements)
             self._kept[key] = evaluation
             self._forget(snapshot.now - IDLE, snapshot.n_nodes * self.chain.n_rules)
         else:

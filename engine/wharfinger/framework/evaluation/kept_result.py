@@ -138,7 +138,7 @@ class Evaluation:
 
     def evictable(self, pod: PodView, snapshot: Snapshot) -> Evictable:
         """The pods that preemption may evict for `pod`."""
-        allowed = self.lineup.evictable(pod, snapshot.now)
+        allowed = self.lineup.evictable(pod, snapshot)
         if self._laps is NO_LAPS or not allowed.rules:
             return allowed
         measured = (self._laps.of_policy(policy, rule) for policy, rule in zip(allowed.policies, allowed.rules, strict=True))

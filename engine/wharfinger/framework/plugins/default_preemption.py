@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,7 +82,7 @@ class DefaultPreemption(PostFilterPlugin):
 class Search:
     """The preemption candidates of one template by row, in a heap with the cheapest first, and the reasons why other nodes are none."""
 
-    __slots__ = ("_asked_at", "_budgets", "_candidates", "_confirmed", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
+    __slots__ = ("_budgets", "_candidates", "_confirmed", "_depends", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
 
     def __init__(self) -> None:
         self._forget(0)
@@ -96,12 +96,12 @@ class Search:
         self._open: Mask = np.zeros(n_nodes, np.bool_)
         self._budgets: Budgets | None = None
         self._seen: tuple[int, int, float] = (-1, -1, 0.0)
-        self._asked_at: float | None = None
+        self._depends: Hashable = None
         self._own = -1
 
     def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
         """Evaluate again the nodes whose cost may have changed since the last update."""
-        stale = None if self._asked_at != rejection.evictable.asked_at else self._stale(pod, snapshot, rejection.trial)
+        stale = None if self._depends != rejection.evictable.depends else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
             self._forget(snapshot.n_nodes)
             stale = np.arange(snapshot.n_nodes)
@@ -112,7 +112,7 @@ class Search:
         self._open = resolvable
         self._seen = snapshot.revision, _objects_revision(pod, snapshot, rejection.trial), snapshot.now
         self._own = _own_row(pod, snapshot)
-        self._asked_at = rejection.evictable.asked_at
+        self._depends = rejection.evictable.depends
         lower = has_lower(pod.priority, snapshot)
         if self._refused or self._candidates:
             for row in changed.tolist():

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
     from wharfinger.framework.rules.policy_permits import PolicyPermit
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.tables import Circumstances
 
 DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
@@ -140,15 +141,21 @@ class Lineup:
     governing: tuple[CompiledPolicy, ...] = ()
     permits: tuple[PolicyPermit, ...] = ()
 
-    def evictable(self, pod: PodView, now: float) -> Evictable:
+    def evictable(self, pod: PodView, at: Circumstances) -> Evictable:
         """The pods that preemption may evict for a pod with this lineup."""
-        return eviction.evictable(self.governing, pod, now)
+        return eviction.evictable(self.governing, pod, at)
 
     @property
     def eviction_depends_on_time(self) -> bool:
         """True if preemption may be allowed later, by the passing of time alone, to evict pods that it may not evict now."""
         speaking = (policy for policy in self.governing if policy.victims is not None)
         return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)
+
+    @property
+    def eviction_depends_on_namespaces(self) -> bool:
+        """The same for other labels of a namespace."""
+        speaking = (policy for policy in self.governing if policy.victims is not None)
+        return any(policy.scope_reads_namespaces or (policy.victims is not None and policy.victims.reads_namespaces) for policy in speaking)
 
     def quantum(self, tier: int) -> float:
         """The step to which totals of a tier are rounded."""

@@ -51,7 +51,7 @@ def classes(decider: Decider, waiting: Sequence[PodView], snapshot: Snapshot) ->
     """The classes of some members, in the order of their first members."""
     found: dict[Hashable, MemberClass] = {}
     for pod in waiting:
-        key = decider.chain.key(pod, snapshot.now, snapshot.objects)
+        key = decider.chain.key(pod, snapshot)
         found.setdefault(key, MemberClass(key)).members.append(pod)
     return list(found.values())
 

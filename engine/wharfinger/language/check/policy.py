@@ -89,16 +89,6 @@ def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
     return not reading
 
 
-def namespaces_in_rules_only(context: Context, policy: typed.Policy) -> bool:
-    """True if nothing that is decided without the cluster reads the labels of a namespace; otherwise reports each expression that does."""
-    reading = _without_cluster_but(policy, _is_of_namespace)
-    for expr in reading:
-        message = "labels of namespaces are known in filters and scores only"
-        help_ = "which pods a policy governs is decided without a look at the cluster; write the condition behind the `when` of each rule"
-        context.error(Code.P224, message, expr.span, label="reads such labels", help=help_)
-    return not reading
-
-
 def counts_in_rules_only(context: Context, policy: typed.Policy) -> bool:
     """True if nothing that is decided without the cluster counts pods or members; otherwise reports each expression that does."""
     reading = _without_cluster_but(policy, _counts)
@@ -122,10 +112,6 @@ def _counts(expr: typed.Expr) -> bool:
 
 def _is_points(expr: typed.Expr) -> bool:
     return isinstance(expr, typed.Call) and expr.function.plugin is not None
-
-
-def _is_of_namespace(expr: typed.Expr) -> bool:
-    return isinstance(expr, typed.AttributeRef) and expr.attribute.of_namespace
 
 
 def _lets_that(policy: typed.Policy, test: Callable[[typed.Expr], bool]) -> frozenset[str]:
@@ -210,7 +196,7 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | No
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
         return None
-    if not points_in_scores_only(context, policy) or not namespaces_in_rules_only(context, policy):
+    if not points_in_scores_only(context, policy):
         return None
     if not counts_in_rules_only(context, policy):
         return None

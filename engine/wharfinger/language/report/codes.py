@@ -246,11 +246,6 @@ class Code(Enum):
         "The points of Kubernetes' scores (`taint_points()` and its like) are normalised over the nodes that pass all filters, so they are "
         "known when scores are computed, and not before. A filter cannot read them.",
     )
-    P224 = Record(
-        "labels of a namespace without the cluster",
-        "Which pods a policy governs, and which may be evicted, is decided from the pods alone. Namespaces are objects of the cluster, "
-        "which only filters and scores look at.",
-    )
     P225 = Record(
         "not a workload",
         "A workload is a list of requests in braces, each written out: CPU, memory, how many devices (`gpu`) with how many thousandths of "
@@ -258,9 +253,9 @@ class Code(Enum):
     )
     P226 = Record(
         "groups and counts where the cluster is not looked at",
-        "Which pods a policy governs, into which group it puts a pod, and which pods may be evicted, is decided from the pods alone. How "
-        "many pods there are, and how many members a group has, is known in filters, scores and `permit` only. A library knows no groups: "
-        "which they are is said by the policy that imports it.",
+        "Which pods a policy governs, into which group it puts a pod, and which pods may be evicted, is decided from the pods, the labels "
+        "of their namespaces and the time. How many pods there are, and how many members a group has, is known in filters, scores and "
+        "`permit` only. A library knows no groups: which they are is said by the policy that imports it.",
     )
     P227 = Record(
         "term of a group cannot be used",

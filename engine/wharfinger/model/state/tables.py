@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,6 +232,25 @@ class ObjectStore:
                 groups.setdefault(grouping(cast("T", obj)), {})[key] = obj
         found = cast("dict[str, T]", groups.get(group, {}))
         return tuple(found[key] for key in sorted(found))
+
+
+class Circumstances(Protocol):
+    """What can be known without a look at nodes and pods: the time (seconds since 1970), and the other objects. A snapshot is one."""
+
+    @property
+    def now(self) -> float:
+        """The time, in seconds since 1970."""
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The objects that are neither nodes nor placed pods."""
+
+
+class TimeAndObjects(NamedTuple):
+    """Circumstances apart from any snapshot: the objects are followed as they change."""
+
+    now: float
+    objects: ObjectStore
 
 
 class ClusterTables:

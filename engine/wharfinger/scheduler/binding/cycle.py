@@ -217,7 +217,7 @@ class BindingCycle:
         """Permit and PreBind, which may take minutes."""
         clock, profile = self._ports.clock, queued.profile
         started = clock.monotonic()
-        permits: list[PermitPlugin | PolicyPermit] = [*profile.permits, *profile.chain.permits(placement.pod, clock.now())]
+        permits: list[PermitPlugin | PolicyPermit] = [*profile.permits, *profile.chain.permits(placement.pod, self._cluster.snapshot())]
         if permits:
             refusal = await self._permits.ask(placement, permits)
             queued.stages["permit"] = clock.monotonic() - started

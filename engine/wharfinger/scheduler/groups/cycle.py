@@ -176,10 +176,10 @@ class GroupCycle:
         """Why the group waits for policies that are suspended; None if none governs a member."""
         if not self._budget.suspended:
             return None
-        now = self._cluster.snapshot().now
+        snapshot = self._cluster.snapshot()
         found: dict[str, None] = {}
         for pod in {pod.template: pod for pod in attempt.group.waiting}.values():
-            found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, now))))
+            found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, snapshot))))
         return "; ".join(found) or None
 
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
@@ -313,7 +313,7 @@ class GroupCycle:
             snapshot_revision=snapshot.revision,
             policy_revision=profile.chain.policy_revision,
             plugins=plugins,
-            policies=profile.chain.lineup(pod, snapshot.now).policies,
+            policies=profile.chain.lineup(pod, snapshot).policies,
         )
 
     # ── no placement ──
@@ -446,9 +446,9 @@ class GroupCycle:
         for pod in kinds[:MOST_KINDS]:
             found |= hints.concerning(profile.decider.evaluation(self._cluster.snapshot(), pod).filtering)
             yield
-        now = self._cluster.snapshot().now
+        snapshot = self._cluster.snapshot()
         for pod in kinds[MOST_KINDS:]:
-            found |= set(profile.chain.lineup(pod, now).filters)
+            found |= set(profile.chain.lineup(pod, snapshot).filters)
         if found and attempt.group.terms.levels:
             found.add(hints.GroupLevels(frozenset(level.key for level in attempt.group.terms.levels)))
         return frozenset(found)

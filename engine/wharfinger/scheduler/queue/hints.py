@@ -48,6 +48,16 @@ class ProtectedForNow(Plugin):
 PROTECTED_FOR_NOW = ProtectedForNow()
 
 
+class ProtectedByLabels(Plugin):
+    """Stands for pods that policies protect from eviction by the labels of a namespace."""
+
+    name = "preemption rules that read labels of namespaces"
+    wakes_on = ClusterEvent.NAMESPACE
+
+
+PROTECTED_BY_LABELS = ProtectedByLabels()
+
+
 class GroupLevels(Plugin):
     """Stands for the levels of a group: nodes that get or lose one of their labels make other domains."""
 
@@ -79,14 +89,18 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
     Empty when there are no nodes.
     """
     found = _rejectors(decision)
-    return found | {PROTECTED_FOR_NOW} if found and _protected_for_now(decision) else found
+    return found | _protectors(decision) if found else found
 
 
-def _protected_for_now(decision: Decision) -> bool:
-    """True if preemption could evict pods for this pod later, but not now."""
-    if decision.nominated is not None or not decision.evaluation.lineup.eviction_depends_on_time:
-        return False
-    return bool(default_preemption.has_lower(decision.pod.priority, decision.snapshot).any())
+def _protectors(decision: Decision) -> set[Plugin]:
+    """What stands for pods that preemption may be allowed to evict for this pod later, and is not now."""
+    lineup = decision.evaluation.lineup
+    found: set[Plugin] = {PROTECTED_FOR_NOW} if lineup.eviction_depends_on_time else set()
+    if lineup.eviction_depends_on_namespaces:
+        found.add(PROTECTED_BY_LABELS)
+    if decision.nominated is not None or not found:
+        return set()
+    return found if default_preemption.has_lower(decision.pod.priority, decision.snapshot).any() else set()
 
 
 def _rejectors(decision: Decision) -> frozenset[Plugin]:

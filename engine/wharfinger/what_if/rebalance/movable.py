@@ -49,10 +49,10 @@ class Movable:
 
     def __init__(self, chain: Chain, snapshot: Snapshot, limits: Limits) -> None:
         self._chain = chain
-        self._now = snapshot.now
+        self._snapshot = snapshot
         self._limits = limits
         self._evictions = Evictions(snapshot.objects)
-        self._groups = GroupIndex(snapshot.objects, rule_of_policies(chain.policies, lambda: self._now))
+        self._groups = GroupIndex(snapshot.objects, rule_of_policies(chain.policies, lambda: snapshot))
 
     def reason_to_stay(self, pod: PodView) -> str | None:
         """Why the pod must stay, in words that many pods share; None if it may move."""
@@ -94,14 +94,14 @@ class Movable:
             return "it has another scheduler"
         if pod.priority > limits.most_priority:
             return f"its priority is above {limits.most_priority}"
-        young = pod.created is not None and self._now - pod.created < limits.youngest
+        young = pod.created is not None and self._snapshot.now - pod.created < limits.youngest
         return f"it is younger than {limits.youngest:g} s" if young else None
 
     def _not_now(self, pod: PodView) -> str | None:
         """Why the pod cannot move as things are."""
         if pod.terminating:
             return "it is being deleted"
-        if not self._chain.lineup(pod, self._now).evictable(pod, self._now).among([pod]):
+        if not self._chain.lineup(pod, self._snapshot).evictable(pod, self._snapshot).among([pod]):
             return "a policy protects it (never_evict or only_evict)"
         refusal = self._evictions.refusal(pod)
         return None if refusal is None else refusal.message
