@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import made_for
-from wharfinger.framework.plugins.resources import extended_resources
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import consumer_of, with_allocation, with_reservation

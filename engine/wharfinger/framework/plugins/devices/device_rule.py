@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.plugins.devices import allocations as api
+from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.binding_conditions import deadline_and_broken
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
 from wharfinger.framework.plugins.devices.search import MOST_STEPS_TOGETHER, STEPS_EACH, Fault, FaultKind, Outcome, search
 from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
-from wharfinger.framework.plugins.resources import extended_resources
 from wharfinger.framework.prepared import (
     OUTDATED,
     Affected,

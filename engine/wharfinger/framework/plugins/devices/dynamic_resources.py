@@ -30,9 +30,9 @@ from wharfinger.framework.extension import (
 )
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.devices import allocations as api
+from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.device_rule import DeviceRule
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
-from wharfinger.framework.plugins.resources import extended_resources
 from wharfinger.framework.prepared import (
     OUTDATED,
     SKIP_ALWAYS,

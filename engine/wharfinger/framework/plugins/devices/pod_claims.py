@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wharfinger.framework.plugins.resources import extended_resources
+from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations
 

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.extension import Arguments, ScorePlugin
-from wharfinger.framework.plugins.resources.resource_columns import ResourceSpec, ScoredLanes, scored_lanes
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedScore, Skip
+from wharfinger.framework.plugins.resources.resource_columns import ResourceScore, ResourceSpec, ScoredLanes, scored_lanes, volatility
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedScore, Skip
 from wharfinger.framework.verdict import Mask, Rows
-from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
@@ -35,19 +34,22 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     name = "NodeResourcesBalancedAllocation"
     arguments_model = BalancedAllocationArguments
-    score_volatility = Volatility.ROW
+
+    def __init__(self, arguments: BalancedAllocationArguments | None = None) -> None:
+        super().__init__(arguments)
+        self.score_volatility = volatility(self.arguments.resources)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip for a pod that requests none of the resources."""
-        lanes = scored_lanes(self.arguments.resources, attempt.pod, exact=True)
-        return Balance(lanes) if lanes.added.any() else SKIP
+        lanes = scored_lanes(self.arguments.resources, attempt, exact=True)
+        return Balance(lanes, attempt.snapshot) if lanes.added.any() else SKIP_ALWAYS
 
 
-class Balance(PreparedScore):
+class Balance(ResourceScore):
     """Points for the change of balance, 50..100: 75 if the pod does not change the balance of a node, more if it improves it."""
 
-    def __init__(self, lanes: ScoredLanes) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
+        super().__init__(lanes, snapshot)
         self._added: list[int] = lanes.added[:, 0].tolist()
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:

@@ -16,12 +16,20 @@ from pydantic import Field, model_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
+from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.framework.plugins.resources import resource_columns
-from wharfinger.framework.plugins.resources.extended_resources import backed
-from wharfinger.framework.plugins.resources.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
+from wharfinger.framework.plugins.resources.resource_columns import (
+    Lanes,
+    ResourceScore,
+    ResourceSpec,
+    ScoredLanes,
+    scored_lanes,
+    volatility,
+)
 from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.objects import resource_names
 from wharfinger.model.objects.requests import MOST
 
 if TYPE_CHECKING:
@@ -110,7 +118,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         | ClusterEvent.POD_CHANGED
         | ClusterEvent.DEVICE_CLASS
     )
-    score_volatility = Volatility.ROW
+
+    def __init__(self, arguments: NodeResourcesFitArguments | None = None) -> None:
+        super().__init__(arguments)
+        self.score_volatility = volatility(self.arguments.scoring_strategy.resources)
 
     def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
         """The requested resources that a device class backs; nodes that do not have them leave them to claims for devices."""
@@ -124,10 +135,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
         """Never skips."""
         strategy = self.arguments.scoring_strategy
-        lanes = scored_lanes(strategy.resources, attempt.pod, exact=False)
+        lanes = scored_lanes(strategy.resources, attempt, exact=False)
         if strategy.type == "RequestedToCapacityRatio":
-            return Ratio(lanes, strategy.requested_to_capacity_ratio.shape)
-        return Allocated(lanes, least=strategy.type == "LeastAllocated")
+            return Ratio(lanes, attempt.snapshot, strategy.requested_to_capacity_ratio.shape)
+        return Allocated(lanes, attempt.snapshot, least=strategy.type == "LeastAllocated")
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if the pod would fit the node of the change if pods of lower priority left it."""
@@ -149,8 +160,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""
         if name in resource_columns.NATIVE:
             return True
-        if not resource_columns.is_extended(name):
-            return resource_columns.is_scalar(name)
+        if not resource_names.is_extended(name):
+            return resource_names.is_scalar(name)
         return name not in self.arguments.ignored_resources and name.partition("/")[0] not in self.arguments.ignored_resource_groups
 
 
@@ -244,11 +255,11 @@ class Fit(PreparedFilter):
         return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
 
 
-class Allocated(PreparedScore):
+class Allocated(ResourceScore):
     """LeastAllocated or MostAllocated: points for what is free, or used, with the pod; a resource that the node lacks does not count."""
 
-    def __init__(self, lanes: ScoredLanes, *, least: bool) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: ScoredLanes, snapshot: Snapshot, *, least: bool) -> None:
+        super().__init__(lanes, snapshot)
         self._least = least
         self._weights: list[int] = lanes.weights[:, 0].tolist()
 
@@ -269,11 +280,11 @@ class Allocated(PreparedScore):
         return total // max(weights, 1)
 
 
-class Ratio(PreparedScore):
+class Ratio(ResourceScore):
     """RequestedToCapacityRatio: the shape at each resource's utilization; resources that score 0 do not count."""
 
-    def __init__(self, lanes: ScoredLanes, shape: Sequence[UtilizationShapePoint]) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: ScoredLanes, snapshot: Snapshot, shape: Sequence[UtilizationShapePoint]) -> None:
+        super().__init__(lanes, snapshot)
         self._shape = shape
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:

@@ -1,40 +1,30 @@
-"""Resources as columns: the lanes that a filter or score reads, and the kinds of resource names.
-
-Names: `pkg/apis/core/v1/helper` and `pkg/scheduler/util`, Kubernetes 1.36.
-"""
+"""Resources as columns: the lanes that a filter or score reads."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from wharfinger.framework.changes import Changes, union
 from wharfinger.framework.extension import Arguments
-from wharfinger.framework.verdict import Rows
+from wharfinger.framework.plugins.devices.class_totals import ClassTotals, DevicesOfClass
+from wharfinger.framework.plugins.devices.extended_resources import BackingClasses, is_candidate
+from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, PreparedScore
+from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
+from wharfinger.model.devices.pools import EVERYWHERE
+from wharfinger.model.objects.resource_names import is_scalar
 
 if TYPE_CHECKING:
-    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
 NATIVE = ("cpu", "memory", "ephemeral-storage")
-_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-# An extended resource must still be a qualified name with "requests." before it, which a quota calls it by.
-_QUALIFIED = re.compile(rf"(?=[^/]{{1,244}}/){_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")
-
-
-def is_extended(name: str) -> bool:
-    """True if it is an extended resource, such as `nvidia.com/gpu`."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and _QUALIFIED.match(name) is not None
-
-
-def is_scalar(name: str) -> bool:
-    """True for Kubernetes' scalar resources: extended resources, huge pages and attachable volumes."""
-    return is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
 
 
 class ResourceSpec(Arguments):
@@ -72,14 +62,25 @@ class Lanes:
         return taken
 
 
+class Backed(NamedTuple):
+    """A scored resource that a class of devices backs: its lane in `ScoredLanes`, and the devices of the class."""
+
+    lane: int
+    devices: DevicesOfClass
+
+
 @dataclass(frozen=True, slots=True)
 class ScoredLanes:
-    """The resources a score counts for one pod template: what the pod adds `(n_resources, 1)`, and the weights `(n_resources, 1)`."""
+    """The resources a score counts for one pod template: what the pod adds `(n_resources, 1)`, and the weights `(n_resources, 1)`.
+
+    A node that lists none of a resource in `backed` has as many as it has devices of the class.
+    """
 
     lanes: Lanes
     added: NDArray[np.int64]
     weights: NDArray[np.int64]
     nonzero: tuple[tuple[int, int], ...]  # (lane here, lane of `snapshot.nonzero`) for those counted with defaults
+    backed: tuple[Backed, ...] = ()
 
     def columns(self, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Allocatable, requested with the pod, and weights; the first two `(n_resources, n_rows)`."""
@@ -95,7 +96,15 @@ class ScoredLanes:
                 used = used.copy()
                 for here, lane in self.nonzero:
                     used[here] = snapshot.nonzero[lane, rows]
-        return lanes.take(snapshot, snapshot.allocatable, rows), used + self.added, self.weights
+        allocatable = lanes.take(snapshot, snapshot.allocatable, rows)
+        if self.backed:
+            allocatable, used = allocatable.copy(), used.copy()
+            for lane, devices in self.backed:
+                n_devices, allocated = devices.counts(snapshot, rows)
+                counted = (allocatable[lane] == 0) & (n_devices > 0)
+                allocatable[lane] = np.where(counted, n_devices, allocatable[lane])
+                used[lane] = np.where(counted, allocated, used[lane])
+        return allocatable, used + self.added, self.weights
 
     def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
         """For each resource, (allocatable on one node, requested there including the pod)."""
@@ -106,6 +115,9 @@ class ScoredLanes:
                 (allocatable.item(0, row), used.item(0, row) + added[0]),
                 (allocatable.item(1, row), used.item(1, row) + added[1]),
             ]
+        if self.backed:
+            there, with_pod, _ = self.columns(snapshot, np.array([row], np.intp))
+            return list(zip(there[:, 0].tolist(), with_pod[:, 0].tolist(), strict=True))
         requested, nonzero, defaulted = snapshot.requested, snapshot.nonzero, dict(self.nonzero)
         found = []
         for lane, place in enumerate(self.lanes.places(snapshot)):
@@ -120,17 +132,51 @@ class ScoredLanes:
 _CPU_MEMORY = ("cpu", "memory")
 
 
-def scored_lanes(resources: Sequence[ResourceSpec], pod: PodView, *, exact: bool) -> ScoredLanes:
+def scored_lanes(resources: Sequence[ResourceSpec], attempt: Attempt, *, exact: bool) -> ScoredLanes:
     """The lanes that are scored for a pod: all but scalar resources that the pod does not request.
 
     `exact` uses the exact requests; otherwise cpu and memory include the defaults for containers without requests.
     """
+    pod, store = attempt.pod, attempt.snapshot.objects
     counted = [spec for spec in resources if not is_scalar(spec.name) or pod.requests.get(spec.name, 0)]
     amounts = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}
-    known = [spec for spec in counted if spec.name in NATIVE or is_scalar(spec.name)]
+    known = [spec.name for spec in counted if spec.name in NATIVE or is_scalar(spec.name)]
+    classes = [(lane, store.following(BackingClasses).of(name)) for lane, name in enumerate(known) if is_candidate(name)]
     return ScoredLanes(
-        lanes=Lanes([spec.name for spec in known]),
-        added=np.array([amounts.get(spec.name, 0) for spec in known], np.int64).reshape(-1, 1),
-        weights=np.array([spec.weight for spec in known], np.int64).reshape(-1, 1),
-        nonzero=() if exact else tuple((lane, _CPU_MEMORY.index(spec.name)) for lane, spec in enumerate(known) if spec.name in _CPU_MEMORY),
+        lanes=Lanes(known),
+        added=np.array([amounts.get(name, 0) for name in known], np.int64).reshape(-1, 1),
+        weights=np.array([spec.weight for spec in counted if spec.name in known], np.int64).reshape(-1, 1),
+        nonzero=() if exact else tuple((lane, _CPU_MEMORY.index(name)) for lane, name in enumerate(known) if name in _CPU_MEMORY),
+        backed=tuple(Backed(lane, store.following(ClassTotals).of(found)) for lane, found in classes if found is not None),
     )
+
+
+def volatility(resources: Sequence[ResourceSpec]) -> Volatility:
+    """What points for these resources depend on: the devices of other nodes too, if a class may back one of the resources."""
+    return Volatility.GLOBAL if any(is_candidate(spec.name) for spec in resources) else Volatility.ROW
+
+
+class ResourceScore(PreparedScore):
+    """A score of resources; for GLOBAL plugins it says which rows changed."""
+
+    def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
+        self._lanes = lanes
+        self._classes_at = snapshot.objects.revision_of(objects.DeviceClass)
+        for _, devices in lanes.backed:
+            devices.follow(snapshot)
+        self._read = [devices.log.end for _, devices in lanes.backed]
+
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002
+        """The rows whose pods, node or devices changed; `OUTDATED` if a class did."""
+        if snapshot.objects.revision_of(objects.DeviceClass) != self._classes_at:
+            return OUTDATED
+        rows = set[int]()
+        for place, (_, devices) in enumerate(self._lanes.backed):
+            devices.follow(snapshot)
+            found = devices.log.since(self._read[place])
+            self._read[place] = devices.log.end
+            if found is None or EVERYWHERE in found:
+                self._read = [each.log.end for _, each in self._lanes.backed]
+                return slice(None)
+            rows.update(row for row in found if isinstance(row, int))
+        return union(changes.rows, np.array(sorted(rows), np.intp)) if rows else changes.rows
