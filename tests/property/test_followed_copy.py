@@ -31,6 +31,7 @@ changes = st.one_of(
     st.tuples(st.just("remove_pod"), clusters.pods()),
     st.builds(lambda pod, node: ("nominate", (PodView(pod), node)), clusters.pods(), clusters.node_names),
     st.tuples(st.just("denominate"), clusters.pods().map(PodView)),
+    st.tuples(st.sampled_from(["expect_leaving", "expect_staying"]), clusters.pods().map(lambda pod: PodView(pod).uid)),
     st.tuples(st.just("set_metric"), st.tuples(st.just("load"), samples)),
     st.tuples(st.just("drop_metric"), st.just("load")),
     st.tuples(st.just("put"), st.sampled_from("ab").map(service)),
@@ -44,7 +45,7 @@ changes = st.one_of(
 def shown(state):
     snapshot = state.snapshot()
     others = sorted((objects.kind_of(obj), objects.key_of(obj)) for obj in snapshot.objects)
-    return clusters.node_facts(snapshot), clusters.usage(snapshot), clusters.metrics(snapshot), others
+    return clusters.node_facts(snapshot), clusters.usage(snapshot), clusters.metrics(snapshot), others, set(snapshot.evicted)
 
 
 def full():

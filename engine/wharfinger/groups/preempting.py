@@ -129,7 +129,7 @@ def priority_of(group: Group) -> int:
 def possible_victims(decider: Decider, state: ClusterState, group: Group, others: Iterable[Group]) -> Generator[None, None, list[Unit]]:
     """A generator of steps that returns the units of lower priority that policies allow to evict for every member.
 
-    Those that break budgets come first, and among these and the others the most important. Terminating pods are leaving already and are no
+    Those that break budgets come first, and among these and the others the most important. Pods that are leaving already are no
     victims; the group's own members never are.
     """
     snapshot = state.snapshot()
@@ -140,7 +140,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
         for each in member_classes.classes(decider, group.waiting, snapshot)
         if (rules := decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)).rules
     ]
-    names = frozenset(snapshot.names)
+    names, leaving = frozenset(snapshot.names), frozenset(snapshot.evicted)
     yield
     priority = priority_of(group)
     whole = {
@@ -152,7 +152,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     for number, (pod, assumed) in places.items():
         if number % READ_PER_STEP == READ_PER_STEP - 1:
             yield
-        if pod.uid in own or pod.terminating or pod.node_name not in names:
+        if pod.uid in own or pod.terminating or pod.uid in leaving or pod.node_name not in names:
             continue
         other = whole.get(pod.uid)
         if other is not None:

@@ -1,6 +1,7 @@
 """Preemption: nominates the node that was found, and evicts its victims in the background.
 
-The preempting pod is not tried again until its victims are seen to be terminating: before that, a new decision would choose more victims.
+The preempting pod is not tried again until its victims are seen to be terminating. Until they are gone the state has them as leaving: a pod
+that is tried meanwhile waits for those on its nominated node, also for the victims of others there, and does not choose more.
 A group is nominated to the nodes of its whole placement, which are kept for it until all of its victims have left.
 """
 
@@ -77,6 +78,8 @@ class Preemptor:
         for pod, node in nodes:
             self._cluster.state.nominate(pod, node)
         self._staying[queued.uid] = {victim.uid for victim in victims if not victim.terminating}
+        for victim in victims:
+            self._cluster.state.expect_leaving(victim.uid)
         self._background.start(self._evict(queued, [pod for pod, _ in nodes], victims))
 
     async def drain(self) -> None:
@@ -102,18 +105,30 @@ class Preemptor:
             self._queue.activate(other.uid)
 
     async def _evict(self, queued: QueuedPod, nominated: Sequence[PodView], victims: tuple[PodView, ...]) -> None:
-        uid = queued.uid
+        uid, evicted = queued.uid, list[bool]()
         try:
             evicted = await asyncio.gather(*(self._evict_once(queued, victim) for victim in victims))
-            if not all(evicted):
-                for pod in nominated:
-                    self._give_up(pod)
-            else:
+            if all(evicted):
                 await self._wait_for_victims(uid)
         finally:
             for staying in self._staying.pop(uid, ()):
-                self._evictions.pop(staying, None)  # a victim that is not seen to be terminating has to be evicted again
+                self._stays(staying)
+            if not all(evicted):
+                for pod in nominated:
+                    self._give_up(pod)
             self._queue.activate(uid)
+
+    def _stays(self, victim: str) -> None:
+        """Give up a victim that is not seen to be terminating: it has to be evicted again, and pods that wait for it are tried again."""
+        if any(victim in others for others in self._staying.values()):
+            return
+        self._evictions.pop(victim, None)
+        if not self._cluster.state.expect_staying(victim):
+            return
+        snapshot = self._cluster.snapshot()
+        placed = snapshot.placed(victim)
+        for waiting in () if placed is None else snapshot.nominated(placed[0]):
+            self._queue.activate(waiting.uid)
 
     async def _evict_once(self, queued: QueuedPod, victim: PodView) -> bool:
         """True if the victim is terminating. A victim that another preemption evicts already is not evicted again."""

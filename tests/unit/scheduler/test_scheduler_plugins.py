@@ -135,6 +135,21 @@ def test_who_waits_too_long_for_permission_gives_up():
     asyncio.run(story())
 
 
+def test_a_victim_that_waited_for_permission_is_placed_again_and_does_not_count_as_leaving():
+    async def story():
+        async with running(node("a", cpu="1"), pod("one"), chains=chain_with(Pairs())) as world:
+            await world.pass_time(5)
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(5)
+            assert world.scheduler.state.is_placed("uid-high")
+            world.cluster.put(node("b", cpu="1"))
+            await world.pass_time(5)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a", "default/one": "b"}
+            assert not world.scheduler.state.snapshot().evicted
+
+    asyncio.run(story())
+
+
 def test_a_pod_rejected_by_a_policy_is_woken_by_the_label_it_reads_and_by_no_other():
     async def story():
         chains = {"wharfinger": assemble([policy(LABELLED)])}

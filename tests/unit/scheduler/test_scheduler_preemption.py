@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.ports import WriteFailed
 
@@ -107,6 +109,94 @@ def test_a_pod_is_evicted_once_although_several_want_it_gone():
             await world.pass_time(5)
             preempted = [of for of, event in world.cluster.events if event.reason == "Preempted"]
             assert len(preempted) == len(set(preempted)) == 3
+
+    story_of(story)
+
+
+def held_evictions(cluster):
+    """The evictions that are asked for, in order: of each the victim, and the event that lets it happen."""
+    disrupt, held = cluster.disrupt, []
+
+    async def hold(victim, condition):
+        held.append((victim.name, allowed := asyncio.Event()))
+        await allowed.wait()
+        await disrupt(victim, condition)
+
+    cluster.disrupt = hold
+    return held
+
+
+@pytest.mark.parametrize("graceful", [False, True])
+def test_a_pod_does_not_preempt_again_while_victims_of_others_are_about_to_leave_its_node(graceful):
+    async def story():
+        small = [pod(f"low-{i}") for i in range(8)]
+        async with running(node("a", cpu="4"), node("b", cpu="4"), *small) as world:
+            held = held_evictions(world.cluster)
+            world.cluster.graceful = graceful
+            for i in range(6):
+                world.cluster.put(pod(f"high-{i}", priority=100))
+            await world.calm()
+            assert len(held) == 6
+            for _, allowed in held[:-1]:  # the last one takes longer
+                allowed.set()
+            await world.pass_time(3)
+            for leaving in [each for each in world.cluster.pods() if each.metadata.deletion_timestamp]:
+                world.cluster.remove("Pod", f"default/{leaving.metadata.name}")
+            await world.pass_time(3)
+            assert len(held) == 6
+            (last, allowed) = held[-1]
+            allowed.set()
+            await world.calm()
+            if graceful:
+                world.cluster.remove("Pod", f"default/{last}")
+            await world.pass_time(3)
+            assert len([name for name in world.cluster.nodes_of_pods() if "high" in name]) == 6
+            assert len(held) == 6, "one victim for each"
+
+    story_of(story)
+
+
+def test_room_that_becomes_free_anyway_is_taken_before_anybody_else_is_evicted():
+    async def story():
+        small = [pod("low-1", nodeName="a"), pod("low-2", nodeName="a"), pod("large", cpu="2", nodeName="b")]
+        async with running(node("a", cpu="2"), node("b", cpu="2"), *small) as world:
+            world.cluster.graceful = True
+            world.cluster.put(pod("high", cpu="2", priority=100))
+            await world.calm()
+            assert [each.metadata.name for each in world.cluster.pods() if each.metadata.deletion_timestamp] == ["large"]
+            world.cluster.remove("Pod", "default/high")
+            world.cluster.put(pod("other", priority=100))
+            await world.pass_time(3)
+            assert [each.metadata.name for each in world.cluster.pods() if each.metadata.deletion_timestamp] == ["large"]
+            world.cluster.remove("Pod", "default/large")
+            await world.pass_time(3)
+            assert world.cluster.nodes_of_pods()["default/other"] == "b"
+
+    story_of(story)
+
+
+def test_a_pod_that_waits_for_a_victim_of_another_is_tried_again_if_that_stays():
+    async def story():
+        async with running(node("a", cpu="2"), pod("low-1"), pod("low-2")) as world:
+            disrupt, asked = world.cluster.disrupt, []
+
+            async def pretend_the_second(victim, condition):
+                asked.append(victim.name)
+                if len(asked) != 2:
+                    await disrupt(victim, condition)
+
+            world.cluster.disrupt, world.cluster.graceful = pretend_the_second, True
+            for i in range(2):
+                world.cluster.put(pod(f"high-{i}", priority=100))
+            await world.calm()
+            world.cluster.remove("Pod", f"default/{asked[0]}")
+            world.cluster.put(pod("higher", priority=200))  # takes the room that was made for the first
+            await world.pass_time(2)
+            world.cluster.remove("Pod", "default/high-1")
+            await world.pass_time(5)
+            assert world.cluster.nodes_of_pods() == {"default/higher": "a", f"default/{asked[1]}": "a"}
+            await world.pass_time(10)
+            assert asked[2:] == [asked[1]]
 
     story_of(story)
 

@@ -5,8 +5,9 @@ by one, the most important first, as long as it still fits. The pods that cannot
 one of these nodes. Pods that policies do not allow to evict for this pod are never supposed to be removed.
 
 Differences from Kubernetes: all nodes are evaluated, where Kubernetes starts at a random node and stops after a tenth of them; and of equal
-nodes the first by name is chosen instead of any. The cost of a node is kept until something on it, or something that all nodes depend on,
-changes.
+nodes the first by name is chosen instead of any. Pods that are leaving already cost nothing, and a pod waits also for those that
+are about to leave its nominated node for others; in their place kube-scheduler may evict one more. The cost of a node is kept until
+something on it, or something that all nodes depend on, changes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -191,7 +192,7 @@ def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
     row = snapshot.row(node) if node else None
     if row is None or unresolvable[row]:
         return ""
-    leaving = (placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority and _being_preempted(placed))
+    leaving = (placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority and _being_preempted(placed, snapshot))
     return WAITING if any(True for _ in leaving) else ""
 
 
@@ -209,10 +210,15 @@ def select_victims(  # noqa: PLR0913, PLR0917 — a node, a pod, and what decide
     reasons = trial.reasons_with_nominees(supposed)
     if reasons:
         return reasons
+    importance = importance_in(snapshot)
     violating, others = budgets.split(sorted(potential, key=importance))
     broken = _leaving(violating, supposed, trial)
     victims = sorted([*broken, *_leaving(others, supposed, trial)], key=importance)
-    return Candidate(cost(victims, len(broken), snapshot.names[row]), tuple(victims)) if victims else (NO_VICTIMS,)
+    if not victims:
+        return (NO_VICTIMS,)
+    evicted = [victim for victim in victims if not snapshot.leaving(victim)]
+    violations = sum(not snapshot.leaving(victim) for victim in broken)
+    return Candidate(cost(evicted, violations, snapshot.names[row]), tuple(victims))
 
 
 def spared(evictable: Evictable) -> Reason:
@@ -231,17 +237,16 @@ def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) ->
     return leaving
 
 
-def importance(pod: PodView) -> tuple[int, float, bool]:
+def importance_in(snapshot: Snapshot) -> Callable[[PodView], tuple[bool, int, float]]:
     """A key that puts the more important pod first: higher priority, then longer running (`MoreImportantPod`).
 
-    kube-scheduler leaves equal pods in any order. Here a terminating pod comes last, so that a second preemptor does not evict another pod
-    in its place.
+    In kube-scheduler pods that are leaving count as others do. Here they come last, so that nobody is evicted in their place.
     """
-    return -pod.priority, _started(pod), pod.terminating
+    return lambda pod: (snapshot.leaving(pod), -pod.priority, _started(pod))
 
 
 def cost(victims: Sequence[PodView], violations: int, node: str) -> Cost:
-    """A key that puts the node to be freed first (`pickOneNodeForPreemption`).
+    """A key that puts the node to be freed first (`pickOneNodeForPreemption`), by the victims that are not leaving already.
 
     Fewest broken budgets, lowest highest priority, lowest sum of priorities, fewest victims, latest start of the longest running among the
     most important victims, name.
@@ -256,8 +261,10 @@ def _started(pod: PodView) -> float:
     return math.inf if pod.started is None else pod.started
 
 
-def _being_preempted(pod: PodView) -> bool:
-    """True if a pod is leaving because this scheduler preempted it (`podTerminatingByPreemption`)."""
+def _being_preempted(pod: PodView, snapshot: Snapshot) -> bool:
+    """True if a pod is leaving because a scheduler preempted it (`podTerminatingByPreemption`), or is about to leave by this one."""
+    if pod.uid in snapshot.evicted:
+        return True
     if not pod.terminating:
         return False
     condition = next((each for each in pod.object.status.conditions if each.type == "DisruptionTarget"), None)

@@ -214,6 +214,7 @@ class ClusterState:
         """Remove a pod in any state; True if it was known."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
         nominated = self._tables.denominate(uid)
+        self._tables.leaving.discard(uid)
         return self._remove_placement(uid) or nominated
 
     def assume(self, pod: PodView, node_name: str) -> None:
@@ -233,6 +234,7 @@ class ClusterState:
         if placement is not None:
             if placement.assumed:
                 self._tables.take_out(placement)
+                self._tables.leaving.discard(pod.uid)
             return placement.assumed
         return self._aside.is_assumed(pod.uid) and self._aside.take(pod.uid)
 
@@ -266,6 +268,14 @@ class ClusterState:
     def denominate(self, pod: PodView) -> bool:
         """Remove the nomination of a pod; True if it had one."""
         return self._tables.denominate(pod.uid)
+
+    def expect_leaving(self, uid: str) -> None:
+        """Note that a pod is being evicted by this scheduler; valid until it is removed, forgotten or `expect_staying` is called."""
+        self._tables.set_leaving(uid, leaves=True)
+
+    def expect_staying(self, uid: str) -> bool:
+        """Undo `expect_leaving`; True if it had been called for the pod."""
+        return self._tables.set_leaving(uid, leaves=False)
 
     # ── everything else ──
 
@@ -353,7 +363,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     others = list(snapshot.objects)
     in_flight = _in_flight(snapshot.objects)
     metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
-    sizes = dict(snapshot.group_sizes)
+    sizes, leaving = dict(snapshot.group_sizes), tuple(snapshot.evicted)
     state = ClusterState(snapshot.now)
     state.read_devices(tables.device_sources)
     for number, node in enumerate(nodes):
@@ -369,6 +379,8 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
             yield
     for pod, name in nominated:
         state.nominate(pod, name)
+    for uid in leaving:
+        state.expect_leaving(uid)
     for name, samples in metrics.items():
         state.set_metric(name, samples)
     for key, size in sizes.items():
@@ -381,7 +393,8 @@ class Checkpoint:
     """A copy of a state by reference: everything in it is immutable.
 
     `pods`, `names` (of their nodes) and `assumed` are parallel lists: first the pods by row and in their order on the row, then those
-    aside. A tuple for each of fifty thousand pods would take ten times as long. `nominations` are (pod, node).
+    aside. A tuple for each of fifty thousand pods would take ten times as long. `nominations` are (pod, node), `leaving` the uids of pods
+    that are being evicted.
     """
 
     revision: int
@@ -394,6 +407,7 @@ class Checkpoint:
     metrics: Mapping[str, Samples]
     device_sources: tuple[DeviceSource, ...] = ()
     group_sizes: Mapping[str, int] = field(default_factory=dict)
+    leaving: tuple[str, ...] = ()
     in_flight: tuple[InFlight, ...] = ()
 
 
@@ -414,6 +428,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
         metrics=dict(tables.metrics.samples),
         device_sources=tables.device_sources,
         group_sizes=dict(tables.group_sizes),
+        leaving=tuple(tables.leaving),
         in_flight=_in_flight(tables.objects),
     )
 
@@ -458,6 +473,8 @@ def restored(cluster: Checkpoint, now: float) -> ClusterState:
         put_back(state, pod, name, assumed=assumed)
     for pod, name in cluster.nominations:
         state.nominate(pod, name)
+    for uid in cluster.leaving:
+        state.expect_leaving(uid)
     for metric, samples in cluster.metrics.items():
         state.set_metric(metric, samples)
     for key, size in cluster.group_sizes.items():

@@ -56,7 +56,7 @@ class FollowedCopy:
         metrics = {name: dict(samples) for name, samples in snapshot.samples.items()} if renewed else None
         seen.revision, seen.metrics_revision = snapshot.revision, snapshot.metrics_revision
         seen.objects_revision = snapshot.objects.revision
-        sizes = dict(snapshot.group_sizes)
+        sizes, leaving = dict(snapshot.group_sizes), set(snapshot.evicted)
         yield
         yield from _follow_nodes(state, seen, nodes, there)
         if others is not None:
@@ -65,6 +65,10 @@ class FollowedCopy:
         _follow_nominations(state, seen, nominations)
         for key in {*state.snapshot().group_sizes, *sizes}:
             state.set_group_size(key, sizes.get(key, 0))
+        for uid in {*state.snapshot().evicted} - leaving:
+            state.expect_staying(uid)
+        for uid in leaving:
+            state.expect_leaving(uid)
         if metrics is not None:
             for name in seen.metrics - metrics.keys():
                 state.drop_metric(name)

@@ -125,6 +125,15 @@ class Snapshot:
         """The placement of a pod; None if it is not placed. The caller must not change it."""
         return self._current().pods.by_uid.get(uid)
 
+    def leaving(self, pod: PodView) -> bool:
+        """True if a pod is terminating, or is being evicted by this scheduler and not seen to be terminating yet."""
+        return pod.terminating or pod.uid in self._current().leaving
+
+    @property
+    def evicted(self) -> Collection[str]:
+        """The uids of the pods that are being evicted by this scheduler."""
+        return self._current().leaving
+
     def nominated(self, row: int) -> Sequence[PodView]:
         """The pending pods that are nominated to a node, in order of nomination."""
         tables = self._current()

@@ -269,6 +269,7 @@ class ClusterTables:
         "gpus",
         "group_sizes",
         "layout_revision",
+        "leaving",
         "metrics",
         "newest",
         "node_changes",
@@ -298,6 +299,7 @@ class ClusterTables:
         self.node_changes = RowChanges(self.nodes.rows)
         self.usage_changes = RowChanges(self.nodes.rows)
         self.group_sizes: dict[str, int] = {}
+        self.leaving: set[str] = set()
         self.revision = 0
         self.layout_revision = 0
         self.newest = 0.0
@@ -445,6 +447,17 @@ class ClusterTables:
         self._touch(node_name)
         return True
 
+    def set_leaving(self, uid: str, *, leaves: bool) -> bool:
+        """Set whether a pod is being evicted by this scheduler; True if that is new. Its row counts as changed."""
+        if leaves == (uid in self.leaving):
+            return False
+        (self.leaving.add if leaves else self.leaving.discard)(uid)
+        self.revision += 1
+        placement = self.pods.by_uid.get(uid)
+        if placement is not None:
+            self.usage_changes.record(placement.row, self.revision)
+        return True
+
     def _touch(self, node_name: str) -> None:
         row = self.nodes.row_of.get(node_name)
         if row is not None:
@@ -509,6 +522,7 @@ class ClusterTables:
         for name, samples in self.metrics.samples.items():
             twin.metrics.set(name, samples)
         twin.group_sizes = dict(self.group_sizes)
+        twin.leaving = set(self.leaving)
         twin.revision = twin.layout_revision = self.revision
         twin.newest = self.newest
         return twin

@@ -4,6 +4,7 @@
     node, put   an object that was added or changed; `pod`: as the API server sent it, with its node where its object has none yet
     node gone, pod gone, drop, metric gone
     assume, forget, nominate, denominate       what the scheduler decided, and took back
+    leaves, stays                              a pod that the scheduler evicts, and one that it does not evict any more
     take devices, give back devices            an allocation in flight: the claim with it; `assumed` where it is written now
     metric      all samples of a metric: node → [value, time]
     group size  how many members of a group are known, placed or not
@@ -143,6 +144,8 @@ class Encoding:
             "forget": lambda uid: iter([Line(t="forget", uid=uid)]),
             "nominate": lambda pod, node: iter([self._about("nominate", pod, node=node)]),
             "denominate": lambda uid: iter([Line(t="denominate", uid=uid)]),
+            "leaves": lambda uid: iter([Line(t="leaves", uid=uid)]),
+            "stays": lambda uid: iter([Line(t="stays", uid=uid)]),
             "put": lambda obj: _object("put", obj),
             "drop": lambda kind, key: iter([Line(t="drop", kind=kind, key=key)]),
             "take devices": lambda claim, allocation: _object("take devices", with_allocation(claim, allocation)),
@@ -191,6 +194,8 @@ class Encoding:
             yield self._about("pod", pod, node=node, assumed=assumed)
         for pod, node in found.nominations:
             yield self._about("nominate", pod, node=node)
+        for uid in found.leaving:
+            yield Line(t="leaves", uid=uid)
         for name, samples in found.metrics.items():
             yield from _metric(name, samples)
         for key, size in found.group_sizes.items():

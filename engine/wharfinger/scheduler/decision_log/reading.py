@@ -148,6 +148,8 @@ class Playback:
             "forget": lambda line: self.state.forget(_named(line.uid)),
             "nominate": lambda line: self.state.nominate(self.pod(line), line.node),
             "denominate": lambda line: self.state.denominate(_named(line.uid)),
+            "leaves": lambda line: self.state.expect_leaving(line.uid),
+            "stays": lambda line: self.state.expect_staying(line.uid),
             "put": lambda line: self.state.put(decode.decode_json(line.object, _KINDS[line.kind])),
             "drop": lambda line: self.state.drop(line.kind, line.key),
             "take devices": self._take_devices,

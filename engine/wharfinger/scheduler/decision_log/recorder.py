@@ -98,6 +98,18 @@ class RecordedState(ClusterState):
             self._note("denominate", pod.uid)
         return found
 
+    def expect_leaving(self, uid: str) -> None:
+        """Note that a pod is being evicted."""
+        super().expect_leaving(uid)
+        self._note("leaves", uid)
+
+    def expect_staying(self, uid: str) -> bool:
+        """True if the pod was being evicted; it is not any more."""
+        found = super().expect_staying(uid)
+        if found:
+            self._note("stays", uid)
+        return found
+
     def put(self, obj: objects.AnyObject) -> None:
         """Keep any object."""
         if isinstance(obj, objects.Node | objects.Pod):

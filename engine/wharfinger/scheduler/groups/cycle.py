@@ -344,12 +344,12 @@ class GroupCycle:
         yield from self._rejected(attempt, message, rejectors)
 
     def _victims_are_leaving(self, group: Group) -> bool:
-        """True if a pod of lower priority is terminating on a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
+        """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
         snapshot = self._cluster.snapshot()
         priority = priority_of(group)
         nodes = {snapshot.nominated_to(pod.uid) or pod.nominated_node for pod in group.waiting}
         rows = [row for node in nodes if node and (row := snapshot.row(node)) is not None]
-        return any(pod.terminating and pod.priority < priority for row in rows for pod in snapshot.pods_on(row))
+        return any(snapshot.leaving(pod) and pod.priority < priority for row in rows for pod in snapshot.pods_on(row))
 
     def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
         """Which pods must leave; nothing is searched for if no pod has a lower priority."""

@@ -116,6 +116,11 @@ def test_each_single_change_is_made_again(tmp_path):
         state.remove_node("n2")
         state.add_pod(view("d", nodeName="n1").placed_on("n1"))
         state.add_pod(view("e").placed_on("n1"))
+        state.expect_leaving("uid-d")
+        assert recording.begin()
+        state.expect_leaving("uid-e")
+        state.expect_leaving("uid-of another")
+        state.expect_staying("uid-of another")
     playback = Playback()
     for _, line in LogReader(path=path).lines():
         playback.take(line)
@@ -128,6 +133,7 @@ def test_each_single_change_is_made_again(tmp_path):
     assert list(snapshot.objects) == []
     assert snapshot.metric("busy") is None
     assert list(snapshot.names) == ["n1"]
+    assert set(snapshot.evicted) == {"uid-d", "uid-e"}
 
 
 def test_a_policy_is_written_with_all_that_it_imports_and_its_params(tmp_path):
