@@ -53,17 +53,14 @@ def started_control_plane():
 def control_plane(started_control_plane):
     """The control plane, without nodes and pods; what the test leaves there is removed after it."""
     yield started_control_plane
-    _revive(started_control_plane)
+    started_control_plane.kwok.kill()  # it deletes pods by their names alone: late ones are those of the next test
+    if not started_control_plane.api_server.running:
+        started_control_plane.start_api_server()
+    if not started_control_plane.controllers.running:
+        started_control_plane.controllers.start()
     started_control_plane.end_others()
     _empty(started_control_plane.api)
-
-
-def _revive(cluster):
-    if not cluster.api_server.running:
-        cluster.start_api_server()
-    for program in (cluster.controllers, cluster.kwok):
-        if not program.running:
-            program.start()
+    started_control_plane.kwok.start()
 
 
 def _empty(api):
