@@ -23,7 +23,7 @@ from wharfinger.groups import domains
 from wharfinger.groups.domains import Domain
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.search import ExactSearch
-from wharfinger.groups.spreading import crowding
+from wharfinger.groups.policy_groups import crowding
 from wharfinger.groups.tentative import Tentative, Tried
 from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, Level, NotFound, Placed
 from wharfinger.language.report.wording import count

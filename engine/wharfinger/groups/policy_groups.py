@@ -2,7 +2,7 @@
 
 Several policies may govern a pod. The group has the name that the pod itself gives, or the first policy by name that has one for it; of the
 others, those count that put the pod into the same group. What they say is added up as filters are: every level and topology key holds, the
-largest minimum, and the shortest timeout.
+largest minimum, and the shortest timeout. With `spread_over`, different groups go to different domains, where possible.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from wharfinger.groups.membership import GroupRule, no_rule
 from wharfinger.groups.terms import Disruption, GroupTerms, Level
+from wharfinger.model.state.tables import TimeAndObjects
 
 if TYPE_CHECKING:
     from wharfinger.compiler.groups import CompiledGroup, Membership
     from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.chain import Chain
+    from wharfinger.groups.domains import Domain
+    from wharfinger.groups.terms import Group
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import Circumstances
 
 
@@ -72,3 +79,35 @@ def rule_of_policies(policies: Sequence[CompiledPolicy], at: Callable[[], Circum
     """The rule that puts pods into groups (for `GroupIndex`); `no_rule` if no policy has groups, so that nothing is asked of pods then."""
     having = tuple(sorted((policy for policy in policies if policy.group is not None), key=lambda policy: policy.name))
     return (lambda pod: group_of_policies(having, pod, at())) if having else no_rule
+
+
+def crowding(chain: Chain, snapshot: Snapshot, group: Group) -> Callable[[Domain], float]:
+    """A function of domains: how many placed pods of other groups are there, of the policies that spread this group.
+
+    For each topology key of `spread_over`, the pods count that share a value of the key with a node of the domain.
+    """
+    keys = group.terms.spread
+    if not keys or not group.waiting:
+        return lambda _: 0.0
+    pod, at = group.waiting[0], TimeAndObjects(snapshot.now, snapshot.objects)
+    speaking = [
+        policy for policy in chain.policies if policy.group is not None and policy.group.terms.spread_over and policy.governs(pod, snapshot)
+    ]
+
+    def is_other(placed: PodView) -> bool:
+        found = (group_of_policy(policy, placed, at) for policy in speaking)
+        return any(each is not None and f"{placed.namespace}/{each[0]}" != group.key for each in found)
+
+    identity = ("groups", "spread over", tuple(policy.revision for policy in speaking), at.objects.namespace_labels, group.key)
+    selection = snapshot.selection(identity, is_other, passing=True)
+    selection.follow()
+    counts = []
+    for key in keys:
+        ids, _ = snapshot.domain(key)
+        by_domain = np.append(selection.by_domain(key), 0.0)
+        counts.append((ids.copy(), by_domain.copy()))
+
+    def crowd(domain: Domain) -> float:
+        return float(sum(by_domain[np.unique(ids[domain.rows])].sum() for ids, by_domain in counts))
+
+    return crowd
