@@ -26,7 +26,7 @@ from wharfinger.groups.results import GroupState
 from wharfinger.groups.terms import DomainFit
 from wharfinger.model import objects
 from wharfinger.model.reading.snapshot_file import Capture
-from wharfinger.prove.verdict import Verdict
+from wharfinger.prove.question import Verdict
 from wharfinger.simulate.dry_run import Mode, ReasonCount
 from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread

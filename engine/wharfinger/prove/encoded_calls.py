@@ -16,13 +16,15 @@ import z3
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
-from wharfinger.prove import fullness, logic
+from wharfinger.prove import logic
 from wharfinger.prove.encoder import Encoder, Place, Selection, Unmodelled
-from wharfinger.prove.logic import Value, as_bool, both, constant, real
-from wharfinger.prove.world import EFFECTS, FEW, TEXTS, node, of_node
+from wharfinger.prove.logic import Term, Value, as_bool, both, constant, real
+from wharfinger.prove.world import EFFECTS, FEW, POD, TEXTS, World, node, of_node, of_pod
 
 POD_COUNT = of_node("pod_count")
 NODE_LABELS = of_node("labels", keyed=True)
+COUNTED_BY_SCORES = ("cpu", "memory")
+DEFAULTS = {"cpu": 100, "memory": 200 << 20}  # what a container without requests counts for in scores
 
 
 # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -260,12 +262,51 @@ MODELLED = frozenset(_CALLS) | {"tolerates", "taints", "age"}
 # ── functions in examples ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _fill(world: World, index: int, resource: str) -> tuple[Term, float] | None:
+    """What would be in use of a resource of a node of an example, as scores count it, and what there is; None where that is not known."""
+    if not world.fixed or f"allocatable.{resource}" not in world.fixed[index]:
+        return None
+    asks = of_pod(f"requests.{resource}", Subject.POD)
+    placed = of_pod(f"requests.{resource}", Subject.ITEM)
+    offered = world.attribute(node(index), of_node(f"allocatable.{resource}"))
+    world.attribute(node(index), of_node(f"requested.{resource}"))
+    amounts = [_counted(world.attribute(POD, asks).term, resource)]
+    for slot in world.slots:
+        if slot.node == index:
+            one = _counted(world.attribute(slot.owner, placed).term, resource)
+            crowd = z3.ToReal(slot.number) * real(DEFAULTS[resource])
+            amounts.append(crowd if slot.owner.endswith("crowd") else z3.If(slot.number > 0, one, real(0)))
+    return z3.Sum(*amounts), float(offered.low)
+
+
+def _counted(asked: Term, resource: str) -> Term:
+    return z3.If(asked > 0, asked, real(DEFAULTS[resource]))
+
+
+def least_allocated(world: World, index: int, weights: Mapping[str, float]) -> Term | None:
+    """The points of NodeResourcesFit for room, in an example; None where they are not known."""
+    return _mean(world, index, weights, lambda used, offered: z3.If(used > real(offered), real(0), real(offered) - used))
+
+
+def most_allocated(world: World, index: int, weights: Mapping[str, float]) -> Term | None:
+    """The points of NodeResourcesFit for fullness, in an example; None where they are not known."""
+    return _mean(world, index, weights, lambda used, offered: z3.If(used > real(offered), real(offered), used))
+
+
+def _mean(world: World, index: int, weights: Mapping[str, float], part: Any) -> Term | None:
+    fills = {resource: _fill(world, index, resource) for resource in weights if resource in COUNTED_BY_SCORES}
+    if len(fills) < len(weights) or any(each is None for each in fills.values()) or not sum(weights.values()):
+        return None
+    terms = [part(*each) * real(100 * weights[resource] / each[1] / sum(weights.values())) for resource, each in fills.items() if each]
+    return z3.Sum(*terms)
+
+
 def _allocated(self: Encoder, expr: typed.Call, place: Place) -> Value:
     """The points of `least_allocated` and `most_allocated` for cpu and memory, where what the node has is known."""
     weights = {name: self.number(weight) for name, weight in expr.named.items()}
     weights |= {str(a.value): 1.0 for a in expr.arguments if isinstance(a, typed.Const)}
-    mean = fullness.most_allocated if expr.function.name == "most_allocated" else fullness.least_allocated
-    term = mean(self.world, place.node, weights or dict.fromkeys(fullness.NATIVE, 1.0))
+    mean = most_allocated if expr.function.name == "most_allocated" else least_allocated
+    term = mean(self.world, place.node, weights or dict.fromkeys(COUNTED_BY_SCORES, 1.0))
     return _opaque(self, expr, place) if term is None else Value(term, True, 0.0, 100.0)
 
 

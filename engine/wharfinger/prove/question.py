@@ -1,5 +1,7 @@
 """One question to z3: can a statement be false? First in general, for the proof, then in examples that can be written as a test.
 
+The answer: the statement is proved, refuted by a test block, or beyond what is modelled.
+
 z3 is given a budget in units of its own work, and a fixed seed, so that the same question gets the same answer on every machine.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import z3
@@ -20,7 +23,6 @@ from wharfinger.prove.encoding import ExpressionEncoder
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, as_bool, number_of, real
 from wharfinger.prove.reading import EditablePolicy, Trial, formatted
-from wharfinger.prove.verdict import Answer, Verdict
 from wharfinger.prove.world import World
 
 PROOF = 600_000
@@ -34,6 +36,37 @@ SETTINGS: tuple[Mapping[str, int], ...] = (
     {},
 )
 """What nodes of examples have: with known amounts most quotients are linear."""
+
+
+class Verdict(Enum):
+    """What is known of a statement."""
+
+    PROVED = "proved"
+    REFUTED = "counterexample"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The verdict about one statement.
+
+    `counterexample` is a `test` block in the language, formatted; it fails as a test of `fails_with`, the name of a policy's file.
+    `because` says for an unknown verdict what is not modelled, and where it stands.
+    """
+
+    statement: str
+    verdict: Verdict
+    counterexample: str | None = None
+    fails_with: str | None = None
+    because: str | None = None
+
+    def __str__(self) -> str:
+        if self.verdict is Verdict.PROVED:
+            otherwise = f"\n# expects otherwise, and fails with {self.fails_with}\n{self.counterexample}"
+            return f"proved: {self.statement}\n" + (otherwise if self.counterexample is not None else "")
+        if self.verdict is Verdict.UNKNOWN:
+            return f"beyond what is modelled: {self.statement}\n  {self.because}\n"
+        return f"not so: {self.statement}\n\n# fails with {self.fails_with}\n{self.counterexample}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,4 +293,4 @@ def _of_interpreter(trial: Trial, expr: typed.Expr, row: int) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-__all__ = ["Answer", "Side", "Statement", "answer", "number_of"]
+__all__ = ["Answer", "Side", "Statement", "Verdict", "answer", "number_of"]

@@ -22,9 +22,8 @@ from wharfinger.prove import rules, totals
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, chosen, either, implied, negated, same_truth
-from wharfinger.prove.question import Side, Statement, answer
+from wharfinger.prove.question import Answer, Side, Statement, Verdict, answer
 from wharfinger.prove.reading import EditablePolicy, Trial
-from wharfinger.prove.verdict import Answer, Verdict
 from wharfinger.prove.world import POD, node, of_node, of_pod
 
 HERE = Place(0)

@@ -14,7 +14,8 @@ from wharfinger.framework import extension
 from wharfinger.framework.registry import default_registry
 from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
 from wharfinger.language.semantics.types import Kind
-from wharfinger.prove import fullness, rules
+from wharfinger.prove import rules
+from wharfinger.prove.encoded_calls import COUNTED_BY_SCORES, least_allocated
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.logic import Condition, Term, as_bool, both, chosen, either, negated, real
 from wharfinger.prove.world import World, node
@@ -122,5 +123,5 @@ def _points_of_example(world: World, name: str, index: int) -> Term | None:
         world.facts.append(taints.term <= 1)
         return z3.If(taints.term == 0, real(100), real(0))
     if name == "NodeResourcesFit":
-        return fullness.least_allocated(world, index, dict.fromkeys(fullness.NATIVE, 1.0))
+        return least_allocated(world, index, dict.fromkeys(COUNTED_BY_SCORES, 1.0))
     return None

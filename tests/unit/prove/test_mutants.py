@@ -10,7 +10,7 @@ from tests.unit.prove.policies import MODELLED, compiled, fails, text_of
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.prove import statements
-from wharfinger.prove.verdict import Verdict
+from wharfinger.prove.question import Verdict
 
 MOST_SLIPS = 11
 MOST_REWRITES = 4

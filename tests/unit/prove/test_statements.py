@@ -6,7 +6,7 @@ from tests.unit.prove.policies import BEYOND, MODELLED, compiled, fails, shipped
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.prove import statements
-from wharfinger.prove.verdict import Verdict
+from wharfinger.prove.question import Verdict
 
 SPOT = "spot"
 
