@@ -26,7 +26,7 @@ from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.extension import Placement
-from wharfinger.framework.rules.policy_permits import PolicyPermit
+from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.kube.custom_resources import PlacementPreview

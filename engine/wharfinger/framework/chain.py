@@ -31,8 +31,7 @@ from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry, default_registry
 from wharfinger.framework.rules import lineup, points
 from wharfinger.framework.rules.lineup import Lineup, in_summing_order
-from wharfinger.framework.rules.policy_permits import PolicyPermit
-from wharfinger.framework.rules.policy_rules import PolicyRules
+from wharfinger.framework.rules.policy_rules import PolicyPermit, PolicyRules
 from wharfinger.framework.rules.score_slot import ScoreTerm
 
 if TYPE_CHECKING:

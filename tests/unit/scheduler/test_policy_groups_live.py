@@ -5,7 +5,7 @@ import asyncio
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.framework.rules.policy_permits import PolicyPermit
+from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.scheduler.binding import permits
 
 GANG = 'policy "gang"\ngroup by pod.labels["job"] { min_count 2 }\n'

@@ -24,7 +24,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.eviction import Evictable
-    from wharfinger.framework.rules.policy_permits import PolicyPermit
+    from wharfinger.framework.rules.policy_rules import PolicyPermit
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.tables import Circumstances
 
