@@ -59,7 +59,7 @@ async def _carrying(  # noqa: PLR0913 — a plan, and where
     chain: Chain, wishes: Wishes, kubeconfig: str | None, context: str | None, patience: float, *, exact: bool
 ) -> AsyncIterator[PlanExecution]:
     """What carries out plans on the cluster, which is watched meanwhile."""
-    from wharfinger.kube.evictions import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
+    from wharfinger.kube.writes import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
     from wharfinger.what_if.rebalance.carry_out import PlanExecution  # noqa: PLC0415 — likewise
 
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

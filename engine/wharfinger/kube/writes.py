@@ -1,10 +1,14 @@
-"""What the scheduler writes: bindings, status and deletion of pods, status of PodGroups, and claims and volumes before a binding.
+"""Writes to the API server: bindings, status and deletion of pods, status of PodGroups, volumes and their claims, evictions, cordons.
 
 `POST …/pods/NAME/binding` with the pod's uid either happens or does not. If the answer leaves that open (none at all, a 5xx) and after a
 conflict, the pod is read: bound to that node is success, no matter which process did it.
 
 Every other write names the uid of its object, so a later pod of the same name is left alone: a patch with another uid is refused because
 a uid never changes, a deletion has it as its precondition. Writes are repeated until they are carried out or refused.
+
+Moves of pods are written too: `POST …/pods/NAME/eviction` with the pod's uid is accepted if the PodDisruptionBudgets allow it, and answered
+with 429 while they do not (pkg/registry/core/pod/storage/eviction.go, Kubernetes 1.36). A cordon is `spec.unschedulable`, as
+`kubectl cordon` sets it. Neither is repeated here.
 """
 
 from __future__ import annotations
@@ -284,6 +288,37 @@ class ApiVolumeWriter:
             if isinstance(failed.__cause__, refusals.Conflict):
                 raise WriteFailed(failed.reason) from failed.__cause__
             raise
+
+
+class ApiEvictions:
+    """Evictions and cordons. Each call is one request; the caller repeats it as long as that is worth it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def evict(self, pod: PodView) -> None:
+        """Evicts the pod of this uid; WriteFailed says whether another attempt may succeed, or the pod is gone."""
+        uid = pod.object.metadata.uid
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}} if uid else {},
+        }
+        await self._written("POST", f"{path_of(pod)}/eviction", msgspec.json.encode(body))
+
+    async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
+        """Cordons the node, or opens it; at the same time sets these annotations of the node, and removes those that are None."""
+        body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if closed else None}}
+        await self._written("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
+
+    async def _written(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
+        try:
+            await self._connection.request(method, path, body=body, content_type=content_type)
+        except (refusals.Forbidden, refusals.Unauthorized) as error:
+            raise WriteFailed(str(error), retriable=False) from error
+        except refusals.ApiError as error:
+            raise failure(error) from error
 
 
 def _claim_reference(claim: PersistentVolumeClaim) -> dict[str, str]:
