@@ -17,8 +17,8 @@ import msgspec
 
 from wharfinger.framework.plugins.devices.capacity import Portion, portions
 from wharfinger.framework.plugins.devices.cel import library
+from wharfinger.framework.plugins.devices.cel.expression_text import Read, reads
 from wharfinger.framework.plugins.devices.cel.selector import TOO_DEAR, Attribute, DeviceTraits, Selector, SelectorFailed, compiled
-from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import quantity

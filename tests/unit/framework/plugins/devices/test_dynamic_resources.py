@@ -11,8 +11,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices import device_rule, requests, search
+from wharfinger.framework.plugins.devices.cel.expression_text import Read, reads
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
-from wharfinger.framework.plugins.devices.selector_reads import Read, reads
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
 from wharfinger.model.reading import decode

@@ -24,7 +24,7 @@ from wharfinger.model.objects import quantity
 NO_OVERLOAD = "no such overload"
 QUANTITY, SEMVER, IP, CIDR = "quantity", "semver", "ip", "cidr"
 SAME_FOREIGN = "kubernetes_same_foreign"
-"""A function that no user writes, see `foreign_equality`."""
+"""A function that no user writes, see `expression_text`."""
 Value = Mapping[str, Any]
 
 _FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.plugins.devices.cel import foreign_equality, library
+from wharfinger.framework.plugins.devices.cel import expression_text, library
 from wharfinger.framework.plugins.devices.cel.cost import MOST_COST, cost
 
 MOST_ANSWERS = 100_000
@@ -152,7 +152,7 @@ def compiled(expression: str) -> Selector | SelectorFailed:
         dearest = cost(program.serialize())
         if dearest > MOST_COST:
             return SelectorFailed("too complex, exceeds cost limit")
-        guarded = foreign_equality.rewritten(expression)
+        guarded = expression_text.rewritten(expression)
         return Selector(expression, int(dearest), program if guarded == expression else environment.compile(guarded))
     except RuntimeError as error:  # the only error of the library
         return SelectorFailed(f"compilation failed: {_line(error)}")
