@@ -1,14 +1,18 @@
-"""The rows that changed since a revision, and sets of rows."""
+"""What changed since a revision: rows of nodes, with operations on sets of rows, and objects that are neither nodes nor pods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.verdict import Rows
+
+if TYPE_CHECKING:
+    from wharfinger.model import objects
+    from wharfinger.model.state.snapshot import Snapshot
 
 NO_ROWS: NDArray[np.intp] = np.empty(0, np.intp)
 NO_ROWS.setflags(write=False)
@@ -75,3 +79,23 @@ def union_of(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
     if sum(map(len, rows)) > n_nodes // 2:
         return ALL
     return rows[0] if len(rows) == 1 else distinct(np.concatenate(rows))
+
+
+class ObjectWatch:
+    """The objects of some kinds, neither nodes nor pods, as they are in a snapshot: Services, claims."""
+
+    __slots__ = ("_kinds", "_revision", "_seen")
+
+    def __init__(self, snapshot: Snapshot, *kinds: type[objects.AnyObject]) -> None:
+        self._kinds = kinds
+        self._seen = snapshot.objects.revision
+        self._revision = snapshot.objects.revision_of(*kinds)
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """True if none of them has changed until a later snapshot."""
+        store = snapshot.objects
+        if store.revision != self._seen:
+            if store.revision_of(*self._kinds) != self._revision:
+                return False
+            self._seen = store.revision
+        return True

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL
-from wharfinger.framework.plugins.object_watch import ObjectWatch
+from wharfinger.framework.changes import ALL, ObjectWatch
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.affinity_terms import Term

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins import elementary
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.plugins.object_watch import ObjectWatch
+from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
 from wharfinger.framework.prepared import OUTDATED, Affected, PreparedFilter, PreparedScore

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin
-from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Rejected, Skip
 from wharfinger.framework.verdict import Mask, Reason, Rows
