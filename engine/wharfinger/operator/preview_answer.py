@@ -36,8 +36,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.simulate import dry_run
 from wharfinger.what_if.capacity.count import NodesLike
-from wharfinger.what_if.capacity.further_groups import further_groups
-from wharfinger.what_if.capacity.further_pods import grouped
+from wharfinger.what_if.capacity.further_pods import further_groups, grouped
 from wharfinger.what_if.drain import Drain, Fate, drain_steps
 from wharfinger.what_if.evaluation import added
 from wharfinger.what_if.supposed_changes import SupposedChanges

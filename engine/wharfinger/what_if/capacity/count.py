@@ -31,7 +31,7 @@ from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import queue_order
-from wharfinger.what_if.capacity.further_pods import PodGroup, grouped
+from wharfinger.what_if.capacity.further_pods import WorkloadPods, grouped
 from wharfinger.what_if.capacity.group_count import FoundGroup
 from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, Stop
 from wharfinger.what_if.capacity.smaller_pods import reductions, with_less
@@ -293,7 +293,7 @@ class _Tries:
         self,
         chain: Chain,
         supposed: SupposedChanges,
-        groups: Sequence[PodGroup],
+        groups: Sequence[WorkloadPods],
         new: Sequence[NewNode],
         most: int,
         members: Mapping[str, Sequence[PodView]],
@@ -366,14 +366,14 @@ class _Tries:
             if len(smaller) < len(made):
                 return None
             if isinstance(of, int):
-                groups[of] = PodGroup(name=groups[of].name, pods=smaller)
+                groups[of] = WorkloadPods(name=groups[of].name, pods=smaller)
             else:
                 members[of] = smaller
         total, at_least = self._total(chain, groups, members, of, nodes)
         return Gain(change=change, more=total - room.total, at_least=at_least)
 
     def _total(
-        self, chain: Chain, groups: Sequence[PodGroup], members: Mapping[str, Sequence[PodView]], of: int | str, new: Sequence[NewNode]
+        self, chain: Chain, groups: Sequence[WorkloadPods], members: Mapping[str, Sequence[PodView]], of: int | str, new: Sequence[NewNode]
     ) -> tuple[int, bool]:
         count = self._count(chain, members)
         return count.total(groups, of, new) if isinstance(of, int) else count.groups_like(groups, of, new)

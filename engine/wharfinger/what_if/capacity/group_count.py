@@ -14,7 +14,7 @@ from wharfinger.groups.tentative import allocations
 from wharfinger.groups.terms import NotFound
 from wharfinger.groups.turns import set_group_sizes
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.what_if.capacity.further_groups import further_groups
+from wharfinger.what_if.capacity.further_pods import further_groups
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from wharfinger.groups.turns import Turn, groups_among, turns
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.what_if.capacity.further_pods import FurtherPod, PodGroup
+from wharfinger.what_if.capacity.further_pods import FurtherPod, WorkloadPods
 from wharfinger.what_if.capacity.group_count import FoundGroup, GroupCount
 from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
@@ -57,7 +57,7 @@ class Candidates:
 class Found:
     """What is counted for one workload: the node of each pod placed."""
 
-    group: PodGroup
+    group: WorkloadPods
     placed: list[str] = field(default_factory=list)
     more: list[str] = field(default_factory=list)
     at_least: bool = False
@@ -91,7 +91,7 @@ class Count:
         self.candidates: dict[str, Candidates] = {}  # of groups, by key
 
     def count(
-        self, groups: Sequence[PodGroup], new: Sequence[NewNode] = (), last: int | None = None, *, candidates: bool = False
+        self, groups: Sequence[WorkloadPods], new: Sequence[NewNode] = (), last: int | None = None, *, candidates: bool = False
     ) -> list[Found]:
         """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`.
 
@@ -114,14 +114,14 @@ class Count:
             self.groups = together.found
             self._supposed.undo()
 
-    def total(self, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode] = ()) -> tuple[int, bool]:
+    def total(self, groups: Sequence[WorkloadPods], number: int, new: Sequence[NewNode] = ()) -> tuple[int, bool]:
         """(how many pods of the workload of that number fit, whether the limit ended the count)."""
         if len(groups) == 1 and groups[0].are_equal and not self._members:
             return self._in_rounds(groups[0], new)
         found = self.count(groups, new, number)[number]
         return len(found.placed) + len(found.more), found.at_least
 
-    def fit_on(self, groups: Sequence[PodGroup], new: Sequence[NewNode], most: int) -> int | None:
+    def fit_on(self, groups: Sequence[WorkloadPods], new: Sequence[NewNode], most: int) -> int | None:
         """How many further pods of one workload of equal pods these new nodes take, `most` at most; None where the other nodes matter."""
         if len(groups) > 1 or not groups[0].are_equal or self._members:
             return None
@@ -141,7 +141,7 @@ class Count:
         finally:
             self._supposed.undo()
 
-    def groups_like(self, groups: Sequence[PodGroup], key: str, new: Sequence[NewNode]) -> tuple[int, bool]:
+    def groups_like(self, groups: Sequence[WorkloadPods], key: str, new: Sequence[NewNode]) -> tuple[int, bool]:
         """(how many groups like that of the key have a place, itself among them, whether the limit ended the count)."""
         self.count(groups, new, -1)
         found = self.groups[key]
@@ -220,7 +220,7 @@ class Count:
 
     # ── in rounds ──
 
-    def _in_rounds(self, group: PodGroup, new: Sequence[NewNode]) -> tuple[int, bool]:
+    def _in_rounds(self, group: WorkloadPods, new: Sequence[NewNode]) -> tuple[int, bool]:
         """`total` for a workload of equal pods: a pod on each feasible node at once, as long as filters look at one node alone."""
         try:
             self._add(new)
