@@ -6,7 +6,8 @@ it stops there and says why. A pod may end on another one of several equally goo
 what the rest gains.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again; only a process that is killed leaves them cordoned, and `undo`
-of a later one opens them. The nodes of one step are cordoned at the same time, a limited number at once.
+of a later one opens them. To tell these nodes from those that an administrator has cordoned, an annotation is written together with the
+cordon, which says who set it and when. The nodes of one step are cordoned at the same time, a limited number at once.
 
 The API server may be away for a while at any time: writes are repeated until they are answered, and the watch says what has happened
 meanwhile.
@@ -23,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from wharfinger.framework.ports import WriteFailed
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.what_if.rebalance.cordons import CORDONED_BY, left_cordons, sentence
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.rebalance.movable import Movable
 from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
@@ -34,6 +35,7 @@ from wharfinger.what_if.watched_cluster import WatchedCluster
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
+    from wharfinger.model.state.snapshot import Snapshot
 
 LOOK = 0.1
 RETRY = 1.0
@@ -44,6 +46,24 @@ AHEAD = 100
 AT_ONCE = 16
 """Nodes that are cordoned or opened at the same time."""
 LEAST = 1e-6
+CORDONED_BY = "wharfinger.dev/cordoned-by"
+MOST_NAMED = 5
+
+
+def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
+    """Who cordoned them, by the names of the nodes that a rebalance has cordoned and nobody has opened; sorted by name."""
+    closed = (snapshot.node(row).object.metadata for row in np.flatnonzero(snapshot.unschedulable).tolist())
+    found = {node.name: node.annotations[CORDONED_BY] for node in closed if CORDONED_BY in node.annotations}
+    return dict(sorted(found.items()))
+
+
+def sentence_about(left: Mapping[str, str]) -> str:
+    """What to do about cordons that are left."""
+    owners = ", ".join(sorted(set(left.values())))
+    return (
+        f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MOST_NAMED)}; "
+        "if it does not run any more, open them with wharf rebalance --live --undo-cordons"
+    )
 
 
 class NodeWrites(Protocol):
@@ -122,7 +142,7 @@ class PlanExecution:
         Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned.
         """
         left = left_cordons(self._live.state.snapshot())
-        stopped = sentence(left) if left else None
+        stopped = sentence_about(left) if left else None
         if stopped is not None:
             return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
