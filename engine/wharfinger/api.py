@@ -38,11 +38,11 @@ from wharfinger.what_if.capacity import count as counting
 from wharfinger.what_if.capacity.count import Capacity, NodesLike
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
+from wharfinger.what_if.leaving_pods import replaced_pods
 from wharfinger.what_if.optimal import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import Rebalance, Wishes
-from wharfinger.what_if.replacement import replaced_pods
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.search import Tuned, tuned

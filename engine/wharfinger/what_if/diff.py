@@ -28,7 +28,7 @@ from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
 from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, dry_run, ignore
-from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.leaving_pods import recreated
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -33,8 +33,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, place_group, pod_result, queue_order, utilisation
 from wharfinger.what_if.evaluation import placed
 from wharfinger.what_if.evictions import Evictions, Refusal
-from wharfinger.what_if.kubectl_drain import cordoned, refusals, replaceable, staying
-from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.leaving_pods import cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 STEP = 64

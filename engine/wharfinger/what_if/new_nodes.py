@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.what_if.kubectl_drain import staying
+from wharfinger.what_if.leaving_pods import staying
 
 HOSTNAME = "kubernetes.io/hostname"
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")

@@ -36,8 +36,7 @@ from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObj
 from wharfinger.simulate.dry_run import Direct, queue_order
 from wharfinger.what_if.device_room import devices_of, room_for
 from wharfinger.what_if.evictions import Evictions
-from wharfinger.what_if.kubectl_drain import staying
-from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.leaving_pods import recreated, staying
 
 NEVER = "Never"
 """The preemptionPolicy of a pod that evicts nobody."""

@@ -15,7 +15,7 @@ from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.simulate.dry_run import dry_run, place_pod, queue_order
 from wharfinger.what_if.diff import ZONE, diff
-from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.leaving_pods import recreated
 
 OTHER = POLICY.replace("least_allocated", "most_allocated").replace("filter no_spot", "filter no_spot when pod.priority > 7")
 

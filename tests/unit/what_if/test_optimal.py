@@ -16,8 +16,8 @@ from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of, restored
+from wharfinger.what_if.leaving_pods import recreated
 from wharfinger.what_if.optimal import Answer, optimal
-from wharfinger.what_if.recreated import recreated
 
 SECONDS = 60
 

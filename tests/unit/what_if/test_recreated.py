@@ -3,7 +3,7 @@
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.leaving_pods import recreated
 
 
 def test_a_recreated_pod_is_pending_and_otherwise_the_same():

@@ -6,7 +6,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.what_if.replacement import replaced_pods
+from wharfinger.what_if.leaving_pods import replaced_pods
 
 
 @pytest.fixture

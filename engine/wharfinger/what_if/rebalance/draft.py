@@ -20,8 +20,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.verdict import Mask
 from wharfinger.model.objects import key_of, kind_of
 from wharfinger.simulate import device_claims
-from wharfinger.what_if.kubectl_drain import UNSCHEDULABLE, cordoned
-from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.leaving_pods import UNSCHEDULABLE, cordoned, recreated
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

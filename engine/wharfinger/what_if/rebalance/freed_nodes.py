@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.verdict import Mask
-from wharfinger.what_if.kubectl_drain import staying
+from wharfinger.what_if.leaving_pods import staying
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

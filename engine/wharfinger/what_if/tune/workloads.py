@@ -28,8 +28,7 @@ from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, check
 from wharfinger.scheduler.decision_log.lines import HEAD, Line
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
 from wharfinger.simulate.dry_run import dry_run, place_pod
-from wharfinger.what_if.recreated import recreated
-from wharfinger.what_if.replacement import replaced_pods
+from wharfinger.what_if.leaving_pods import recreated, replaced_pods
 from wharfinger.what_if.tune import objectives
 
 Measures = dict[str, float]

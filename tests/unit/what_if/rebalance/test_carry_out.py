@@ -16,9 +16,8 @@ from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.what_if.kubectl_drain import cordoned
-from wharfinger.what_if.rebalance.carry_out import AT_ONCE, PlanExecution
-from wharfinger.what_if.rebalance.cordons import CORDONED_BY, left_cordons
+from wharfinger.what_if.leaving_pods import cordoned
+from wharfinger.what_if.rebalance.carry_out import AT_ONCE, CORDONED_BY, PlanExecution, left_cordons
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move, Wishes, rebalance
 from wharfinger.what_if.watched_cluster import WatchedCluster

@@ -14,10 +14,9 @@ from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.what_if.kubectl_drain import cordoned
+from wharfinger.what_if.leaving_pods import cordoned, recreated
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
-from wharfinger.what_if.recreated import recreated
 
 PACK = compiled('policy "pack"\nscore full weight 100 = node.requested.cpu normalize minmax')
 GPU = "nvidia.com/gpu"

@@ -16,8 +16,8 @@ from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.what_if.diff import ZONE, Diff, diff
+from wharfinger.what_if.leaving_pods import replaced_pods
 from wharfinger.what_if.log_diff import LogDiff, log_diff
-from wharfinger.what_if.replacement import replaced_pods
 
 LISTED = 50
 NOTHING = "no policies, the settings of Kubernetes"
