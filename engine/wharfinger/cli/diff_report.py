@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wharfinger.cli import question, usage
+from wharfinger.cli import question, report_parts
 from wharfinger.explain.difference import Cause, RuleAnswer
 from wharfinger.framework import given_devices
 from wharfinger.framework.given_devices import GivenDevice
@@ -135,7 +135,7 @@ def _sums(found: Diff) -> Iterator[Row]:
     yield "pods placed", f"{before.placed:,}", f"{after.placed:,}", f"{found.pods:,}"
     if before.evicted or after.evicted:
         yield "pods evicted", f"{before.evicted:,}", f"{after.evicted:,}", ""
-    yield from usage.rows(before.after or before.before, after.after or after.before)
+    yield from report_parts.usage_rows(before.after or before.before, after.after or after.before)
     for former, later in zip(found.before.spreads, found.after.spreads, strict=True):
         yield from _spread(former, later)
 
@@ -271,7 +271,7 @@ def _side(side: Side) -> dict[str, Any]:
     return {
         **question.chain_value(side.chain),
         **_placed(run),
-        "utilisation": usage.value(run.after or run.before),
+        "utilisation": report_parts.usage_value(run.after or run.before),
         "spread": [asdict(spread) for spread in side.spreads],
     }
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import group_report, options, question, streams
+from wharfinger.cli import options, question, report_parts, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
@@ -40,7 +40,7 @@ def _group(room: GroupRoom) -> Iterator[str]:
             yield f"  … and {sum(each.groups for each in others):,} in {wording.count(len(others), 'other domain')}"
     if room.stop is not None:
         yield f"  the next one has no place: {room.stop.message}"
-        yield from (f"    {group_report.nearest(fit)}" for fit in room.stop.nearest)
+        yield from (f"    {report_parts.domain_fit(fit)}" for fit in room.stop.nearest)
         yield from _changes(room)
 
 
@@ -116,7 +116,7 @@ def _group_value(room: GroupRoom) -> dict[str, Any]:
         "atLeast": room.at_least,
         "nodes": [_share(share, "node") for share in room.nodes],
         "domains": [{"key": each.key, "value": each.value, "groups": each.groups} for each in room.domains],
-        "stop": None if room.stop is None else group_report.value(room.stop),
+        "stop": None if room.stop is None else report_parts.group_value(room.stop),
         **_gains_value(room),
     }
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams, usage
+from wharfinger.cli import options, question, report_parts, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
@@ -49,7 +49,7 @@ def _summary(found: Rebalance) -> Iterator[str]:
     rows = [(f"{count:,}", f"may not: {reason}") for reason, count in found.staying.items()]
     if rows:
         yield from wording.columns(rows, right=frozenset({0}), indent="  ").splitlines()
-    yield from usage.lines(found.before, found.after)
+    yield from report_parts.usage_lines(found.before, found.after)
 
 
 def _reached(reached: Reached) -> str:
@@ -72,8 +72,8 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
             "staying": dict(found.staying),
             "not_ended": list(found.left),
             "placed_first": list(found.placed_first),
-            "before": usage.value(found.before),
-            "after": usage.value(found.after),
+            "before": report_parts.usage_value(found.before),
+            "after": report_parts.usage_value(found.after),
         },
         "skipped": list(cluster.skipped),
     }
