@@ -42,6 +42,12 @@ def test_twice_the_text_takes_twice_the_work(name):
     assert long <= 2.2 * short
 
 
+def test_the_condition_of_a_group_takes_no_more_than_that_of_a_scope():
+    """It is compiled once, and its cost is estimated from what was compiled."""
+    of_group, of_scope = (work(texts.FAMILIES[name](2 * SMALL)) for name in ("a group by a long condition", "a scope of many labels"))
+    assert of_group <= of_scope
+
+
 @pytest.mark.parametrize("name", texts.PRODUCTS)
 def test_what_needs_more_is_given_up_before_it_does(name):
     _, found = checked(texts.PRODUCTS[name](200))

@@ -150,16 +150,35 @@ class Cost(Amounts):
 def of_policy(policy: typed.Policy) -> Cost:
     """The cost of a policy for any values of its params."""
     roots = PolicyRoots(policy)
-    return estimate(policy, optimized(roots.module, {}, selection_parts.take_apart), roots.groups)
+    return estimate(
+        policy,
+        optimized(roots.module, {}, selection_parts.take_apart),
+        roots.groups,
+        evicting=victims.lowered(policy, {}) if policy.victims else None,
+        grouping=None if policy.group is None else groups_of_pods.lowered(policy, policy.group, {}),
+    )
 
 
 def of_compiled(policy: CompiledPolicy) -> Cost:
     """The cost of a compiled policy, with the values of its params."""
-    return estimate(policy.policy, policy.program.module, policy.program.groups)
+    return estimate(
+        policy.policy,
+        policy.program.module,
+        policy.program.groups,
+        evicting=None if policy.victims is None else policy.victims.module,
+        grouping=None if policy.group is None else policy.group.module,
+    )
 
 
-def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence[str]]) -> Cost:
-    """The cost of a policy in its optimised form; `groups` are the names of the roots of each rule."""
+def estimate(
+    policy: typed.Policy,
+    module: Module,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    evicting: Module | None,
+    grouping: Module | None,
+) -> Cost:
+    """The cost of a policy in its optimised form: its rules, `preemption` and `group`. `groups` name the roots of each rule."""
     found = _Estimate(module)
     rules = [
         *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
@@ -177,8 +196,8 @@ def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence
         kept=together.kept,
         selections=together.selections,
         per_pod=together.per_pod,
-        evicting=_item_operations(victims.lowered(policy, {}).roots.values()) if policy.victims else 0,
-        grouping=_pod_operations(groups_of_pods.asked_of_each_pod(policy).roots.values()),
+        evicting=0 if evicting is None else _item_operations(evicting.roots.values()),
+        grouping=0 if grouping is None else _pod_operations(grouping.roots.values()),
     )
 
 

@@ -10,10 +10,11 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from wharfinger.compiler.evaluation import schedule
-from wharfinger.compiler.evaluation.rules import DEFAULT_TIMEOUT
+from wharfinger.compiler.evaluation.rules import timeout_of
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module, Node
 from wharfinger.compiler.graph.lower import lowering_of
@@ -22,7 +23,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import Circumstances
 
-NAME, PRESENT, LEAST, TIMEOUT, SCOPE = "name", "present", "least", "timeout", "scope"
+NAME, PRESENT, LEAST, TIMEOUT, GOVERNED = "name", "present", "least", "timeout", "governed"
 
 LONGEST_NAME = 253
 """Characters of the name of a group, as Kubernetes allows them for a PodGroup: it is in events, conditions and log lines."""
@@ -38,24 +39,32 @@ class Membership:
 
 
 class CompiledGroup:
-    """The groups of one policy; `terms` is what it says besides numbers, `reads_namespaces` is true if they depend on labels of those."""
+    """The groups of one policy: `terms` is what it says besides numbers, `module` what it computes for each pod.
+
+    `reads_namespaces` is true if that depends on labels of namespaces.
+    """
 
     def __init__(self, policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> None:
         self.terms = group
-        module = optimized(lowered(policy, group), params)
-        self.reads_namespaces = module.has(leaves.NAMESPACES_GIVEN)
-        self._program = schedule.schedule(module, {})
+        self.authority = policy.authority
+        self.module = lowered(policy, group, params)
+        self.reads_namespaces = self.module.has(leaves.NAMESPACES_GIVEN)
+        self._timeout = timeout_of(self.module.roots.get(TIMEOUT), group.span)
+
+    @cached_property
+    def _program(self) -> schedule.Program:
+        return schedule.schedule(self.module, {})  # not before a pod is asked: a policy that costs too much is refused by then
 
     def of(self, pod: PodView, at: Circumstances) -> Membership | None:
-        """The group of a pod that the policy governs; None if it is in none."""
+        """The group of a pod; None if the policy does not govern it, or puts it into none."""
+        if not self.authority.covers(pod.namespace):
+            return None
         program = self._program
         registers = schedule.bound(program, pod, at=at)
         found = {part: registers[place] for part, place in program.registers.items()}
-        if not found.get(PRESENT, True):
+        if not (found.get(GOVERNED, True) and found.get(PRESENT, True)):
             return None
-        return Membership(
-            name=_bounded(found[NAME]), min_count=_whole(found.get(LEAST, 0.0)), timeout=float(found.get(TIMEOUT, DEFAULT_TIMEOUT))
-        )
+        return Membership(name=_bounded(found[NAME]), min_count=_whole(found.get(LEAST, 0.0)), timeout=self._timeout)
 
 
 def _bounded(name: str) -> str:
@@ -66,8 +75,8 @@ def _bounded(name: str) -> str:
     return f"{name[: LONGEST_NAME - len(digest) - 1]}-{digest}"
 
 
-def lowered(policy: typed.Policy, group: typed.Group) -> Module:
-    """The graph of what is asked of each pod, not yet optimised."""
+def lowered(policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> Module:
+    """The optimised program of what is asked of each pod, whenever it changes, to find its group: whether it is governed, too."""
     lowering = lowering_of(policy, Graph(), given=True)
     name = lowering(group.name)
     roots: dict[str, Node] = {NAME: name.node}
@@ -76,19 +85,9 @@ def lowered(policy: typed.Policy, group: typed.Group) -> Module:
     for part, expr in ((LEAST, group.min_count), (TIMEOUT, group.timeout)):
         if expr is not None:
             roots[part] = lowering(expr).node
-    return Module(graph=lowering.graph, roots=roots)
-
-
-def asked_of_each_pod(policy: typed.Policy) -> Module:
-    """The graph of what is asked of each pod whenever it changes, because the policy has groups: the scope too. Empty without groups."""
-    if policy.group is None:
-        return Module(graph=Graph(), roots={})
-    found = lowered(policy, policy.group)
-    roots = dict(found.roots)
     if policy.scope is not None:
-        lowering = lowering_of(policy, found.graph, given=True)
-        roots[SCOPE] = lowering.certainly(lowering(policy.scope))
-    return optimized(Module(graph=found.graph, roots=roots), {})
+        roots[GOVERNED] = lowering.certainly(lowering(policy.scope))
+    return optimized(Module(graph=lowering.graph, roots=roots), params)
 
 
 def _whole(number: float) -> int:

@@ -256,7 +256,7 @@ class CompiledPolicy:
     @property
     def groups_read_namespaces(self) -> bool:
         """True if other labels of a namespace may put its pods into other groups of the policy."""
-        return self.group is not None and (self.scope_reads_namespaces or self.group.reads_namespaces)
+        return self.group is not None and self.group.reads_namespaces
 
     def governs(self, pod: PodView, at: Circumstances) -> bool:
         """True if the policy applies to a pod, by its authority and `for pods where`."""

@@ -13,7 +13,6 @@ from wharfinger.builtins.texts import TextOrder
 from wharfinger.builtins.texts import ordered as ordered_version
 from wharfinger.compiler import reads
 from wharfinger.compiler.evaluation.rules import (
-    DEFAULT_TIMEOUT,
     BaseWeight,
     Bit,
     CompiledDevicePreference,
@@ -21,6 +20,7 @@ from wharfinger.compiler.evaluation.rules import (
     CompiledPermit,
     CompiledScore,
     CompiledTieKey,
+    timeout_of,
 )
 from wharfinger.compiler.evaluation.schedule import Program
 from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Stage
@@ -177,7 +177,7 @@ class Resolved:
         }
 
     def _permit(self, group: str, rule: typed.Permit, bits: list[BitMeaning]) -> CompiledPermit:
-        timeout = DEFAULT_TIMEOUT if rule.timeout is None else self._constant(f"{group} timeout")
+        timeout = timeout_of(self._program.module.roots.get(f"{group} timeout"), rule.span)
         return CompiledPermit(**self._filter(group, rule, bits), timeout=timeout)
 
     def _score(self, group: str, rule: typed.Score) -> CompiledScore:

@@ -25,7 +25,7 @@ ALLOWED = "allowed"
 
 
 class Victims:
-    """The rules of one policy about victims.
+    """The rules of one policy about victims, as the program `module`.
 
     `timed`: an answer may change with time alone; `reads_namespaces`: with the labels of namespaces.
 
@@ -33,7 +33,7 @@ class Victims:
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
-        module = lowered(policy, params)
+        self.module = module = lowered(policy, params)
         self._item = item_program(module.roots[ALLOWED])
         captures = {str(place): node for place, node in enumerate(self._item.captures)}
         self._captured = schedule.schedule(Module(graph=module.graph, roots=captures), {})

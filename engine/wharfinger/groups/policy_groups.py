@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
     """The name of the pod's group within its namespace and what one policy says of it; None where the policy puts the pod into no group."""
-    if policy.group is None or not policy.governs(pod, at):
-        return None
-    membership = policy.group.of(pod, at)
-    return None if membership is None else (membership.name, _terms(policy.name, policy.group, membership))
+    membership = None if policy.group is None else policy.group.of(pod, at)
+    return None if policy.group is None or membership is None else (membership.name, _terms(policy.name, policy.group, membership))
 
 
 def _terms(policy: str, group: CompiledGroup, membership: Membership) -> GroupTerms:

@@ -46,6 +46,15 @@ def test_a_weight_that_drowns_everything_is_refused(weight: str) -> None:
         compiled(text, w="3000000000")
 
 
+@pytest.mark.parametrize("timeout", ["0", "7200", "1e300"])
+@pytest.mark.parametrize("rule", ["permit q timeout wait { require pod.priority > 3 }", "group by pod.name { min_count 2 timeout wait }"])
+def test_a_param_cannot_make_a_timeout_that_no_author_may_write(rule: str, timeout: str) -> None:
+    text = f'policy "p"\nparam wait: duration = 1h\n{rule}\n'
+    assert compiled(text).name == "p"
+    with pytest.raises(UsageError, match="the timeout is"):
+        compiled(text, wait=float(timeout))
+
+
 def test_reasons_fill_what_is_the_same_on_every_node() -> None:
     policy = compiled(WEB_SPREAD, max_per_node="3", keep_free="12.5%")
     state = cluster(node("a"))

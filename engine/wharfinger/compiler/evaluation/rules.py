@@ -8,6 +8,8 @@ from typing import Any
 
 from wharfinger.builtins.texts import TextOrder
 from wharfinger.compiler.evaluation.schedule import Plan
+from wharfinger.compiler.graph.ir import Node
+from wharfinger.errors import UsageError
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Volatility
@@ -54,6 +56,16 @@ class CompiledFilter(Rule):
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a placed pod, or a group, waits where a policy does not say."""
+
+
+def timeout_of(found: Node | None, span: Span) -> float:
+    """The seconds of a compiled timeout, or the default without one; UsageError if params made it one that no author may write."""
+    if found is None:
+        return DEFAULT_TIMEOUT
+    seconds = float(found.value)
+    if not 0 < seconds <= typed.LONGEST_TIMEOUT:
+        raise UsageError(f"{span}: the timeout is {seconds:g} s; it is longer than 0 and at most {typed.LONGEST_TIMEOUT:g} s")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

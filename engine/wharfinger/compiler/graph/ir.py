@@ -145,12 +145,15 @@ class Graph:
         node = self._nodes.get(key)
         if node is not None:
             return node
-        stage = max([arg.stage for arg in operands], default=Stage.CONST) if at is None else at
+        stage = Stage.CONST if at is None else at
+        for arg in operands:
+            if at is None and arg.stage > stage:
+                stage = arg.stage
+            volatility = max(volatility, arg.volatility)
         if stage is Stage.DEVICE and at is None:
             operands = tuple([self.per_device(arg) for arg in operands])
             key = (op.name, op.key, *[arg.number for arg in operands])
-        for arg in operands:
-            volatility = max(volatility, arg.volatility)
+            volatility = max(volatility, *[arg.volatility for arg in operands])
         return self._intern(key, op, operands, stage, rep, volatility=volatility)
 
     def devices(self) -> Node:
@@ -211,5 +214,5 @@ def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None
             seen[node.number] = node
         else:
             stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args))
+            stack.extend([(arg, False) for arg in reversed(node.args) if arg.number not in seen])
     return list(seen.values())

@@ -34,7 +34,7 @@ from wharfinger.language.semantics.catalogue import Catalogue
 from wharfinger.language.semantics.typed import parts
 from wharfinger.language.syntax import ast
 
-MOST_OPERATIONS = 10_000
+MOST_OPERATIONS = 5_000
 
 
 def small_enough(context: Context, policy: typed.Policy) -> bool:

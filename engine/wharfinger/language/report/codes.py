@@ -69,7 +69,7 @@ class Code(Enum):
     )
     P009 = Record(
         "too much to calculate",
-        "The rules of one policy together need at most 10,000 operations: values that are read, operators, calls, points of a curve and "
+        "The rules of one policy together need at most 5,000 operations: values that are read, operators, calls, points of a curve and "
         "requirements of a selector. What a `let` calculates counts once in each rule that uses it. Each of them takes time in every "
         "decision; several policies may govern one pod, so a large set can be split freely.",
     )
@@ -259,8 +259,8 @@ class Code(Enum):
     )
     P227 = Record(
         "term of a group cannot be used",
-        "`min_count` is a whole number, 0 or more, that every pod of the group has; `timeout` is longer than 0. The levels behind `within` "
-        "and the keys behind `spread_over` are different label keys of nodes.",
+        "`min_count` is a whole number, 0 or more, that every pod of the group has; the `timeout` of a group or a `permit` is longer than "
+        "0 and at most one hour. The levels behind `within` and the keys behind `spread_over` are different label keys of nodes.",
     )
     # ── P3xx names ──
     P301 = Record(

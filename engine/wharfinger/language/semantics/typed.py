@@ -430,6 +430,10 @@ class Level:
     required: bool
 
 
+LONGEST_TIMEOUT = 3600.0
+"""Seconds that a placed pod may wait for its permits, or for its group, at most: it takes room that nothing runs in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """What holds for groups of governed pods.
