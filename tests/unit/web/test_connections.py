@@ -142,3 +142,15 @@ def test_broken_requests_end_their_connection_and_no_line_of_the_log(caplog, fir
     asyncio.run(main())
     assert failures == []
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "lengths", [b"Content-Length: 2\r\nContent-Length: 3\r\n", b"Content-Length: 2, 3\r\n"], ids=["two headers", "one header"]
+)
+def test_a_request_of_two_lengths_is_refused(lengths):
+    async def main():
+        async with Server(app(), "127.0.0.1", 0) as server, connected(server) as (reader, writer):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n" + lengths + b"\r\nokay")
+            assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
+
+    asyncio.run(main())

@@ -39,6 +39,7 @@ class Admission:
         self._classes = {one.metadata.name: one for one in classes}
         self._runtimes = {one.metadata.name: one for one in runtimes}
         self.warnings: list[str] = []
+        self._missing: set[tuple[str, str]] = set()
 
     def admit(self, pod: objects.Pod) -> objects.Pod:
         """The pod with everything filled in that the API server would fill in."""
@@ -64,7 +65,7 @@ class Admission:
             policy = spec.preemption_policy or chosen.preemption_policy
             return structs.replace(spec, priority=chosen.value, priority_class_name=chosen.metadata.name, preemption_policy=policy)
         if name and name not in SYSTEM_PRIORITIES:
-            self._warn(f"pod {where}: there is no priority class {name!r} among the objects given; its priority is taken to be 0")
+            self._warn("priority class", name, f"the priority of its pods, {where} among them, is taken to be 0")
         return structs.replace(spec, priority=SYSTEM_PRIORITIES.get(name, 0))
 
     def _global_default(self) -> objects.PriorityClass | None:
@@ -77,13 +78,15 @@ class Admission:
             return spec
         runtime = self._runtimes.get(name)
         if runtime is None:
-            self._warn(f"pod {where}: there is no runtime class {name!r} among the objects given; its overhead is taken to be nothing")
+            self._warn("runtime class", name, f"the overhead of its pods, {where} among them, is taken to be nothing")
             return spec
         return structs.replace(spec, overhead=runtime.overhead.pod_fixed) if runtime.overhead is not None else spec
 
-    def _warn(self, message: str) -> None:
-        if message not in self.warnings:
-            self.warnings.append(message)
+    def _warn(self, kind: str, name: str, consequence: str) -> None:
+        """Warns of a missing class once, whatever the number of its pods."""
+        if (kind, name) not in self._missing:
+            self._missing.add((kind, name))
+            self.warnings.append(f"there is no {kind} {name!r} among the objects given; {consequence}")
 
 
 def _requests_from_limits(container: objects.Container) -> objects.Container:

@@ -6,8 +6,8 @@ from wharfinger.model.reading import decode
 from wharfinger.model.reading.workloads import Admission
 
 
-def admitted(spec, admission=None):
-    return (admission or Admission()).admit(decode.convert({"metadata": {"name": "p"}, "spec": spec}, objects.Pod))
+def admitted(spec, admission=None, name="p"):
+    return (admission or Admission()).admit(decode.convert({"metadata": {"name": name}, "spec": spec}, objects.Pod))
 
 
 def test_a_limit_without_a_request_is_the_request():
@@ -53,12 +53,12 @@ def test_priorities_are_looked_up():
 
 def test_what_cannot_be_looked_up_is_said_once():
     admission = Admission()
-    for _ in range(2):
-        pod = admitted({"priorityClassName": "gone", "runtimeClassName": "kata"}, admission)
-    assert pod.spec.priority == 0
+    for name in ("p", "q"):
+        pod = admitted({"priorityClassName": "gone", "runtimeClassName": "kata"}, admission, name)
+        assert pod.spec.priority == 0
     assert admission.warnings == [
-        "pod default/p: there is no priority class 'gone' among the objects given; its priority is taken to be 0",
-        "pod default/p: there is no runtime class 'kata' among the objects given; its overhead is taken to be nothing",
+        "there is no priority class 'gone' among the objects given; the priority of its pods, default/p among them, is taken to be 0",
+        "there is no runtime class 'kata' among the objects given; the overhead of its pods, default/p among them, is taken to be nothing",
     ]
 
 
