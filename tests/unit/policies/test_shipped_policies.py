@@ -11,7 +11,7 @@ from wharfinger.language import load, shipped
 from wharfinger.language.formatting import format as formatter
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.policies import candidate, policy_tests
-from wharfinger.policies.policy_tests import covered_fraction
+from wharfinger.policies.coverage import covered_fraction
 
 FOLDER = Path(__file__).parents[3] / "policies"
 FILES = sorted(FOLDER.glob("*.policy"))

@@ -29,7 +29,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.policies import policy_tests
-from wharfinger.policies.policy_tests import Covered, Failure, covered_fraction
+from wharfinger.policies.coverage import Covered, covered_fraction
+from wharfinger.policies.policy_tests import Failure
 from wharfinger.policies.scenario import Attempt, Scenario
 from wharfinger.web.playground.clusters import Opened
 from wharfinger.web.ui import board, tiles

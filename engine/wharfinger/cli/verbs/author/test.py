@@ -18,7 +18,8 @@ from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import PolicyError, Span
 from wharfinger.language.semantics import typed
 from wharfinger.policies import policy_tests
-from wharfinger.policies.policy_tests import Covered, Failure, Report, Result, covered_fraction
+from wharfinger.policies.coverage import Covered, covered_fraction
+from wharfinger.policies.policy_tests import Failure, Report, Result
 
 GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
