@@ -27,7 +27,8 @@ from wharfinger.groups.terms import DomainFit
 from wharfinger.model import objects
 from wharfinger.model.reading.snapshot_file import Capture
 from wharfinger.prove.question import Verdict
-from wharfinger.simulate.dry_run import Mode, ReasonCount
+from wharfinger.simulate.dry_run import ReasonCount
+from wharfinger.simulate.placing import Mode
 from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread
 from wharfinger.what_if.drain import Fate

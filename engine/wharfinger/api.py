@@ -30,7 +30,8 @@ from wharfinger.model.state.cluster_state import checkpoint_of
 from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
-from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
+from wharfinger.simulate.dry_run import DryRun, dry_run
+from wharfinger.simulate.placing import Mode
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
 from wharfinger.what_if import optimal as solving

@@ -23,7 +23,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import cluster, openb
-from wharfinger.simulate.dry_run import place_pods
+from wharfinger.simulate.placing import place_pods
 from wharfinger.what_if.rebalance.freed_nodes import one_gpu
 from wharfinger.what_if.rebalance.plan import Goal, Rebalance, Wishes, rebalance
 

@@ -34,7 +34,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
-from wharfinger.simulate import dry_run
+from wharfinger.simulate import placing
 from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.capacity.further_pods import further_groups, grouped
 from wharfinger.what_if.drain import Drain, Fate, drain_steps
@@ -189,7 +189,7 @@ def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gener
         if got := decision.devices:
             devices[decision.pod.key] = given_devices.text(got, decision.node)
 
-    outcomes = yield from dry_run.place_pods(chain, state, pods, watch=watch)
+    outcomes = yield from placing.place_pods(chain, state, pods, watch=watch)
     nodes: _Nodes = [(outcome.decision.pod.key, outcome.decision.node) for outcome in outcomes]
     return nodes, devices, misses[0] if misses else None
 
@@ -203,10 +203,10 @@ def _drained(
     """
     found: Drain = yield from _bounded(drain_steps(Decider(chain), supposed, drain, waiting=pods))
     asked = {each.pod: each for each in found.pods if not each.source}
-    nodes = [(pod.key, asked[pod.key].node) for pod in dry_run.queue_order(chain, pods)]
+    nodes = [(pod.key, asked[pod.key].node) for pod in placing.queue_order(chain, pods)]
     got = {key: each.placement for key, each in asked.items() if each.placement is not None and each.placement.devices}
     devices = {key: given_devices.text(placement.devices, placement.node) for key, placement in got.items()}
-    waits = next((pod for pod in dry_run.queue_order(chain, pods) if asked[pod.key].node is None), None)
+    waits = next((pod for pod in placing.queue_order(chain, pods) if asked[pod.key].node is None), None)
     miss = None
     if waits is not None:
         snapshot = supposed.state.snapshot()
@@ -255,7 +255,7 @@ def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gene
     if key is not None:
         return (yield from _further_groups(chain, state, index, key, pods))
     (workload,) = grouped(pods)
-    decider, world = Decider(chain), dry_run.Direct(state)
+    decider, world = Decider(chain), placing.Direct(state)
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MOST_PODS)):
         for claim in claims:
             state.put(claim)
@@ -271,7 +271,7 @@ def _further_groups(
     chain: Chain, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
 ) -> Generator[None, None, Further]:
     """Place further groups like the one of the pods until one has no place; the count is that of their pods."""
-    decider, world, count = Decider(chain), dry_run.Direct(state), 0
+    decider, world, count = Decider(chain), placing.Direct(state), 0
     for further in further_groups(index, key, pods, state):
         if count + len(further.pods) > MOST_PODS:
             return Further(count=count, message="")

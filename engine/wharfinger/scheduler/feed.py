@@ -284,7 +284,7 @@ def portions(everything: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
 
 
 def _age(pod: objects.Pod) -> tuple[bool, float, str]:
-    """Older pods first, those of one second by name: `simulate.dry_run.queue_order` without the priority."""
+    """Older pods first, those of one second by name: `simulate.placing.queue_order` without the priority."""
     created = pod.metadata.creation_timestamp
     return created is None, 0.0 if created is None else created.timestamp(), objects.key_of(pod)
 

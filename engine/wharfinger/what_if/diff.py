@@ -27,7 +27,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
-from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, dry_run, ignore
+from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
+from wharfinger.simulate.placing import Tried, ignore
 from wharfinger.what_if.leaving_pods import recreated
 
 ZONE = "topology.kubernetes.io/zone"

@@ -30,7 +30,8 @@ from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, place_group, pod_result, queue_order, utilisation
+from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
+from wharfinger.simulate.placing import place_group, queue_order
 from wharfinger.what_if.evaluation import placed
 from wharfinger.what_if.evictions import Evictions, Refusal
 from wharfinger.what_if.leaving_pods import cordoned, recreated, refusals, replaceable, staying

@@ -14,7 +14,8 @@ from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Turn, groups_in_steps, turns
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.simulate.dry_run import PodResult, gated_result, place_group, pod_result
+from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result
+from wharfinger.simulate.placing import place_group
 from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.new_nodes import nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges

@@ -19,7 +19,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.simulate.dry_run import queue_order
+from wharfinger.simulate.placing import queue_order
 from wharfinger.what_if.evaluation import evaluated
 from wharfinger.what_if.new_nodes import NewNode, node_like
 from wharfinger.what_if.supposed_changes import SupposedChanges

@@ -33,7 +33,7 @@ from wharfinger.groups.tentative import allocations
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObjects
-from wharfinger.simulate.dry_run import Direct, queue_order
+from wharfinger.simulate.placing import Direct, queue_order
 from wharfinger.what_if.device_room import devices_of, room_for
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.leaving_pods import recreated, staying

@@ -15,7 +15,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import device_claims
-from wharfinger.simulate.dry_run import bind_claims
+from wharfinger.simulate.placing import bind_claims
 from wharfinger.what_if.new_nodes import NewNode
 
 _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)

@@ -14,7 +14,8 @@ from wharfinger.groups.membership import group_index
 from wharfinger.groups.results import GroupState
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.simulate.dry_run import Mode, dry_run, place_pods
+from wharfinger.simulate.dry_run import dry_run
+from wharfinger.simulate.placing import Mode, place_pods
 
 NO_VICTIMS = f"preemption: {preempting.NO_VICTIMS}"
 

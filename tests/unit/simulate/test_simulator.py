@@ -9,8 +9,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.simulate import dry_run as simulator
-from wharfinger.simulate.dry_run import Mode, dry_run, utilisation
+from wharfinger.simulate.dry_run import dry_run, utilisation
+from wharfinger.simulate.placing import Mode, queue_order
 
 
 def pod(name, priority=0, created=None):
@@ -23,8 +23,8 @@ def pod(name, priority=0, created=None):
 def test_queue_order_is_priority_then_age_then_key():
     chain = clusters.chain_of()
     waiting = [pod("z", 0, 10), pod("a", 0, 20), pod("late", 5, 99), pod("b", 0, 10), pod("unknown", 0), pod("old", 0, 1)]
-    assert [view.name for view in simulator.queue_order(chain, waiting)] == ["late", "old", "b", "z", "a", "unknown"]
-    assert [view.name for view in simulator.queue_order(chain, reversed(waiting))] == ["late", "old", "b", "z", "a", "unknown"]
+    assert [view.name for view in queue_order(chain, waiting)] == ["late", "old", "b", "z", "a", "unknown"]
+    assert [view.name for view in queue_order(chain, reversed(waiting))] == ["late", "old", "b", "z", "a", "unknown"]
 
 
 @pytest.mark.parametrize(("templates", "n_nodes"), [(1, 40), (7, 6)])
@@ -32,7 +32,7 @@ def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates, n_n
     chain, state, reference = clusters.chain_of(), clusters.state_of(n_nodes, running=60), clusters.state_of(n_nodes, running=60)
     pods = clusters.pods_of(90, templates)
     result = dry_run(chain, state, pods)
-    for view, placed in zip(simulator.queue_order(chain, pods), result.results, strict=True):
+    for view, placed in zip(queue_order(chain, pods), result.results, strict=True):
         decision = decide(chain, reference.snapshot(), view)
         assert (placed.pod, placed.node, placed.message, placed.feasible) == (view.key, decision.node, decision.message, decision.feasible)
         if decision.node is not None:

@@ -14,7 +14,8 @@ from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import checkpoint_of, copied
-from wharfinger.simulate.dry_run import Direct, dry_run
+from wharfinger.simulate.dry_run import dry_run
+from wharfinger.simulate.placing import Direct
 from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.capacity.further_pods import grouped
 from wharfinger.what_if.capacity.room_count import Count

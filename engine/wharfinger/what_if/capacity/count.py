@@ -30,7 +30,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.simulate.dry_run import queue_order
+from wharfinger.simulate.placing import queue_order
 from wharfinger.what_if.capacity.further_pods import WorkloadPods, grouped
 from wharfinger.what_if.capacity.group_count import FoundGroup
 from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, Stop

@@ -25,7 +25,8 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import groups_among, turns
-from wharfinger.simulate.dry_run import Direct, Utilisation, utilisation
+from wharfinger.simulate.dry_run import Utilisation, utilisation
+from wharfinger.simulate.placing import Direct
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu

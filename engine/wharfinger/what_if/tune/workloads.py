@@ -27,7 +27,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, checkpoint_of, restored
 from wharfinger.scheduler.decision_log.lines import HEAD, Line
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
-from wharfinger.simulate.dry_run import dry_run, place_pod
+from wharfinger.simulate.dry_run import dry_run
+from wharfinger.simulate.placing import place_pod
 from wharfinger.what_if.leaving_pods import recreated, replaced_pods
 from wharfinger.what_if.tune import objectives
 

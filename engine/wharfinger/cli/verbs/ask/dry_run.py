@@ -21,7 +21,8 @@ from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import checkpoint_of
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, dry_run
+from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
+from wharfinger.simulate.placing import Mode
 from wharfinger.what_if.optimal import Answer, Optimal, optimal
 
 

@@ -1,0 +1,222 @@
+"""Places pods and groups on a state that no scheduler changes, as the scheduler would: in its order, with preemption, claims and devices.
+
+`SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does; where preemption makes room, its victims
+leave at once and the pod is decided again. `INDEPENDENT` asks for each pod alone, as if no other were waiting. Either way every answer
+comes from the same `decide`.
+
+The members of a group are tried together, in the group's turn and by the same search as the live scheduler's: as many as the group needs,
+or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
+from wharfinger.framework.prepared import ClaimAllocation
+from wharfinger.groups.membership import GroupIndex
+from wharfinger.groups.results import GroupResult
+from wharfinger.groups.turns import Turn, groups_in_steps, queue_key, turns
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate import device_claims
+
+Seen = TypeVar("Seen")
+
+
+class Mode(Enum):
+    """SEQUENTIAL: a placement counts for the pods after it. INDEPENDENT: each pod is decided about alone."""
+
+    SEQUENTIAL = "sequential"
+    INDEPENDENT = "independent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[Seen]):
+    """The decision about one pod, the pods that were evicted for it, and what `watch` returned while the snapshot was current."""
+
+    decision: Decision
+    evicted: tuple[PodView, ...]
+    seen: Seen
+
+
+def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
+    """The pods in the order of the scheduling queue, each for itself: without regard to groups, whose members have one turn together."""
+    return sorted(pods, key=lambda pod: queue_key(chain, pod))
+
+
+Tried = Callable[[Decision, Snapshot], None]
+"""Is told each decision while its snapshot is current, before anybody is evicted for the pod."""
+
+
+def ignore(_decision: Decision, _snapshot: Snapshot) -> None:
+    """Ignores a decision."""
+
+
+def place_pods(
+    chain: Chain,
+    state: ClusterState,
+    pods: Sequence[PodView],
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+) -> Generator[None, None, list[Outcome[Seen]]]:
+    """A generator of steps that returns the outcomes in queue order; those of a group together.
+
+    In SEQUENTIAL mode `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot ends with the
+    next change of the state, so everything that is needed of it has to be read in `watch` (decision, snapshot, evicted pods).
+    """
+    decider, index = Decider(chain), (yield from groups_in_steps(chain, state, pods))
+    found: list[Outcome[Seen]] = []
+    for turn in turns(chain, index, pods):
+        if turn.group is None:
+            found.append(place_pod(decider, state, turn.pods[0], watch=watch, mode=mode))
+            yield
+        else:
+            outcomes, _ = yield from place_group(decider, Direct(state), index, turn, watch=watch, mode=mode)
+            found += outcomes
+    return found
+
+
+def place_pod(  # noqa: PLR0913 — the keywords are independent choices
+    decider: Decider,
+    state: ClusterState,
+    pod: PodView,
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+    tried: Tried = ignore,
+    now: float | None = None,
+) -> Outcome[Seen]:
+    """The outcome for one pod at the time `now` (by default the state's).
+
+    In SEQUENTIAL mode victims of preemption leave `state`, and the pod is assumed on its node.
+    """
+    pod = device_claims.with_made_claims(state, pod)
+    decision = decider.decide(state.snapshot(now), pod)
+    tried(decision, state.snapshot(now))
+    evicted: tuple[PodView, ...] = ()
+    if decision.nominated is not None and mode is Mode.SEQUENTIAL:
+        evicted = decision.victims
+        for victim in evicted:
+            Direct(state).leave(victim)
+        decision = decider.decide(state.snapshot(now), pod)
+    outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(now), evicted))
+    if decision.node is not None and mode is Mode.SEQUENTIAL:
+        Direct(state).place(decision.assigned, decision.node, decision.claims)
+    return outcome
+
+
+class World(Protocol):
+    """A state on which pods are placed, and which they leave."""
+
+    state: ClusterState
+
+    def claimed(self, pod: PodView) -> PodView:
+        """The pod with claims made of the templates that it names."""
+
+    def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
+        """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
+
+    def leave(self, pod: PodView) -> None:
+        """Let a placed pod leave its node."""
+
+
+@dataclass(slots=True)
+class Direct:
+    """A state that keeps what happens."""
+
+    state: ClusterState
+
+    def claimed(self, pod: PodView) -> PodView:
+        """The pod with claims made of the templates that it names."""
+        return device_claims.with_made_claims(self.state, pod)
+
+    def place(self, pod: PodView, node: str, claims: Iterable[ClaimAllocation] = ()) -> None:
+        """Count a pod on a node, with its claims bound there, and devices taken for `claims`."""
+        bind_claims(self.state, pod, node)
+        device_claims.write_claims(self.state, pod, claims)
+        self.state.assume(pod, node)
+
+    def leave(self, pod: PodView) -> None:
+        """Let a placed pod leave its node, and give back its devices."""
+        if self.state.remove_pod(pod):
+            device_claims.give_back_claims(self.state, pod)
+
+
+def place_group(  # noqa: PLR0913 — the keywords are independent choices
+    decider: Decider,
+    world: World,
+    index: GroupIndex,
+    turn: Turn,
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+    tried: Tried = ignore,
+) -> Generator[None, None, tuple[list[Outcome[Seen]], GroupResult]]:
+    """A generator of steps that returns the outcomes for the members of a group that wait, those with a node first, and the group's result.
+
+    In SEQUENTIAL mode they are placed in `world` and in `index`; victims of preemption leave both, and count for the first
+    member.
+    """
+    from wharfinger.groups.attempt import attempt, decided, undecided  # noqa: PLC0415 — most questions have no groups, and start earlier without
+
+    assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
+    state = world.state
+    pods = tuple(map(world.claimed, turn.pods))
+    found = yield from attempt(decider, state, index, turn.group, pods, preempt=True)
+    evicted: tuple[PodView, ...] = ()
+    if found.freed is not None and mode is Mode.SEQUENTIAL:
+        evicted, found = found.freed.victims, found.once_free()
+        for victim in evicted:
+            world.leave(victim)
+            index.remove(victim.uid)
+    outcomes: list[Outcome[Seen]] = []
+    for pod, node in found.placed:
+        decision = decided(decider, state.snapshot(), pod, node, turn.group)
+        tried(decision, state.snapshot())
+        outcomes.append(Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted)))
+        evicted = ()
+        if mode is Mode.SEQUENTIAL:
+            assigned = decider.chain.assigned_on(pod, state.snapshot(), node)
+            world.place(assigned, node, decision.claims)
+            index.put(assigned.placed_on(node))
+        yield
+    for pod in found.without:
+        decision = undecided(decider, state.snapshot(), pod, found.result)
+        tried(decision, state.snapshot())
+        outcomes.append(Outcome(decision=decision, evicted=(), seen=watch(decision, state.snapshot(), ())))
+        yield
+    return outcomes, found.result
+
+
+def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
+    """Bind the claims of a pod that waited for its node to the volumes that they would get there, so that no other pod counts on these.
+
+    A claim for which a volume would have to be provisioned is annotated with the node, so that pods that share it follow.
+    """
+    snapshot = state.snapshot()
+    row = snapshot.row(node)
+    waiting = [claim for claim in volume_claims.waiting_claims(pod, state.objects) if SELECTED_NODE not in claim.metadata.annotations]
+    if row is None or not waiting:
+        return
+    for claim, volume in volume_claims.chosen_on(waiting, snapshot, row):
+        if volume is None:
+            metadata = replace(claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node})
+            state.put(replace(claim, metadata=metadata))
+            continue
+        own = claim.metadata
+        holder = objects.ObjectReference(kind="PersistentVolumeClaim", namespace=own.namespace, name=own.name, uid=own.uid)
+        state.put(replace(volume, spec=replace(volume.spec, claim_ref=holder), status=replace(volume.status, phase="Bound")))
+        state.put(volume_claims.bound_to(claim, volume))
