@@ -46,7 +46,7 @@ def _start_kube_scheduler(cluster: ControlPlane, groups: bool) -> Program:
 
 def _start(product: str, cluster: ControlPlane, _groups: bool) -> Program:
     flags = ("--kubeconfig", cluster.kubeconfig, "--no-leader-elect", "--port", free_ports(1)[0])
-    return cluster.run(WHARFINGER, *shlex.split(product), *flags, env={"PYTHONPATH": str(ROOT)})
+    return cluster.run(WHARFINGER, *shlex.split(product), *flags, env={"PYTHONPATH": f"{ROOT / 'engine'}{os.pathsep}{ROOT}"})
 
 
 def cpu_seconds(program: Program) -> float:
