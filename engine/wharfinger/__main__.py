@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -14,6 +15,7 @@ def main() -> int:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and is not ignored, as under nohup
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads for products of matrices, of which there are none
     from wharfinger.cli import main as run  # noqa: PLC0415 — see above
 
     return run()
