@@ -19,6 +19,8 @@ from typing import cast
 from msgspec import Struct
 from yarl import URL
 
+from wharfinger.kube.tls import ClientTls
+
 
 def notice_silence(made: socket.socket) -> None:
     """Turns on keep-alive probes, so the socket detects within a minute that the other side has gone."""
@@ -142,6 +144,7 @@ class AnswerReader:
         )
 
 
+_BUFFER = 2**16
 _IDLE = 60.0  # seconds after which the server may be closing an unused connection
 _FAREWELL = 1.0
 
@@ -168,13 +171,14 @@ class Exchanges:
         self._prefix = url.raw_path.rstrip("/")
         self._is_secure = url.scheme == "https"
         self._tls = tls
-        self._server_name = server_name if self._is_secure else None
+        self._server_name = server_name or self._host
         self._connect_timeout = connect_timeout
         self._head = f" HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n{head}"
         self._loop = asyncio.get_running_loop
         self._timer: asyncio.TimerHandle | None = None
         self._idle: deque[_Channel] = deque()
         self._open: set[_Channel] = set()
+        self._buffer = memoryview(bytearray(_BUFFER))  # for all connections: what is received is read at once
 
     async def ask(  # noqa: PLR0913, PLR0917 — the parts of a request
         self,
@@ -259,13 +263,12 @@ class Exchanges:
 
     async def _connect(self, before: Condition) -> _Channel:
         loop = asyncio.get_running_loop()
-        tls = (self._tls() or ssl.create_default_context()) if self._is_secure else None
+        tls = ClientTls(self._tls() or ssl.create_default_context(), self._server_name) if self._is_secure else None
         async with asyncio.timeout(self._connect_timeout):
-            _, made = await loop.create_connection(
-                lambda: _Channel(loop), self._host, self._port, ssl=tls, server_hostname=self._server_name
-            )
-        self._open.add(made)
-        made.gone.add_done_callback(lambda _: self._open.discard(made))
+            _, made = await loop.create_connection(lambda: _Channel(loop, tls, self._buffer), self._host, self._port)
+            self._open.add(made)
+            made.gone.add_done_callback(lambda _: self._open.discard(made))
+            await made.ready()
         try:
             before()
         except BaseException:
@@ -274,13 +277,16 @@ class Exchanges:
         return made
 
 
-class _Channel(asyncio.Protocol):
-    """One connection, with one request at a time."""
+class _Channel(asyncio.BufferedProtocol):
+    """One connection, with one request at a time; `buffer` takes what is received, until it is read."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: ClientTls | None, buffer: memoryview) -> None:
         self._loop = loop
+        self._tls = tls
+        self._buffer = buffer
         self._reader = AnswerReader()
         self._transport: asyncio.Transport | None = None
+        self._ready: asyncio.Future[None] = loop.create_future()
         self._waiting: asyncio.Future[Answer] | None = None
         self.gone: asyncio.Future[None] = loop.create_future()
         self.used_at = loop.time()
@@ -291,13 +297,25 @@ class _Channel(asyncio.Protocol):
         """True if a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
+    async def ready(self) -> None:
+        """Returns after the handshake; OSError if it fails. A connection that is not waited for to the end is closed."""
+        try:
+            await self._ready
+        except BaseException:
+            self.abort()
+            raise
+
     async def ask(self, request: bytes, deadline: float) -> Answer:
         """The answer to a request; `expire` ends it with TimeoutError at that time of the loop."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._waiting = self._loop.create_future()
         self.deadline = deadline
-        self._transport.write(request)
+        if self._tls is None:
+            self._transport.write(request)
+        else:
+            self._tls.encrypt(request)
+            self._transport.write(self._tls.take())
         return await self._waiting
 
     def expire(self, now: float) -> None:
@@ -313,28 +331,68 @@ class _Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         notice_silence(transport.get_extra_info("socket"))
+        if self._tls is None:
+            self._ready.set_result(None)
+        else:
+            self._tls.start()
+            self._transport.write(self._tls.take())
 
-    def data_received(self, data: bytes) -> None:
-        if self._waiting is None:
-            self.abort()  # an answer without a request
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 — part of the interface
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        received = self._buffer[:nbytes]
+        if self._tls is None:
+            self._read(bytes(received))
             return
         try:
-            answer = self._reader.feed(data)
-        except ConnectionError as error:
-            self._fail(error)
+            content = self._tls.decrypt(received)
+        except ssl.SSLError as error:
+            self._send(self._tls.take())  # the alert that says why
+            self._break_off(error)
+            return
+        self._send(self._tls.take())
+        if self._tls.is_ready and not self._ready.done():
+            self._ready.set_result(None)
+        if content:
+            self._read(content)
+        if self._tls.is_closed:
             self.abort()
-        else:
-            if answer is not None:
-                self._succeed(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        lost = exc if isinstance(exc, OSError) else ConnectionResetError("the connection broke off")
         if self._waiting is not None:
             try:
                 self._succeed(self._reader.end())
             except ConnectionError as error:
                 self._fail(exc if isinstance(exc, OSError) else error)
+        if not self._ready.done():
+            self._ready.set_exception(lost)
         if not self.gone.done():
             self.gone.set_result(None)
+
+    def _send(self, content: bytes) -> None:
+        if content and self._transport is not None:
+            self._transport.write(content)
+
+    def _read(self, content: bytes) -> None:
+        if self._waiting is None:
+            self.abort()  # an answer without a request
+            return
+        try:
+            answer = self._reader.feed(content)
+        except ConnectionError as error:
+            self._break_off(error)
+        else:
+            if answer is not None:
+                self._succeed(answer)
+
+    def _break_off(self, error: OSError) -> None:
+        if self._ready.done():
+            self._fail(error)
+        else:
+            self._ready.set_exception(error)
+        self.abort()
 
     def _succeed(self, answer: Answer) -> None:
         waiting, self._waiting, self.deadline = self._waiting, None, math.inf

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from tests.unit.kube.conftest import RealClock, kubeconfig
+from tests.unit.kube.conftest import RealClock, kubeconfig, until
 from tests.unit.kube.scripted_server import Answer, refused
 from tests.unit.web.certificates import signed_by_itself
 from wharfinger.framework.ports import BindFailed, WriteFailed
@@ -158,7 +158,7 @@ def test_the_answer_to_a_cancelled_request_is_nobody_elses(run):
     async def scenario(server, connection):
         server.on("POST", PATH, Answer(body={"n": 1}, delay=0.1), Answer(body={"n": 2}, delay=0.2))
         first = asyncio.ensure_future(post(connection))
-        await asyncio.sleep(0.05)
+        await until(lambda: bool(server.seen))
         first.cancel()
         assert await post(connection) == b'{"n": 2}'
 

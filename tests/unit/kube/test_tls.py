@@ -1,0 +1,131 @@
+"""TLS as bytes in and bytes out, against Python's own server side, in whatever pieces the bytes come."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.unit.kube.conftest import kubeconfig
+from tests.unit.web.certificates import signed_by_itself
+from wharfinger.kube import refusals
+from wharfinger.kube.connection import Connection, Limits
+from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.tls import ClientTls
+
+
+class ServerSide:
+    """The other end of a connection."""
+
+    def __init__(self, context):
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+
+    def shake_hands(self, received):
+        """What it answers."""
+        self.incoming.write(received)
+        with suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self.outgoing.read()
+
+    def hear(self, received):
+        self.incoming.write(received)
+        return self.tls.read(100_000)
+
+    def say(self, *records):
+        for record in records:
+            self.tls.write(record)
+        return self.outgoing.read()
+
+    def end(self):
+        with suppress(ssl.SSLWantReadError):
+            self.tls.unwrap()
+        return self.outgoing.read()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return signed_by_itself(tmp_path_factory.mktemp("tls"))
+
+
+def connected(pair, size=100_000, server_name="localhost", version=ssl.TLSVersion.TLSv1_3):
+    """Both ends after the handshake; the client gets at most `size` bytes at a time."""
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(*pair)
+    serving.maximum_version = version
+    server, client = ServerSide(serving), ClientTls(ssl.create_default_context(cafile=pair[0]), server_name)
+    client.start()
+    for _ in range(5):
+        answer = server.shake_hands(client.take())
+        assert b"".join(decrypted(client, answer, size)) == b""
+    assert client.is_ready
+    server.shake_hands(client.take())
+    return client, server
+
+
+def decrypted(client, content, size):
+    return [client.decrypt(content[start : start + size]) for start in range(0, len(content), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_each_side_reads_what_the_other_says(pair, size, version):
+    client, server = connected(pair, size, version=version)
+    for number in range(3):
+        request = b"question %d" % number
+        client.encrypt(request)
+        assert server.hear(client.take()) == request
+        answer = b"answer %d" % number
+        assert b"".join(decrypted(client, server.say(answer), size)) == answer
+    assert not client.is_closed
+
+
+def test_several_records_that_come_at_once_are_read_at_once(pair):
+    client, server = connected(pair)
+    assert client.decrypt(server.say(b"one ", b"two ", b"x" * 50_000)) == b"one two " + b"x" * 50_000
+
+
+def test_what_was_said_before_the_end_is_read(pair):
+    client, server = connected(pair)
+    assert client.decrypt(server.say(b"the last words") + server.end()) == b"the last words"
+    assert client.is_closed
+
+
+def test_a_record_that_was_changed_on_its_way_is_an_error(pair):
+    client, server = connected(pair)
+    record = bytearray(server.say(b"to be or not to be"))
+    record[-1] ^= 1
+    with pytest.raises(ssl.SSLError):
+        client.decrypt(bytes(record))
+    assert client.take(), "an alert for the server"
+
+
+def test_a_certificate_for_another_name_is_not_trusted(pair):
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        connected(pair, server_name="elsewhere")
+
+
+@pytest.mark.parametrize("last_words", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_server_that_does_not_shake_hands_is_unreachable(tmp_path, last_words):
+    """It says nothing at all, hangs up, or does not speak TLS."""
+
+    async def serve(reader, writer):
+        await reader.read(1000)
+        if last_words is None:
+            await reader.read()  # until the client gives up
+        else:
+            writer.write(last_words)
+        writer.close()
+
+    async def main():
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            known = Credentials(kubeconfig(tmp_path, f"https://{host}:{port}"), None, time.monotonic)
+            async with Connection(known, Limits(connect_timeout=0.5)) as connection:
+                with pytest.raises(refusals.Unreachable):
+                    await connection.request("POST", "/x", body=b"{}")
+
+    asyncio.run(main())
