@@ -317,7 +317,7 @@ def _mean_of_best(keys: NDArray[np.float64], most: int) -> float:
         return -np.inf
     if len(finite) > most:
         finite = np.partition(finite, len(finite) - most)[-most:]
-    return float(finite.mean())
+    return float(np.sort(finite).mean())  # a sum of floats depends on their order
 
 
 def _message(nearest: Sequence[DomainFit], wanted: int) -> str:

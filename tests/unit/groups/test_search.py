@@ -5,6 +5,8 @@ The thousand cases of `python -m tests.bench.groups` are of the same kind.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.bench.group_cases import Case, CaseClass, CaseNode, feasible, group_of, random_case, state_of
@@ -44,6 +46,13 @@ def test_random_groups_are_placed_where_a_place_exists(seed: int) -> None:
         assert can is not False
     if isinstance(answer, Impossible):
         assert can is not True
+
+
+@pytest.mark.parametrize("seed", [5, 48, 50, 76, 138, 163, 199])
+def test_the_order_in_which_nodes_were_added_changes_no_answer(seed: int) -> None:
+    case = random_case(seed)
+    turned = replace(case, nodes=case.nodes[::-1])
+    assert str(place(Decider(CHAIN), state_of(turned), group_of(case))) == str(place(Decider(CHAIN), state_of(case), group_of(case)))
 
 
 def nodes(*free: int, racks: int = 1) -> tuple[CaseNode, ...]:

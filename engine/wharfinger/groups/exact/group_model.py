@@ -219,11 +219,8 @@ class GroupModel:
                     yield
             return parts[0] if len(parts) == 1 else (yield from packing.domain(parts, None))
         key = keys[level]
-        ids = self._ids(key, rows)
-        order = np.argsort(ids, kind="stable")
-        starts = np.flatnonzero(np.diff(ids[order], prepend=np.iinfo(np.int64).min))
         parts = []
-        for inside in np.split(rows[order], starts[1:]):
+        for inside in _split(rows, self._ids(key, rows)):
             part = yield from self._part(packing, keys, level + 1, inside, least)
             domain = int(self._domain_ids[key][inside[0]])
             rule = self._rule(key, domain, least) if domain >= 0 else None
@@ -291,6 +288,13 @@ class GroupModel:
         if len(outside):
             highest = min(highest, int(outside.min()))
         return range(max(lowest, highest), lowest - 1, -1)
+
+
+def _split(rows: NDArray[np.intp], ids: NDArray[np.int64]) -> list[NDArray[np.intp]]:
+    """The rows of each domain, the domain of the first row first: the numbers of domains differ between copies of a state."""
+    _, first, place = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.argsort(first[place], kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(first[place][order])) + 1)
 
 
 def _apply(space: Space, allowed: CountSet, steps: Sequence[tuple[CountSet, CountSet, int]], found: CountSet) -> CountSet:

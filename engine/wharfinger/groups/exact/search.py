@@ -137,12 +137,17 @@ class ExactSearch:
         steps = self._tentative.steps_left // 2
         steps = steps if most_steps is None else min(steps, most_steps)
         try:
-            solution = yield from model.solve(domain.rows, steps * WORK_OF_STEP)
+            solution = yield from model.solve(self._rows(domain), steps * WORK_OF_STEP)
         except TooMuchWork:
             self._tentative.spend(steps)
             return None
         self._tentative.spend(1 + int(solution.work / WORK_OF_STEP))
         return solution
+
+    def _rows(self, domain: Domain) -> NDArray[np.intp]:
+        """The rows of a domain in an order that depends on the names of the nodes alone, so that every copy of a state gives one answer."""
+        found: NDArray[np.intp] = domain.rows[np.argsort(self._tentative.snapshot.name_hashes[domain.rows], kind="stable")]
+        return found
 
     def _merged(self, domain: Domain) -> Generator[None, None, Tried | None]:
         """A placement in which members that are much alike get equal room; None if none is found."""
@@ -281,13 +286,14 @@ class ExactSearch:
         tentative = self._tentative
         bound = n_placed
         found: list[tuple[int, NDArray[np.intp]]] = []
+        every = self._rows(domain)
         for number, each in enumerate(waiting):
             if each:
                 tentative.spend()
-                room = member_classes.room(tentative.decider, tentative.snapshot, each[0])[domain.rows]
+                room = member_classes.room(tentative.decider, tentative.snapshot, each[0])[every]
                 bound += min(len(each), int(np.minimum(room, len(each)).sum()))
                 evaluation = tentative.evaluation(each[0])
-                rows = domain.rows[evaluation.filtering.feasible[domain.rows]]
+                rows = every[evaluation.filtering.feasible[every]]
                 if len(rows):
                     keys = evaluation.scoring.key_among(rows)
                     found.append((number, rows[np.argsort(-keys, kind="stable")]))
