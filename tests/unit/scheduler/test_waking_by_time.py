@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.test_groups_live import gang, members
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
 
@@ -37,6 +38,18 @@ def test_a_pod_is_woken_when_a_policy_lets_it_go(text):
             assert world.cluster.bindings == [("default/web", "a")]
             await world.pass_time(30)
             assert world.cluster.bindings == [("default/web", "a"), ("default/later", "a")]
+
+    asyncio.run(story())
+
+
+def test_a_group_is_decided_at_the_present_time():
+    async def story():
+        chains = {"wharfinger": assemble([policy('policy "p"\nfilter old { require age(pod.created) >= 60s else "young" on missing reject }')])}
+        async with running(node("a"), gang("g", 2), *map(created, members("g", 2)), chains=chains) as world:
+            await world.pass_time(55)
+            assert world.cluster.bindings == []
+            await world.pass_time(16)
+            assert len(world.cluster.bindings) == 2
 
     asyncio.run(story())
 

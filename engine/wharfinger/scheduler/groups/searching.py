@@ -63,6 +63,7 @@ class GroupSearch:
         if len(group.waiting) > FEW:
             return None
         ends_at = self._now() + AT_ONCE
+        self._cluster.state.set_time(self._cluster.snapshot().now)
         with without_nominations(self._cluster.state, group.waiting):
             steps = placing(profile.decider, self._cluster.state, group, keep=keep)
             while True:
