@@ -666,10 +666,11 @@ class ReplayDifference(TypedDict):
 
 
 class Replay(TypedDict):
-    """`wharf replay --format json`; `changes` are there where other policies decide too."""
+    """`wharf replay --format json`; `searches` are those for groups. `changes` are there where other policies decide too."""
 
     decisions: int
     pods: int
+    searches: int
     differences: list[ReplayDifference]
     changes: NotRequired[list[without(ReplayedChange, at=str)]]  # type: ignore[valid-type]
 

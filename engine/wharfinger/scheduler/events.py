@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wharfinger.groups.terms import GroupTerms
+from wharfinger.groups.terms import Group, GroupAnswer, GroupTerms
 from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.scheduler.queued_pods import QueuedPod
 
@@ -72,6 +73,22 @@ class GroupAttemptEnded(Struct, frozen=True, kw_only=True):
     domains: Mapping[str, str] = {}
     left: tuple[PodView, ...] = ()
     was_placed: int = 0
+
+
+class GroupSearchBegun(Struct, frozen=True):
+    """A search for a place of a group begins, on the state as it is now."""
+
+    profile: str
+    chain: Chain
+    group: Group
+    now: float
+
+
+class GroupSearched(Struct, frozen=True):
+    """The search for a place of a group that began last has ended with an answer."""
+
+    group: Group
+    answer: GroupAnswer
 
 
 class PodQueued(Struct, frozen=True):

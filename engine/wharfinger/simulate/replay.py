@@ -1,26 +1,35 @@
 """Makes every decision of a log again, and compares it with other policies if these are given.
 
-Decisions are compared to the last bit: node, number of feasible nodes and of equals, message, nomination, victims, totals. With other
-policies each decision is made on the state as it was then, not as these policies would have changed it.
+Decisions are compared to the last bit: node, number of feasible nodes and of equals, message, nomination, victims, totals. A group is
+searched for again on a copy of the state, with its recorded terms: nodes, domains and members without a place are compared, or why there is
+none. With other policies each decision is made on the state as it was then, not as these policies would have changed it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.difference import causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.scheduler.decision_log.lines import LoggedAnswer
-from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, decisions
-from wharfinger.scheduler.decision_log.recorder import logged_answer
+from wharfinger.groups.attempt import without_nominations
+from wharfinger.groups.placing import placing
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedFound
+from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, RecordedFound, RecordedSearch, questions
+from wharfinger.scheduler.decision_log.recorder import logged_answer, logged_found
 
+MOST_NAMED = 4
+"""Nodes of a group, and members that would be elsewhere, that are named."""
 NOT_AGAIN = "the recorded decision does not come out again"
 
 Others = Callable[[str, Chain], Chain]
@@ -29,7 +38,7 @@ Others = Callable[[str, Chain], Chain]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A part of a decision that a replay did not reproduce."""
+    """A part of a decision that a replay did not reproduce; `pod` is the pod's key, or `group` and that of a group."""
 
     place: Place
     pod: str
@@ -45,7 +54,8 @@ class Difference:
 class Change:
     """A decision that other policies make otherwise: the recorded node, the other node (None: no node), and the reasons.
 
-    `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is no node.
+    `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is no node. For a group, `pod` is as in
+    `Difference`, the nodes are those of its members, and `feasible` says how many have a place.
     """
 
     pod: str
@@ -62,9 +72,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """One decision made again; `difference` and `change` are None where there is none."""
+    """One decision, or search for a `group`, made again; `difference` and `change` are None where there is none."""
 
     pod: str
+    group: bool = False
     profile: str
     difference: Difference | None
     change: Change | None
@@ -78,6 +89,7 @@ class Replay:
         self._own = Side()
         self._other = None if others is None else Side(others)
         self._only = only
+        self._searches = GroupReplay(others)
 
     @property
     def notes(self) -> list[str]:
@@ -86,8 +98,13 @@ class Replay:
 
     def run(self) -> Iterator[Replayed]:
         """Every decision in order. UsageError for a log that is not there, BrokenLog where it cannot be read on."""
-        for recorded in decisions(self._reader, self._only):
-            yield self._decide(recorded)
+        for recorded in questions(self._reader, self._only):
+            if isinstance(recorded, Recorded):
+                yield self._decide(recorded)
+            elif isinstance(recorded, RecordedSearch):
+                self._searches.begin(recorded)
+            elif (again := self._searches.ended(recorded)) is not None:
+                yield again
 
     def _decide(self, recorded: Recorded) -> Replayed:
         decision = self._own.decide(recorded)
@@ -127,18 +144,91 @@ class Side:
 
     def decide(self, recorded: Recorded) -> Decision:
         """The decision on the recorded state; its details can be read until the next one."""
-        profile = recorded.question.profile
-        chain = recorded.chain if self._others is None else self._others(profile, recorded.chain)
+        return self.decider(recorded.question.profile, recorded.chain).decide(recorded.snapshot, recorded.pod)
+
+    def decider(self, profile: str, recorded: Chain) -> Decider:
+        """The decider of a profile, whose `recorded` chain or the other in its place decides."""
+        chain = recorded if self._others is None else self._others(profile, recorded)
         found = self._deciders.get(profile)
         if found is None or found.chain is not chain:
             found = self._deciders[profile] = Decider(chain)
-        return found.decide(recorded.snapshot, recorded.pod)
+        return found
 
     def commentary(self, chain: Chain) -> PolicyCommentary:
         """The commentary about the policies of a chain, which is kept."""
         if chain.revision not in self._commentaries:
             self._commentaries[chain.revision] = PolicyCommentary(chain)
         return self._commentaries[chain.revision]
+
+
+class GroupReplay:
+    """Searches for groups again: on a copy of the state at the beginning of a search, when its recorded answer is read."""
+
+    def __init__(self, others: Others | None = None) -> None:
+        self._others = others
+        self._of: ClusterState | None = None  # the state that the copy follows
+        self._copy = FollowedCopy()
+        self._sides: tuple[Side, Side | None] = (Side(), None)
+        self._begun: tuple[RecordedSearch, ClusterState] | None = None
+
+    def begin(self, search: RecordedSearch) -> None:
+        """Copy the state of a search; one before it without an answer had been given up."""
+        if search.state is not self._of:
+            self._of, self._copy = search.state, FollowedCopy()
+            self._sides = (Side(), None if self._others is None else Side(self._others))
+        self._begun = search, at_once(self._copy.follow(search.state.snapshot(search.now)))
+
+    def ended(self, recorded: RecordedFound) -> Replayed | None:
+        """The search made again; None if its beginning is not known, or it was not asked for."""
+        if self._begun is None or self._begun[0].group.key != recorded.key:
+            return None
+        search, copy = self._begun
+        self._begun = None
+        own, other = self._sides
+        found = _searched(own, search, copy)
+        return Replayed(
+            pod=f"group {recorded.key}",
+            group=True,
+            profile=search.profile,
+            difference=_first_difference(recorded.place, f"group {recorded.key}", recorded.found, found),
+            change=None if other is None else _change_of_group(search, recorded.found, _searched(other, search, copy)),
+        )
+
+
+def _searched(side: Side, search: RecordedSearch, copy: ClusterState) -> LoggedFound:
+    with without_nominations(copy, search.group.waiting):
+        return logged_found(at_once(placing(side.decider(search.profile, search.chain), copy, search.group)))
+
+
+def _change_of_group(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Change | None:
+    if (before.result, before.nodes) == (now.result, now.nodes):
+        return None
+    return Change(
+        pod=f"group {search.group.key}",
+        at=search.now,
+        profile=search.profile,
+        node=_nodes_of(before),
+        other=_nodes_of(now),
+        nominated=None,
+        other_nominated=None,
+        feasible=len(before.nodes),
+        other_feasible=len(now.nodes),
+        reasons=tuple(each.message for each in (before, now) if each.message) or tuple(_moves(search, before, now)),
+    )
+
+
+def _moves(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Iterator[str]:
+    """Which members would be elsewhere; only the first ones."""
+    moved = [pod for pod in search.group.waiting if before.nodes.get(pod.uid) != now.nodes.get(pod.uid)]
+    for pod in moved[:MOST_NAMED]:
+        yield f"{pod.name} on {now.nodes.get(pod.uid, 'no node')} instead of {before.nodes.get(pod.uid, 'no node')}"
+
+
+def _nodes_of(found: LoggedFound) -> str | None:
+    """The nodes of a group by name, those of most members first; None without a place."""
+    counts = Counter(found.nodes.values())
+    names = [f"{name} ({number})" for name, number in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
+    return ", ".join([*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])]) or None
 
 
 def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
@@ -148,6 +238,10 @@ def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
         found = msgspec.structs.replace(found, devices=None)
         if recorded.answer == found:
             return None
-    before, now = msgspec.structs.asdict(recorded.answer), msgspec.structs.asdict(found)
-    part = next(name for name in before if before[name] != now[name])
-    return Difference(place=recorded.place, pod=recorded.pod.key, part=part, recorded=before[part], found=now[part])
+    return _first_difference(recorded.place, recorded.pod.key, recorded.answer, found)
+
+
+def _first_difference(place: Place, about: str, recorded: msgspec.Struct, found: msgspec.Struct) -> Difference | None:
+    before, now = msgspec.structs.asdict(recorded), msgspec.structs.asdict(found)
+    part = next((name for name in before if before[name] != now[name]), None)
+    return None if part is None else Difference(place=place, pod=about, part=part, recorded=before[part], found=now[part])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.unit.scheduler.decision_log.recording import FIRST, SECOND, recorded
+from tests.unit.scheduler.decision_log.recording import FIRST, SECOND, record_groups, recorded
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +125,20 @@ def test_a_log_that_is_not_there(wharf, tmp_path):
     code, _, err = wharf("replay", str(tmp_path / "none.jsonl"))
     assert code == 2
     assert "no such decision log" in err
+
+
+def test_searches_for_groups_are_counted(wharf, tmp_path):
+    path = tmp_path / "groups.jsonl"
+    record_groups(path, n_single=3)
+    searches = json.loads(wharf("replay", str(path), "--format", "json")[1])["searches"]
+    assert searches >= 2
+    expected = f"3 decisions about 3 pods, and {searches} searches for groups, made again, each as it was recorded\n"
+    assert wharf("replay", str(path)) == (0, expected, "")
+    assert wharf("replay", str(path), "--pod", "default/g-0")[1] == "1 search for groups made again, each as it was recorded\n"
+    text = 'policy "closed"\nfilter closed { reject node.name == "a" else "closed" }'
+    code, out, _ = wharf("replay", str(path), "--policy", other(tmp_path, text), "--pod", "default/g-0")
+    assert code == 0
+    assert [line.split() for line in out.splitlines()[1:2]] == [
+        ["group", "default/g", "2023-11-14T22:13:20Z", "a", "(3)", "-", "3", "→", "0"]
+    ]
+    assert "3 members must be placed at once; the cluster takes " in out

@@ -44,7 +44,9 @@ def test_a_pod_is_woken_when_a_policy_lets_it_go(text):
 
 def test_a_group_is_decided_at_the_present_time():
     async def story():
-        chains = {"wharfinger": assemble([policy('policy "p"\nfilter old { require age(pod.created) >= 60s else "young" on missing reject }')])}
+        chains = {
+            "wharfinger": assemble([policy('policy "p"\nfilter old { require age(pod.created) >= 60s else "young" on missing reject }')])
+        }
         async with running(node("a"), gang("g", 2), *map(created, members("g", 2)), chains=chains) as world:
             await world.pass_time(55)
             assert world.cluster.bindings == []

@@ -12,6 +12,8 @@
     policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
     chain       the policies and settings of a profile, from now on
     decision    what was asked, and what came of it
+    search      a search for a place of a group: its terms, its members (those that wait are written before, as `member`), and the time
+    found       the answer of the search that was written last
     group       what came of an attempt to place a group; its members are assumed by lines of their own
 
 A pod that was written in the same file already, in the very same state, is named by its uid alone.
@@ -28,6 +30,7 @@ import msgspec
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.registry import default_registry
+from wharfinger.groups.terms import Group, GroupTerms
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.devices.allocated import with_allocation
@@ -63,6 +66,27 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     victims: tuple[str, ...]
     totals: tuple[float, ...]
     devices: tuple[str, ...] | None = None
+
+
+class LoggedSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search for a group was about: `waiting` are uids of members, `placed` those with a node, with it."""
+
+    profile: str
+    now: float
+    revision: int
+    terms: GroupTerms
+    waiting: tuple[str, ...]
+    placed: dict[str, str]
+
+
+class LoggedFound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer of a search for a group: `placed` (node by uid; `left` have none), `impossible` or `not found`."""
+
+    result: str
+    nodes: dict[str, str] = {}
+    domains: dict[str, str] = {}
+    left: tuple[str, ...] = ()
+    message: str = ""
 
 
 class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,6 +143,8 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     asked: LoggedQuestion | None = None
     told: LoggedAnswer | None = None
     attempt: LoggedAttempt | None = None
+    search: LoggedSearch | None = None
+    found: LoggedFound | None = None
 
 
 ENCODE = msgspec.json.Encoder().encode
@@ -155,6 +181,8 @@ class Encoding:
             "group size": lambda key, size: iter([Line(t="group size", key=key, size=size)]),
             "chain": self._chain,
             "decision": self._decision,
+            "search": self._search,
+            "found": lambda key, found: iter([Line(t="found", key=key, found=found)]),
             "group": lambda profile, key, attempt: iter([Line(t="group", profile=profile, key=key, attempt=attempt)]),
             "checkpoint": self._checkpoint,
         }
@@ -181,6 +209,14 @@ class Encoding:
 
     def _decision(self, pod: PodView, asked: LoggedQuestion, told: LoggedAnswer) -> Iterator[Line]:
         yield self._about("decision", pod, asked=asked, told=told)
+
+    def _search(self, group: Group, profile: str, now: float, revision: int) -> Iterator[Line]:
+        for pod in group.waiting:
+            if self._known.get(pod.uid) is not pod.object:
+                yield self._about("member", pod)
+        waiting, placed = tuple(pod.uid for pod in group.waiting), {pod.uid: pod.node_name for pod in group.placed}
+        search = LoggedSearch(profile=profile, now=now, revision=revision, terms=group.terms, waiting=waiting, placed=placed)
+        yield Line(t="search", key=group.key, search=search)
 
     def _checkpoint(self, found: Checkpoint) -> Iterator[Line]:
         for obj in found.nodes:

@@ -19,6 +19,7 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.groups.terms import Group
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.report.wording import count
@@ -30,7 +31,7 @@ from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState, put_back, stand_at
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.decision_log import files
-from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line, LoggedAnswer, LoggedQuestion
+from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line, LoggedAnswer, LoggedFound, LoggedQuestion
 
 MOST_OF_HEAD = 65_536
 """Bytes of a first line; a file with a longer one is no log."""
@@ -157,6 +158,9 @@ class Playback:
             "metric": lambda line: self.state.set_metric(line.name, line.samples),
             "metric gone": lambda line: self.state.drop_metric(line.name),
             "group size": lambda line: self.state.set_group_size(line.key, line.size),
+            "member": self.pod,
+            "search": lambda _line: None,  # a question
+            "found": lambda _line: None,  # and its answer
             "group": lambda _line: None,  # what it says of the state comes as lines of its own
             "state": self._complete,
             "policy": self._policy,
@@ -196,6 +200,30 @@ class Playback:
             raise BrokenLog(f"the state is at revision {now} and was at {then} when this was decided: changes are missing")
         chain, snapshot = self.chains[question.profile], self.state.snapshot(question.now)
         return Recorded(place=place, pod=pod, question=question, answer=answer, chain=chain, snapshot=snapshot)
+
+    def searched(self, place: Place, line: Line) -> RecordedSearch:
+        """The search for a group that a line is about. BrokenLog if something of it is missing."""
+        asked = line.search
+        if asked is None or not self.complete or asked.profile not in self.chains:
+            raise BrokenLog("a search of which something is missing")
+        if asked.revision != self.state.revision:
+            raise BrokenLog(
+                f"the state is at revision {self.state.revision} and was at {asked.revision} at this search: changes are missing"
+            )
+        missing = [uid for uid in asked.waiting if uid not in self._pods]
+        if missing:
+            raise BrokenLog(f"pod {missing[0]} was not written before")
+        snapshot = self.state.snapshot(asked.now)
+        placed = [(uid, node, snapshot.placed(uid)) for uid, node in asked.placed.items()]
+        group = Group(
+            key=line.key,
+            terms=asked.terms,
+            waiting=tuple(self._pods[uid] for uid in asked.waiting),
+            placed=tuple(_named(uid).placed_on(node) if found is None else found[1] for uid, node, found in placed),
+        )
+        return RecordedSearch(
+            place=place, profile=asked.profile, group=group, chain=self.chains[asked.profile], state=self.state, now=asked.now
+        )
 
     def _begin(self, _line: Line) -> None:
         self.state = ClusterState()
@@ -249,26 +277,62 @@ class Recorded:
     snapshot: Snapshot
 
 
-def decisions(reader: LogReader, only: str | None = None) -> Iterator[Recorded]:
-    """Every decision of a log in order; with `only`, those about the pod of that key.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSearch:
+    """A recorded search for a place of a group, with the chain that decided; the state is current until the next line."""
+
+    place: Place
+    profile: str
+    group: Group
+    chain: Chain
+    state: ClusterState
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedFound:
+    """The answer of the search for a group that was recorded last."""
+
+    place: Place
+    key: str
+    found: LoggedFound
+
+
+def decisions(reader: LogReader) -> Iterator[Recorded]:
+    """Every decision of a log about a single pod, in order; raises what `questions` raises."""
+    return (each for each in questions(reader) if isinstance(each, Recorded))
+
+
+def questions(reader: LogReader, only: str | None = None) -> Iterator[Recorded | RecordedSearch | RecordedFound]:
+    """Every decision, search for a group and answer of a search in order; with `only`, those about the pod of that key, but all answers.
 
     UsageError for a log that is not there, BrokenLog where it cannot be read on.
     """
     playback, empty = Playback(), True
     for place, line in reader.lines():
+        asked: Recorded | RecordedSearch | RecordedFound | None = None
         try:
-            if line.t != "decision":
+            if line.t == "decision":
+                asked = playback.recorded(place, line)
+            elif line.t == "search":
+                asked = playback.searched(place, line)
+            else:
                 playback.take(line)
-                empty = empty and line.t != "group"
-                continue
-            empty = False
-            recorded = playback.recorded(place, line)
+                asked = None if line.found is None else RecordedFound(place=place, key=line.key, found=line.found)
         except BrokenLog as error:
             raise BrokenLog(f"{place}: {error}") from error
-        if only in {None, recorded.pod.key}:
-            yield recorded
+        empty = empty and asked is None and line.t != "group"
+        if asked is not None and (only is None or _is_about(asked, only)):
+            yield asked
     if empty:
         raise BrokenLog(f"{reader.path}: no decision has been written to this decision log yet")
+
+
+def _is_about(asked: Recorded | RecordedSearch | RecordedFound, key: str) -> bool:
+    """True for an entry about the pod of that key, and for every answer of a search: it is about the pods of its search."""
+    if isinstance(asked, RecordedSearch):
+        return any(pod.key == key for pod in asked.group.waiting)
+    return isinstance(asked, RecordedFound) or asked.pod.key == key
 
 
 def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPolicy:

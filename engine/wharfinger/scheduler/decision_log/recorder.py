@@ -7,16 +7,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.emit import Handlers
+from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of
-from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedAttempt, LoggedQuestion
-from wharfinger.scheduler.events import Decided, GroupAttemptEnded
+from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedAttempt, LoggedFound, LoggedQuestion
+from wharfinger.scheduler.events import Decided, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.groups.terms import GroupAnswer
     from wharfinger.scheduler.decision_log.writer import Entry, LogWriter
 
 OnChange = Callable[[tuple[Any, ...]], None]
@@ -167,17 +169,38 @@ class DecisionRecorder:
         self._chains: dict[str, Chain] = {}
         self._begun = False
         self.state = RecordedState(self._changed)
-        self.handlers: Handlers = {Decided: self._decided, GroupAttemptEnded: self._group_tried}
+        self.handlers: Handlers = {
+            Decided: self._decided,
+            GroupSearchBegun: self._group_search_begun,
+            GroupSearched: self._group_searched,
+            GroupAttemptEnded: self._group_tried,
+        }
 
     def _decided(self, event: Decided) -> None:
         """Record a decision that was just made on the present state."""
         profile, decision = event.profile, event.decision
         if self._writer.wants_checkpoint and not self.begin():
             return
-        if self._chains.get(profile) is not decision.chain:
-            self._chains[profile] = decision.chain
-            self._writer.put(("chain", profile, decision.chain))
+        self._decided_by(profile, decision.chain)
         self._writer.put(("decision", decision.pod, logged_question(profile, decision), logged_answer(decision)))
+
+    def _decided_by(self, profile: str, chain: Chain) -> None:
+        """Record the chain of a profile unless it was recorded last."""
+        if self._chains.get(profile) is not chain:
+            self._chains[profile] = chain
+            self._writer.put(("chain", profile, chain))
+
+    def _group_search_begun(self, event: GroupSearchBegun) -> None:
+        """Record what a search for a group is about, on the present state."""
+        if self._writer.wants_checkpoint and not self.begin():
+            return
+        self._decided_by(event.profile, event.chain)
+        self._writer.put(("search", event.group, event.profile, event.now, self.state.revision))
+
+    def _group_searched(self, event: GroupSearched) -> None:
+        """Record what the search for a group has found."""
+        if self._begun:
+            self._writer.put(("found", event.group.key, logged_found(event.answer)))
 
     def _group_tried(self, event: GroupAttemptEnded) -> None:
         """Record what came of an attempt to place a group."""
@@ -215,6 +238,14 @@ class DecisionRecorder:
 def logged_question(profile: str, decision: Decision) -> LoggedQuestion:
     """The question of a decision."""
     return LoggedQuestion(profile=profile, now=decision.snapshot.now, revision=decision.snapshot_revision)
+
+
+def logged_found(answer: GroupAnswer) -> LoggedFound:
+    """The answer of a search for a group, as far as a replay compares it."""
+    if isinstance(answer, Placed):
+        left = tuple(pod.uid for pod in answer.left)
+        return LoggedFound(result="placed", nodes=dict(answer.nodes), domains=dict(answer.domains), left=left)
+    return LoggedFound(result="impossible" if isinstance(answer, Impossible) else "not found", message=answer.message)
 
 
 def logged_answer(decision: Decision) -> LoggedAnswer:

@@ -22,7 +22,7 @@ from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, 
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
-from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded
+from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.groups.reservation import Reservations
 from wharfinger.scheduler.groups.searching import MEMBERS_PER_STEP, GroupSearch, in_one_step
 from wharfinger.scheduler.queue import hints
@@ -185,12 +185,20 @@ class GroupCycle:
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
         keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
+        self._emit(self._begun(attempt))
         answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
         if answer is not None:
+            self._emit(GroupSearched(attempt.group, answer))
             kept = keep and isinstance(answer, Placed) and answer.nodes
             return answer, None if kept else self._cluster.snapshot().revision
         yield
-        return (yield from self._search.in_steps(attempt.profile, attempt.group))
+        self._emit(self._begun(attempt))
+        answer, revision = yield from self._search.in_steps(attempt.profile, attempt.group)
+        self._emit(GroupSearched(attempt.group, answer))
+        return answer, revision
+
+    def _begun(self, attempt: _Attempt) -> GroupSearchBegun:
+        return GroupSearchBegun(attempt.profile.name, attempt.profile.chain, attempt.group, self._cluster.snapshot().now)
 
     # ── a placement ──
 

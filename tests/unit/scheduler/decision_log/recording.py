@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.scheduler.running import Running, node, pod
+from tests.unit.scheduler.test_groups_live import gang, members
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
@@ -145,6 +146,29 @@ def recorded(path, rounds=40, change=None, **how):
         asyncio.run(running.churn(rounds, change))
     assert not failures
     return running
+
+
+def record_groups(path, n_single):
+    """Record how a gang of three is placed on node `a`, one has no place, and some single pods are placed after them."""
+
+    async def story():
+        with recorder(path) as (recording, failures):
+            world = Recorded(recording)
+            world.cluster.put(node("a", "4"))
+            world.cluster.connect(world.scheduler.sink)
+            task = asyncio.create_task(world.scheduler.run())
+            for thing in (gang("g", 3), *members("g", 3), gang("big", 2), *members("big", 2, "9")):
+                world.cluster.put(thing)
+            await world.pass_time(2)
+            for number in range(n_single):
+                world.cluster.put(pod(f"single-{number}", "250m"))
+                await world.pass_time(1)
+            world.scheduler.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert failures == []
+
+    asyncio.run(story())
 
 
 def replayed(path, **more):

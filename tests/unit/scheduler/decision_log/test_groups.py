@@ -1,38 +1,25 @@
 """Attempts to place groups are in the log, and decisions about other pods between them replay."""
 
 import asyncio
+import json
+import re
+import time
 
 import pytest
 
-from tests.unit.scheduler.decision_log.recording import Recorded, recorder, replayed
-from tests.unit.scheduler.running import node, pod
-from tests.unit.scheduler.test_groups_live import gang, members
+from tests.unit.scheduler.decision_log.recording import record_groups, recorder, replayed
+from tests.unit.scheduler.running import Running, pod
+from tests.unit.scheduler.test_groups_live import gang, members, racks
+from tests.unit.simulate.clusters import policy
+from wharfinger.framework.chain import assemble
 from wharfinger.scheduler.decision_log.reading import LogReader
+from wharfinger.scheduler.groups import searching
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with others", "groups only"])
 def test_attempts_are_logged_with_their_nodes_and_others_replay(tmp_path, alone):
     path = tmp_path / "decisions.jsonl"
-
-    async def story():
-        with recorder(path) as (recording, failures):
-            world = Recorded(recording)
-            world.cluster.put(node("a", "4"))
-            world.cluster.connect(world.scheduler.sink)
-            task = asyncio.create_task(world.scheduler.run())
-            for thing in (gang("g", 3), *members("g", 3), gang("big", 2), *members("big", 2, "9")):
-                world.cluster.put(thing)
-            await world.pass_time(2)
-            if not alone:
-                for number in range(3):
-                    world.cluster.put(pod(f"single-{number}", "500m"))
-                    await world.pass_time(1)
-            world.scheduler.stop()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            assert failures == []
-
-    asyncio.run(story())
+    record_groups(path, n_single=0 if alone else 3)
     found = [line for _, line in LogReader(path=path).lines() if line.t == "group"]
     assert {(line.key, line.attempt.result, line.attempt.min_count) for line in found} >= {
         ("default/g", "scheduled", 3),
@@ -42,5 +29,90 @@ def test_attempts_are_logged_with_their_nodes_and_others_replay(tmp_path, alone)
     assert placed.nodes == {f"uid-g-{number}": "a" for number in range(3)}
     again, notes = replayed(path)
     assert notes == []
-    assert len(again) == (0 if alone else 3)
+    assert len([each for each in again if not each.group]) == (0 if alone else 3)
+    assert {each.pod for each in again if each.group} == {"group default/g", "group default/big"}
     assert not any(each.difference for each in again)
+
+
+RACKS = """
+policy "racks"
+group by pod.labels["job"] { min_count 3 within required "rack" }
+score apart = -count(pods, on: node) normalize minmax
+"""
+
+
+def job(name, count, cpu="1"):
+    return [pod(f"{name}-{number}", cpu, labels={"job": name}) for number in range(count)]
+
+
+@pytest.fixture(params=["at once", "in steps", "many files"])
+def log(tmp_path, request, monkeypatch):
+    """The log of a busy cluster in which groups of policies and of PodGroups are placed, wait, and lose members."""
+    path = tmp_path / "decisions.jsonl"
+    if request.param == "in steps":
+        monkeypatch.setattr(searching, "FEW", 0)
+    most_bytes = 20_000 if request.param == "many files" else 2**30
+
+    async def story():
+        with recorder(path, most_bytes=most_bytes, most_files=100) as (recording, failures):
+            world = Running({"wharfinger": assemble([policy(RACKS)])}, state=recording.state)
+            world.subscribers.subscribe(recording.handlers)
+            world.cluster.connect(world.scheduler.sink)
+            task = asyncio.create_task(world.scheduler.run())
+            for each in (*racks(3, 3, "3"), gang("large", 10, "rack"), *members("large", 10)):
+                world.cluster.put(each)
+            for number in range(12):
+                things = [*job(f"job-{number}", 3 + number % 3), pod(f"single-{number}", "500m")]
+                things += [gang(f"g{number}", 2, "rack"), *members(f"g{number}", 2)] if number % 3 == 0 else []
+                for thing in things:
+                    world.cluster.put(thing)
+                await world.pass_time(1)
+                for key in sorted(world.cluster.nodes_of_pods())[number % 4 :: 5]:
+                    world.cluster.remove("Pod", key)
+                if number == 6:
+                    world.cluster.remove("Node", "r1n0")
+                await asyncio.to_thread(time.sleep, 0.005)  # for the thread that writes
+            await world.pass_time(20)
+            world.scheduler.stop()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert failures == []
+
+    asyncio.run(story())
+    return path
+
+
+def test_searches_of_a_busy_cluster_come_out_again(log):
+    again, notes = replayed(log)
+    found = [line.found for _, line in LogReader(path=log).lines() if line.found]
+    assert {each.result for each in found} == {"placed", "impossible"}
+    assert len([each for each in again if each.group]) == len(found) > 12
+    assert [str(each.difference) for each in again if each.difference] == []
+    assert notes == []
+
+
+def test_a_search_that_was_answered_otherwise_is_found(log):
+    path = next(path for path in log.parent.iterdir() if '"found":{"result":"placed"' in path.read_text())
+    lines = path.read_text().splitlines(keepends=True)
+    number = next(number for number, line in enumerate(lines) if '"found":{"result":"placed"' in line)
+    placed = json.loads(lines[number])
+    uid = min(placed["found"]["nodes"])
+    placed["found"]["nodes"][uid] = "elsewhere"
+    path.write_text("".join([*lines[:number], json.dumps(placed) + "\n", *lines[number + 1 :]]))
+    (difference,) = [each.difference for each in replayed(log)[0] if each.difference]
+    assert (difference.part, difference.pod) == ("nodes", f"group {placed['key']}")
+    assert difference.recorded[uid] == "elsewhere"
+
+
+def test_other_policies_say_where_groups_would_have_gone(log):
+    other = assemble([policy(RACKS.replace("-count", "count"))])
+    again, _ = replayed(log, others=lambda _name, _chain: other)
+    changes = [each.change for each in again if each.group and each.change]
+    assert changes
+    assert all(re.fullmatch(r"(job|g)\S+ on \w+ instead of \w+", reason) for change in changes for reason in change.reasons)
+    assert any("(3)" in change.other for change in changes)
+
+
+def test_one_member_alone_can_be_asked_about(log):
+    again, _ = replayed(log, only="default/job-3-0")
+    assert {each.pod for each in again} == {"group default/job-3"}

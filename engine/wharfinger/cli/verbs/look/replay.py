@@ -30,6 +30,7 @@ class Outcome:
 
     compared: bool
     decisions: int = 0
+    searches: int = 0
     pods: set[str] = dataclasses.field(default_factory=set)
     profiles: set[str] = dataclasses.field(default_factory=set)
     differences: list[Difference] = dataclasses.field(default_factory=list)
@@ -60,7 +61,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         _run(replay, outcome)
     finally:
         streams.warn(replay.notes)
-    if pod is not None and not outcome.decisions:
+    if pod is not None and not outcome.decisions + outcome.searches:
         raise UsageError(f"{log}: no decision about pod {pod}")
     if others is not None and scheduler_name not in {None, *outcome.profiles}:
         raise UsageError(
@@ -72,8 +73,11 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 def _run(replay: Replay, outcome: Outcome) -> None:
     for replayed in replay.run():
-        outcome.decisions += 1
-        outcome.pods.add(replayed.pod)
+        if replayed.group:
+            outcome.searches += 1
+        else:
+            outcome.decisions += 1
+            outcome.pods.add(replayed.pod)
         outcome.profiles.add(replayed.profile)
         if replayed.difference is not None:
             outcome.differences.append(replayed.difference)
@@ -111,6 +115,9 @@ def _place(node: str | None, nominated: str | None) -> str:
 
 def _summary(outcome: Outcome) -> Iterator[str]:
     made = f"{wording.count(outcome.decisions, 'decision')} about {wording.count(len(outcome.pods), 'pod')}"
+    searches = f"{wording.count(outcome.searches, 'search', 'searches')} for groups"
+    if outcome.searches:
+        made = f"{made}, and {searches}," if outcome.decisions else searches
     same = "each as it was recorded" if not outcome.differences else f"{len(outcome.differences):,} not as recorded"
     yield f"{made} made again, {same}"
     if outcome.compared:
@@ -121,6 +128,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     value: dict[str, Any] = {
         "decisions": outcome.decisions,
         "pods": len(outcome.pods),
+        "searches": outcome.searches,
         "differences": [_difference(difference) for difference in outcome.differences],
     }
     if outcome.compared:
