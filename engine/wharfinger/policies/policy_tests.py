@@ -356,8 +356,7 @@ def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage, observe: O
                 if observe is not None:
                     observe(test, scenario, attempt)
                 if not attempt.governed:
-                    name = attempt.decision.pod.name
-                    failures.append(Failure(at=step.span, sentence=f"the policy does not govern {name}: {_scope(scenario)}"))
+                    failures.append(_not_governed(scenario, attempt, step.span))
             coverage.record_permits(scenario)
         elif isinstance(step, test_steps.ExpectGroup):
             expected = True
@@ -379,6 +378,10 @@ def _placed(scenario: Scenario, step: test_steps.Place | test_steps.PlaceGroup) 
     return [] if scenario.last is None else [scenario.last]
 
 
-def _scope(scenario: Scenario) -> str:
-    scope = scenario.policy.policy.scope
-    return "it is for all pods" if scope is None else f"for pods where {scope.span.text}"
+def _not_governed(scenario: Scenario, attempt: Attempt, at: Span) -> Failure:
+    """The failure of a pod that the policy is not for, with the values of the condition behind `for`."""
+    policy, sentence = scenario.policy.policy, f"the policy does not govern {attempt.decision.pod.name}"
+    if policy.scope is None:
+        return Failure(at=at, sentence=f"{sentence}: it is for all pods")
+    lines = conditions.operands(attempt.interpreter, policy, policy.scope, 0)
+    return Failure(at=at, sentence=sentence, details=tuple(lines) or (f"for pods where {policy.scope.span.text}",))

@@ -17,7 +17,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue, Subject
 from wharfinger.language.semantics.intervals import Intervals
-from wharfinger.language.semantics.types import Kind, Shape, Type
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
 MOST_STEPS = 100_000  # usual policies take some hundred, one of 500 rules some ten thousand
@@ -252,6 +252,10 @@ def infer(context: Context, expr: ast.Expr) -> typed.Expr:
     return found
 
 
+def _points_help(after: str) -> str:
+    return "; points for a number are given by `score`" if after in {"`prefer`", "`avoid`"} else ""
+
+
 def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:
     """The typed form of an expression that must be a bool, because it stands after that word."""
     found = infer(context, expr)
@@ -261,11 +265,11 @@ def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:
         alike = next((each for each in found.attribute.alternatives if each.type.kind is Kind.BOOL), None)
         if alike is not None:
             return replace(found, type=replace(found.type, kind=Kind.BOOL), attribute=alike)
-    missing = found.type.optional
-    help_ = (
-        f"to ask whether it is there, write `has({expr.span.text})`"
-        if missing
-        else "compare it with something, for example with `==` or `>`"
-    )
+    if found.type.kind in NUMERIC:
+        help_ = f"compare it with something: `{expr.span.text} > …`" + _points_help(after)
+    elif found.type.optional:
+        help_ = f"to ask whether it is there, write `has({expr.span.text})`; to compare it, `{expr.span.text} == …`"
+    else:
+        help_ = "compare it with something, for example with `==`"
     message = f"{after} needs a condition, not {type_text(found.type)}"
     return context.error(Code.P205, message, expr.span, label=type_text(found.type), help=help_)

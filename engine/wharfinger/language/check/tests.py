@@ -44,6 +44,9 @@ def _unknown_field(context: Context, kind: ObjectKind, given: ast.ObjectField) -
         inside = "resources" if kind is ObjectKind.NODE else "requests"
         key = given.name if given.name.isidentifier() else f'"{given.name}"'
         help_ = f"resources stand in `{inside}: {{ {key}: … }}`"
+    whole, _, part = given.name.partition("_")
+    if part and whole in known and known[whole].many is Many.BY_KEY and part in (known[whole].keys or {part}):
+        near, help_ = None, f"did you mean `{whole}: {{ {part}: … }}`?"
     message = f"a {kind.value} of a test has no field `{given.name}`"
     context.error(Code.P703, message, name_span(given), label="unknown field", help=help_, suggestion=near)
 
@@ -91,7 +94,8 @@ def _check_devices(context: Context, given: ast.ObjectField) -> None:
 
 def _check_keys(context: Context, given: ast.ObjectField, field: Field) -> None:
     if not isinstance(given.value, tuple):
-        _misfit(context, given, f"`{given.name}` has keys", f"write `{given.name}: {{ key: {given.value.span.text} }}`")
+        pairs = ", ".join(f"{key}: …" for key in sorted(field.keys)) or f"key: {given.value.span.text}"
+        _misfit(context, given, f"`{given.name}` has keys", f"write `{given.name}: {{ {pairs} }}`")
         return
     for inner in given.value:
         if field.keys and inner.name not in field.keys:

@@ -252,6 +252,17 @@ def malformed_range(text: BrokenText, at: int) -> int | None:
     return GIVE_UP
 
 
+def quoted_argument(text: BrokenText, at: int) -> int | None:
+    """`most_allocated("example.com/gpu": 1)`."""
+    name = text.previous(at)
+    if name is None or name.type != "STRING" or text.kind(at) != "COLON" or text.kind(at + 2) not in {"COMMA", "RPAR"}:
+        return None
+    value = text.tokens[at + 1]
+    help_ = f"an argument is named by a word without quotes; without a name it is `{name.text}` alone"
+    text.diagnostics.error(Code.P100, f"`{text.span(name, value).text}` is no argument", text.span(name, value), help=help_)
+    return at + 2
+
+
 def needless(text: BrokenText, at: int) -> int | None:
     """`weight: 5`, `weight = 5`, a comma at the end of a rule."""
     token = text.tokens[at]
@@ -386,6 +397,7 @@ REPAIRS: tuple[Callable[[BrokenText, int], int | None], ...] = (
     misspelled,
     without_name,
     unquoted,
+    quoted_argument,
     needless,
     stray,
     punctuation,

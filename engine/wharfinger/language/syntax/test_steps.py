@@ -248,7 +248,9 @@ POD_FIELDS: Mapping[str, Field] = {
         doc="Quality of service, where it is not what the requests say.",
         choices=frozenset({"Guaranteed", "Burstable", "BestEffort"}),
     ),
-    "owner": Field(form=Form.TEXT, many=Many.BY_KEY, doc="The controller that made the pod.", keys=frozenset({"kind", "name"})),
+    "owner": Field(
+        form=Form.TEXT, many=Many.BY_KEY, doc="The controller that made the pod: its `kind` and `name`.", keys=frozenset({"kind", "name"})
+    ),
     "node_selector": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels that the node must have."),
     "tolerations": Field(form=Form.TEXT, many=Many.LIST, doc="Taints that the pod tolerates: `key=value:Effect`, `key:Effect` or `key`."),
     "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),

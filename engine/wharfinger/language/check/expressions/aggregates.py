@@ -40,8 +40,10 @@ def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
         return _not_pods(context, expr, chosen)
     of_devices = chosen.type.kind is Kind.DEVICES
     per = _extent(context, expr, of_devices=of_devices)
+    if is_unknown(chosen):  # of what the value is read is not known either
+        return unknown(expr.span)
     value = _measured(context.at(DEVICES if of_devices else SELECTION), expr, reduction, positional)
-    if per is None or is_unknown(chosen, *((value,) if value else ())) or (value is None) != (reduction is typed.Reduction.COUNT):
+    if per is None or is_unknown(*((value,) if value else ())) or (value is None) != (reduction is typed.Reduction.COUNT):
         return unknown(expr.span)
     if not context.place.aggregates:
         what = "devices" if of_devices else "pods"

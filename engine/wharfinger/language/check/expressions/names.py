@@ -264,8 +264,10 @@ def name(context: Context, expr: ast.Name) -> typed.Expr:  # noqa: PLR0911 — o
 
 def _unknown_name(context: Context, expr: ast.Name) -> typed.Expr:
     known = (*context.names, *SUBJECTS, GROUP)
-    found = context.closest(expr.name, known)
-    if found is None and context.catalogue.function(expr.name):
+    found = None if expr.name == "nodes" else context.closest(expr.name, known)
+    if expr.name == "nodes":
+        help_ = "nodes are not counted or summed up; `node` is the candidate, and `pods where …` are the pods that are placed"
+    elif found is None and context.catalogue.function(expr.name):
         help_ = f"`{expr.name}` is a function: write `{expr.name}(…)`"
     elif found is None:
         paths = [f"{s.value}.{expr.name}" for s in (Subject.POD, Subject.NODE) if context.catalogue.attribute(s, expr.name)]
