@@ -31,10 +31,14 @@ MOST_CONTENTS = 5_000
 MOST_ASKED = 32
 """Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
 
-MOST_COST_TOGETHER = 20_000_000
-"""What the selectors of one decision may cost at most on all devices: some seconds, once, because their answers are kept."""
+MOST_COST_TOGETHER = 4_000_000
+"""What the selectors of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
+COST_OF_DEVICE = 800
+"""The part of a device of that limit: room for sixteen answers, or for four that need an evaluation of a usual expression."""
 COST_EACH = 50
-"""The cost of asking a selector about a device, besides that of its expression where no device with such attributes was asked about."""
+"""The cost of asking a selector about a device, besides that of an evaluation where no device with such attributes was asked about."""
+COST_EVALUATED = 150
+"""The cost of one evaluation, besides that of its expression."""
 
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -146,11 +150,16 @@ class PoolCode:
 class Spending:
     """What selectors cost in one decision. An answer that was kept from an earlier decision costs the same as a new one."""
 
-    __slots__ = ("_asked", "_cost")
+    __slots__ = ("_asked", "_cost", "_most")
 
     def __init__(self) -> None:
         self._cost = 0
+        self._most = MOST_COST_TOGETHER
         self._asked: set[Hashable] = set()
+
+    def begin(self) -> None:
+        """Allow what the next device may cost."""
+        self._most += COST_OF_DEVICE
 
     def spend(self, selector: Selector, traits: DeviceTraits) -> None:
         """Count one answer; raises SelectorFailed if the selectors cost too much together."""
@@ -158,8 +167,8 @@ class Spending:
         key = selector.expression, traits.key
         if key not in self._asked:
             self._asked.add(key)
-            self._cost += selector.cost
-        if self._cost > MOST_COST_TOGETHER:
+            self._cost += COST_EVALUATED + selector.cost_of(traits)
+        if self._cost > self._most:
             raise SelectorFailed(TOO_DEAR)
 
 
@@ -230,6 +239,7 @@ class Asked:
 
     def _code(self, content: DeviceContent) -> DeviceCode:
         device = content.device
+        self.spending.begin()
         return DeviceCode(
             matches=tuple(_match(ask, content, self.spending) for ask in self.asks),
             tolerated=tuple(not untolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),

@@ -167,11 +167,20 @@ def test_an_expression_that_may_cost_too_much_is_refused_before_it_is_evaluated(
         ("lists.range(10).size() > 0", "lists.range(100).map(x, x).size() > 0"),
         ("[1].distinct() == [1]", "lists.range(30).distinct() == [1]"),
         ("cel.bind(a, device.driver, a.size() > 0)", "cel.bind(a, device.driver + device.driver, (a + a).size() > 0)"),
+        (" && ".join(["1 + 1 > 1"] * 9), 'semver("1.2.3").isGreaterThan(semver("1.2.4"))'),
     ],
 )
 def test_more_work_is_estimated_as_more(cheap, dear):
     costs = [each.cost for each in map(compiled, (cheap, dear)) if isinstance(each, Selector)]
     assert costs[0] < costs[1]
+
+
+@pytest.mark.parametrize(("entries", "letters", "factor"), [(4, 8, 0), (32, 8, 4), (4, 4000, 10)])
+def test_an_expression_costs_more_for_a_larger_device(entries, letters, factor):
+    selector = compiled(f"device.attributes['{DOMAIN}'].all(k, k.matches('(a|b)*c') == false)")
+    attributes = {DOMAIN: {f"key-{number}": "x" * letters for number in range(entries)}}
+    device = DeviceTraits(driver=DOMAIN, attributes=attributes, capacity={}, allow_multiple_allocations=False, key=entries)
+    assert selector.cost_of(device) > factor * selector.cost_of(DEVICE)
 
 
 def test_a_limit_of_the_runtime_is_an_error_of_the_expression():

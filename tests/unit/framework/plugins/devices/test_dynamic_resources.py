@@ -193,7 +193,7 @@ def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decid
 
 @pytest.mark.parametrize(("n_selectors", "too_dear"), [(2, False), (20, True)])
 def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, too_dear):
-    monkeypatch.setattr(requests, "MOST_COST_TOGETHER", 50_000)
+    monkeypatch.setattr(requests, "MOST_COST_TOGETHER", 20_000)
     state = devices.cluster(2)
     wanted = devices.claim("a", 1)
     whole = "device.attributes.all(d, device.attributes[d].uuid != '{}')"  # reads every attribute, which differ in each device

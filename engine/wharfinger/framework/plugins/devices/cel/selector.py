@@ -21,6 +21,9 @@ from wharfinger.errors import WharfingerError
 from wharfinger.framework.plugins.devices.cel import expression_text, library
 from wharfinger.framework.plugins.devices.cel.cost import MOST_COST, cost
 
+FIELDS, LONGEST_FIELD = 4, len("allowMultipleAllocations")
+UNLIMITED = 10**12
+"""A cost beyond all limits."""
 MOST_ANSWERS = 100_000
 """The limit of kept answers of one selector; there are as many as distinct devices."""
 
@@ -66,12 +69,21 @@ class DeviceTraits:
 
 @dataclass(slots=True)
 class Selector:
-    """A compiled expression, the most that it costs (`cost`) for one device, and the answers it has given."""
+    """A compiled expression, the most that it costs (`cost`) for any device, and the answers it has given."""
 
     expression: str
     cost: int
     _program: Any
+    _serialized: bytes = b""
     _answers: dict[Hashable, bool | str] = field(default_factory=dict)
+    _costs: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def cost_of(self, device: DeviceTraits) -> int:
+        """The most that it costs for a device as large as this one."""
+        size = _size(device)
+        if size not in self._costs:
+            self._costs[size] = int(min(cost(self._serialized, *size), UNLIMITED))
+        return self._costs[size]
 
     def matches(self, device: DeviceTraits) -> bool:
         """True if the device is selected; SelectorFailed with kube-scheduler's text if that cannot be said."""
@@ -149,13 +161,23 @@ def compiled(expression: str) -> Selector | SelectorFailed:
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        dearest = cost(program.serialize())
+        serialized = program.serialize()
+        dearest = cost(serialized)
         if dearest > MOST_COST:
             return SelectorFailed("too complex, exceeds cost limit")
         guarded = expression_text.rewritten(expression)
-        return Selector(expression, int(dearest), program if guarded == expression else environment.compile(guarded))
+        return Selector(expression, int(dearest), program if guarded == expression else environment.compile(guarded), serialized)
     except RuntimeError as error:  # the only error of the library
         return SelectorFailed(f"compilation failed: {_line(error)}")
+
+
+def _size(device: DeviceTraits) -> tuple[int, int]:
+    """The entries of the largest map of a device, and the characters of its longest text, each as the next power of two."""
+    domains = [*device.attributes.values(), *device.capacity.values()]
+    entries = max(len(device.attributes), len(device.capacity), *(len(own) for own in domains), FIELDS)
+    letters = max((len(str(text)) for own in domains for entry in own.items() for text in entry), default=0)
+    longest = max(letters, LONGEST_FIELD, *map(len, device.attributes), *map(len, device.capacity))
+    return 1 << (entries - 1).bit_length(), 1 << (longest - 1).bit_length()
 
 
 def _line(error: RuntimeError) -> str:
