@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,10 @@ from tests.unit.framework import fleet
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows
 from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.framework.rules import row_classes
 from wharfinger.framework.rules.row_classes import Classes
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
 TEN_TERMS = (Path(__file__).parents[1] / "bench" / "ten_terms.policy").read_text()
@@ -31,7 +35,7 @@ def best_of_all(sums, feasible, ids, added, per_unit):
     totals = sums
     for each in added:
         totals = totals + each[ids]
-    keys = np.where(feasible, np.rint(totals * per_unit), -np.inf)
+    keys = np.where(feasible, totals if per_unit is None else np.rint(totals * per_unit), -np.inf)
     return np.flatnonzero(keys == keys.max())
 
 
@@ -47,9 +51,9 @@ def test_cells_find_what_looking_at_every_row_finds(seed, n_classes):
         else np.append(np.arange(n_classes), chance.integers(0, n_classes, n_nodes - n_classes))
     )
     classes = None if n_classes is None else Classes((), ids, np.arange(n_classes))
-    per_unit = 1.0 if n_classes is None else float(chance.choice([1e6, 0.2]))
+    per_unit = None if n_classes is None else [1e6, 0.2, None][seed % 3]
     nearly_equal = [0.1, 0.1 + 1e-16, 0.1 + 1e-9]
-    values = np.arange(4.0) if n_classes is None else np.array([*nearly_equal, *([0.0] * 40 if seed % 2 else [3.0, 7.7])])
+    values = np.arange(4.0) if per_unit is None else np.array([*nearly_equal, *([0.0] * 40 if seed % 2 else [3.0, 7.7])])
     sums, feasible = chance.choice(values, n_nodes), chance.random(n_nodes) < 0.8
     feasible[0] = True
     best = BestRows(Arrangement(hashes, classes), sums, feasible)
@@ -67,6 +71,8 @@ def test_cells_find_what_looking_at_every_row_finds(seed, n_classes):
         added = [] if n_classes is None else [chance.choice([0.0, 0.3, 5.0], n_classes) for _ in range(int(chance.integers(0, 3)))]
         if n_classes is not None and not added:
             added = [np.zeros(n_classes)]
+        if n_classes is not None and per_unit is None:
+            added = [np.where((np.arange(n_classes) == ids[0]) | (chance.random(n_classes) < 0.6), 0.0, -np.inf)]
         expected = best_of_all(sums, feasible, ids, added, per_unit)
         found = best.find(added, per_unit)
         assert found.n_rows == len(expected)
@@ -102,3 +108,59 @@ def test_decisions_that_add_points_by_domain_are_those_of_decide(texts):
             state.add_node(labelled(chance, chance.randrange(100)))
         if number % 41 == 40:
             state.remove_node(f"n{chance.randrange(50)}")
+
+
+ZONES_FULL = """
+policy "zones full"
+let alike = pods where it.labels["app"] == pod.labels["app"]
+filter zone { require count(alike, within: "topology.kubernetes.io/zone") < 45 else "zone is full" on missing pass }
+filter rack { require count(alike, within: "rack") < 35 else "rack is full" on missing reject }
+score empty weight 0.7 = -node.pod_count normalize minmax
+"""
+HARD_SPREAD = {"topologySpreadConstraints": [
+    {"maxSkew": 1, "topologyKey": fleet.ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "u"}}},
+    {"maxSkew": 3, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "u"}}},
+    {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "v"}}},
+]}  # fmt: skip
+AFFINITY = {"affinity": {
+    "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "u"}}, "topologyKey": fleet.ZONE}
+    ]},
+    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "w"}}, "topologyKey": "rack"}
+    ]},
+}}  # fmt: skip
+
+
+@pytest.mark.parametrize("texts", [[], [ZONES_FULL], [ZONES_FULL, ZONED]], ids=["kubernetes", "policy", "both"])
+@pytest.mark.parametrize("seed", range(3))
+def test_filters_kept_by_domain_decide_as_row_by_row(texts, seed, monkeypatch):
+    chance = random.Random(seed)
+    state = ClusterState()
+    for number in range(90):
+        state.add_node(labelled(chance, number))
+    decider = Decider(chain.assemble([fleet.policy(text) for text in texts]))
+    specs = {"u": HARD_SPREAD, "v": AFFINITY, "w": {}}
+    placed, by_domain = [], 0
+    for number in range(200):
+        app = chance.choices("uvw", (20, 20, 1 if number > 60 else 0))[0]
+        container = {"name": "main", "resources": {"requests": {"cpu": f"{'uvw'.index(app) * 37 + 101}m"}}}
+        metadata = {"name": f"{app}{number}", "namespace": "default", "uid": f"uid-{number}", "labels": {"app": app}}
+        pod = PodView(msgspec.convert({"metadata": metadata, "spec": {"containers": [container], **specs[app]}}, objects.Pod))
+        snapshot = state.snapshot(1.0)
+        kept = decider.decide(snapshot, pod)
+        with monkeypatch.context() as patch:
+            patch.setattr(row_classes, "MOST_CLASSES", 0)
+            fresh = decide(decider.chain, snapshot, pod)
+        by_domain += kept.evaluation.filtering.feasible_set.classes is not None
+        assert fresh.evaluation.filtering.feasible_set.classes is None
+        assert (kept.node, kept.ties, kept.feasible, kept.message) == (fresh.node, fresh.ties, fresh.feasible, fresh.message)
+        assert (kept.totals, kept.ranking(5)) == (fresh.totals, fresh.ranking(5))
+        if kept.node is not None:
+            state.assume(pod, kept.node)
+            placed.append(pod)
+        if number % 7 == 6 and placed:
+            state.forget(placed.pop(chance.randrange(len(placed))))
+        if number % 17 == 0:
+            state.add_node(labelled(chance, chance.randrange(100)))
+    assert by_domain > 100

@@ -52,6 +52,7 @@ class CheckedFilter(PreparedFilter):
         self._rule = rule
         self.reasons = _reasons(plugin, _call(plugin, "reasons", lambda: rule.reasons))
         self.nodes = rule.nodes
+        self.domains = rule.domains
         if not isinstance(self.nodes, frozenset | None):
             raise PluginContractError(f"{plugin}.nodes is {type(self.nodes).__name__}, not a frozenset of node names or None")
 

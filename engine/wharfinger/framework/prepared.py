@@ -125,11 +125,13 @@ class PreparedFilter(ABC):
     """A filter for the pods of one template.
 
     Bit i of a verdict stands for `reasons[i]`; 0 lets the pod through. `nodes` are the names of the nodes to consider, None for all; names
-    that do not exist are allowed. Both stay the same as long as the rule is prepared.
+    that do not exist are allowed. `domains` are the topology keys that alone decide a row's verdict, as in `PreparedScore`. All stay the
+    same as long as the rule is prepared.
     """
 
     reasons: tuple[Reason, ...]
     nodes: frozenset[str] | None = None
+    domains: tuple[str, ...] | None = None
 
     @abstractmethod
     def bits(self, snapshot: Snapshot, rows: Rows) -> Bits | Mask:
@@ -179,8 +181,8 @@ class AllocatingFilter(PreparedFilter):
 class PreparedScore(ABC):
     """A score for the pods of one template.
 
-    `domains` are the topology keys that alone decide a row's raw score, sorted; None if it depends on anything else of the row, or if the
-    score is not GLOBAL. Rows in the same domains (or in none) of all these keys must have the same raw score: one of them is scored.
+    `domains` are the topology keys that alone decide a row's raw score, sorted; None if it depends on anything else of the row. Rows in the
+    same domains (or in none) of all these keys must have the same raw score: one of them is scored. Only GLOBAL rules have domains.
     """
 
     domains: tuple[str, ...] | None = None

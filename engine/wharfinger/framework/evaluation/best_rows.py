@@ -15,7 +15,7 @@ rejection step: the bias is below n/2⁶⁴). Blocks follow the same order, so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -110,6 +110,11 @@ class Arrangements:
             found = self._classes[keys] = classes(keys, snapshot)
         return found
 
+    def common(self, domains: Iterable[tuple[str, ...] | None], snapshot: Snapshot) -> Classes | None:
+        """The classes of all topology keys together, without tuples that have too many; None if there are none, or too many in all."""
+        kept = {keys for keys in domains if keys is not None and self.classes(keys, snapshot) is not None}
+        return self.classes(tuple(sorted({key for keys in kept for key in keys})), snapshot) if kept else None
+
     def arrangement(self, found: Classes | None, snapshot: Snapshot) -> Arrangement:
         """The arrangement for some classes."""
         self._follow(snapshot)
@@ -136,7 +141,7 @@ class BestRows:
     """The sums of all rows, `-inf` where a row is not feasible, and the values per cell with which the best rows are found.
 
     `_tops` (2, n_cells) holds the highest sum of each cell and an upper bound on all lower sums. `_n_highest` (n_cells,) is the number of
-    rows with the highest sum. Without classes, "sums" are totals in whole quanta, which are compared directly.
+    rows with the highest sum. Where no points are kept per class, "sums" are totals in whole quanta, which are compared directly.
     """
 
     __slots__ = ("_at", "_below", "_highest", "_n_highest", "_sums", "_tops")
@@ -239,13 +244,18 @@ class BestRows:
         self._n_highest[cell] = np.count_nonzero(best)
         self._below[cell] = np.max(sums, where=~best, initial=NOTHING)
 
-    def find(self, added: Sequence[NDArray[np.float64]], per_unit: float) -> Best:
-        """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`."""
-        if not added:
-            key = self._highest.max()
-            cells = (self._highest == key).nonzero()[0]
+    def find(self, added: Sequence[NDArray[np.float64]], per_unit: float | None) -> Best:
+        """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`.
+
+        None: the sums are totals in whole quanta, to which only 0 or -inf is added.
+        """
+        of = self._at.cell_class
+        if per_unit is None:
+            tops = _keys(self._highest, added, of, per_unit)
+            key = tops.max()
+            cells = (tops == key).nonzero()[0]
         else:
-            tops = _keys(self._tops, added, self._at.cell_class, per_unit)
+            tops = _keys(self._tops, added, of, per_unit)
             key = tops[0].max()
             highest, below = tops == key
             if below.any():
@@ -277,10 +287,11 @@ class BestRows:
         ends = found.counts.cumsum()
         index = int(ends.searchsorted(place, side="right"))
         cell = found.cells.item(index)
-        if not found.added:  # a cell is a block
-            places = self._places(found, at.starts.item(cell), at.starts.item(cell + 1))
-            return at.row.item(places.item(place - (ends.item(index - 1) if index else 0)))
         block = at.cell_block.item(cell)
+        follows = index > 0 and at.cell_block.item(found.cells.item(index - 1)) == block
+        if not follows and (index + 1 == len(ends) or at.cell_block.item(found.cells.item(index + 1)) != block):
+            places = self._places(found, at.starts.item(cell), at.starts.item(cell + 1))  # in the order of hashes, as of one cell
+            return at.row.item(places.item(place - (ends.item(index - 1) if index else 0)))
         first_cell, last_cell = at.block_starts.item(block), at.block_starts.item(block + 1)
         before = int(found.cells.searchsorted(first_cell))
         places = self._places(found, at.starts.item(first_cell), at.starts.item(last_cell))
@@ -306,14 +317,13 @@ class Best(NamedTuple):
     counts: NDArray[np.intp]
     n_rows: int
     added: Sequence[NDArray[np.float64]]
-    per_unit: float
+    per_unit: float | None
 
 
-def _keys(sums: NDArray[np.float64], added: Sequence[NDArray[np.float64]], of: NDArray[np.intp], per_unit: float) -> NDArray[np.float64]:
-    """The values that are compared: totals in whole quanta; `of` is the class of each sum. `sums` itself if nothing is added."""
-    if not added:
-        return sums
+def _keys(
+    sums: NDArray[np.float64], added: Sequence[NDArray[np.float64]], of: NDArray[np.intp], per_unit: float | None
+) -> NDArray[np.float64]:
+    """The values that are compared: totals in whole quanta; `of` is the class of each sum. `sums` itself if there is nothing to do."""
     for each in added:
         sums = sums + each.take(of)
-    sums *= per_unit
-    return np.rint(sums, out=sums)
+    return sums if per_unit is None else np.rint(sums * per_unit)

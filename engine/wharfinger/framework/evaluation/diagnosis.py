@@ -157,8 +157,8 @@ class Diagnosis:
             found.append(NodeRejection(plugin=" ".join(chosen.plugins), reasons=(chosen.reason,)))
         if row in self._filtering.crowded:
             found.append(NodeRejection(plugin=NOMINATED, reasons=self._filtering.crowded[row]))
-        speaking = [slot for slot in self._slots() if not slot.skipped and slot.bits[row]]
-        found += [NodeRejection(plugin=slot.plugin.name, reasons=_set_reasons(slot, int(slot.bits[row]))) for slot in speaking]
+        speaking = [slot for slot in self._slots() if not slot.skipped and slot.bits_at(row)]
+        found += [NodeRejection(plugin=slot.plugin.name, reasons=_set_reasons(slot, slot.bits_at(row))) for slot in speaking]
         return tuple(found)
 
     def rejected_by(self, plugin: str) -> Mask:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL
+from wharfinger.framework.changes import ALL, Changes
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Rejected, Skip
+from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.stopwatch import Effort
-from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
@@ -91,9 +93,12 @@ def _mask(names: frozenset[str], snapshot: Snapshot) -> Mask:
 
 
 class FilterSlot:
-    """A filter prepared for one template (`rule`, if the `answer` is one), and its verdict bits `(n_nodes,)`."""
+    """A filter prepared for one template (`rule`, if the `answer` is one), and its `verdicts`: bits, `(n_nodes,)` or `(n_classes,)`.
 
-    __slots__ = ("answer", "bits", "effort", "plugin", "reasons", "rule", "skipped", "volatility")
+    They are per class of rows if there are `classes`, which needs a filter whose verdict depends on the topology keys `domains` alone.
+    """
+
+    __slots__ = ("answer", "classes", "domains", "effort", "plugin", "reasons", "rule", "skipped", "verdicts", "volatility")
 
     rule: PreparedFilter
 
@@ -104,32 +109,58 @@ class FilterSlot:
         self.answer: PreparedFilter | Skip | Rejected = SKIP
         self.skipped = False
         self.reasons: tuple[Reason, ...] = ()
-        self.bits: NDArray[Any] = np.empty(0, np.uint8)
+        self.domains: tuple[str, ...] | None = None
+        self.classes: Classes | None = None
+        self.verdicts: NDArray[Any] = np.empty(0, np.uint8)
+
+    @property
+    def bits(self) -> NDArray[Any]:
+        """The verdict bits of all nodes, `(n_nodes,)`."""
+        return self.verdicts if self.classes is None else self.verdicts[self.classes.ids]
+
+    def bits_at(self, row: int) -> int:
+        """The verdict bits of one node."""
+        return int(self.verdicts.item(row if self.classes is None else self.classes.ids.item(row)))
 
     def prepare(self, attempt: Attempt) -> bool:
-        """Prepare the filter; True if whether it applies, its refusal, or the nodes to consider changed."""
-        before, self.answer = self.answer, self.plugin.prepare_filter(attempt)
+        """Prepare the filter; True if whether it applies, its refusal, the nodes to consider, or `domains` changed."""
+        before, domains = self.answer, self.domains
+        self.answer = self.plugin.prepare_filter(attempt)
         self.skipped = isinstance(self.answer, Skip)
+        self.domains = None
         if isinstance(self.answer, PreparedFilter):
             self.rule = self.answer
             self.reasons = self.answer.reasons
-        return _outline(self.answer) != _outline(before)
+            if self.volatility is Volatility.GLOBAL:
+                self.domains = self.answer.domains
+        return _outline(self.answer) != _outline(before) or self.domains != domains
 
-    def evaluate(self, snapshot: Snapshot) -> None:
-        """Run the filter on every node."""
-        self.bits = self.rule.bits(snapshot, ALL).astype(_narrowest(len(self.reasons)))  # a copy: a plugin's array stays the plugin's
+    def evaluate(self, snapshot: Snapshot, classes: Classes | None = None) -> None:
+        """Run the filter on every node, or on one node of each class."""
+        self.classes = classes
+        found = self.rule.bits(snapshot, ALL if classes is None else classes.rows)
+        self.verdicts = found.astype(_narrowest(len(self.reasons)))  # a copy: a plugin's array stays the plugin's
         if self.effort is not None:
-            self._count(self.effort, self.bits)
+            self._count(self.effort, self.verdicts)
+
+    def follow(self, snapshot: Snapshot, rows: Rows, changes: Changes) -> None:
+        """Run the filter on the rows that these changes affect."""
+        if isinstance(rows, slice):
+            self.evaluate(snapshot)
+        elif len(rows) and changes.only(rows):
+            self.patch_one(snapshot, changes.row)
+        elif len(rows):
+            self.patch(snapshot, rows)
 
     def patch(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> None:
         """Run the filter on some rows."""
-        self.bits[rows] = found = self.rule.bits(snapshot, rows)
+        self.verdicts[rows] = found = self.rule.bits(snapshot, rows)
         if self.effort is not None:
             self._count(self.effort, found)
 
     def patch_one(self, snapshot: Snapshot, row: int) -> None:
         """Run the filter on one row."""
-        self.bits[row] = found = self.rule.bits_at(snapshot, row)
+        self.verdicts[row] = found = self.rule.bits_at(snapshot, row)
         if self.effort is not None:
             self.effort.evaluated += 1
             self.effort.rejected += found != 0

@@ -1,7 +1,8 @@
 """The set of feasible nodes for the pods of one template, kept up to date.
 
-Every filter's verdicts are kept per node. After a change, filters run again only on the changed rows, as each filter's volatility allows,
-and the feasible set is patched. The result always equals a fresh run over all rows.
+Every filter's verdicts are kept per node, or per class of nodes where a filter depends on topology domains alone. After a change, filters
+run again only on the changed rows or on the classes, as each filter's volatility allows, and the feasible set is patched. The result always
+equals a fresh run over all rows.
 
 Preemption nominates nodes for pods. The pod must fit such a node twice: with the nominated pods of equal or higher priority added, and
 without them. Few nodes have nominated pods; their results are kept until something on the node changes.
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.changes import ALL, NO_ROWS, Changes, distinct, union
 from wharfinger.framework.evaluation import filter_slot
+from wharfinger.framework.evaluation.best_rows import Arrangements
+from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, Flips
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import FilterPlugin
@@ -93,9 +96,12 @@ def _allocating(slot: FilterSlot) -> AllocatingFilter:
 
 
 class Filtering:
-    """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
+    """The feasible set of one template, or the `refusal` of a PreFilter."""
 
     __slots__ = (
+        "_arrangements",
+        "_by_domain",
+        "_elsewhere",
         "_follows",
         "_local",
         "_moment",
@@ -103,8 +109,7 @@ class Filtering:
         "_row",
         "_static",
         "allocating",
-        "count",
-        "feasible",
+        "feasible_set",
         "laps",
         "local",
         "node_set",
@@ -112,21 +117,33 @@ class Filtering:
         "slots",
     )
 
-    def __init__(self, plugins: tuple[FilterPlugin, ...], stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, plugins: tuple[FilterPlugin, ...], arrangements: Arrangements, stopwatch: Stopwatch | None = None) -> None:
         self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.effort(plugin)) for plugin in plugins)
         self.laps = NO_LAPS
         self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters that are not skipped
         self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
         self._local: tuple[FilterSlot, ...] = ()  # both
         self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which are asked for changes
+        self._elsewhere: tuple[FilterSlot, ...] = ()  # those that are not skipped, with verdicts per row
+        self._by_domain: tuple[FilterSlot, ...] = ()  # those with verdicts per class of rows
+        self._arrangements = arrangements
         self.allocating: tuple[FilterSlot, ...] = ()  # the filters that allocate, and may fail
         self._moment: Hashable = None  # at which the TIMED filters ran; None without any
         self.refusal: filter_slot.Refusal | None = None
         self.node_set: filter_slot.Chosen | None = None
-        self.feasible: Mask = np.empty(0, np.bool_)
-        self.count = 0
+        self.feasible_set = FeasibleSet(np.empty(0, np.bool_))
         self._room = NominatedRoom()
         self.local: Mask = self.feasible  # the nodes that pass the STATIC and ROW filters and the node set
+
+    @property
+    def feasible(self) -> Mask:
+        """The feasible nodes, `(n_nodes,) bool`."""
+        return self.feasible_set.mask
+
+    @property
+    def count(self) -> int:
+        """The number of feasible nodes."""
+        return self.feasible_set.count
 
     @property
     def by_object(self) -> Mask:
@@ -182,16 +199,20 @@ class Filtering:
         self._arrange(snapshot)
         self._room.reset(snapshot.n_nodes)
         if self.refusal is not None:
-            self.feasible = self.local = np.zeros(snapshot.n_nodes, np.bool_)
-            self.count = 0
+            self.local = np.zeros(snapshot.n_nodes, np.bool_)
+            self.feasible_set = FeasibleSet(self.local)
             return
-        for slot in self.laps.each("Filter", [slot for slot in self.slots if not slot.skipped]):
-            slot.evaluate(snapshot)
+        applying = [slot for slot in self.slots if not slot.skipped]
+        classes = self._arrangements.common((slot.domains for slot in applying), snapshot)
+        for slot in self.laps.each("Filter", applying):
+            slot.evaluate(snapshot, classes if classes is not None and classes.cover(slot.domains) else None)
+        self._by_domain = tuple(slot for slot in applying if slot.classes is not None)
+        self._elsewhere = tuple(slot for slot in self._follows if not slot.skipped and slot.classes is None)
         self._room.update(self.slots, attempt, self._worth, None)
         self.local = np.ones(snapshot.n_nodes, np.bool_) if self.node_set is None else self.node_set.mask.copy()
         for slot in self._local:
-            self.local &= slot.bits == 0
-        self._combine()
+            self.local &= slot.verdicts == 0
+        self.feasible_set = FeasibleSet(self._possible(), classes, self._open_classes())
 
     def _arrange(self, snapshot: Snapshot) -> None:
         """Arrange the filters by volatility, and keep the moment at which the TIMED filters ran."""
@@ -202,37 +223,41 @@ class Filtering:
         self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
         self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
 
-    def refresh(self, attempt: Attempt, changes: Changes) -> Rows:
-        """Bring the feasible set up to date; returns the rows that became feasible or infeasible, or all rows after a full evaluation."""
+    def refresh(self, attempt: Attempt, changes: Changes) -> Flips | None:
+        """Bring the feasible set up to date; returns the rows whose feasibility changed, or None after a full evaluation."""
         if self.refusal is not None:
-            if self._follows:  # a STATIC or ROW filter reads nothing that has changed when it is prepared
-                self.evaluate(attempt)
-            return ALL if self.refusal is None else NO_ROWS
-        renewed = self._refresh_following(attempt, changes) if self._follows else NO_ROWS
-        if renewed is None:
+            if not self._follows:  # a STATIC or ROW filter reads nothing that has changed when it is prepared
+                return NO_FLIPS
             self.evaluate(attempt)
-            return ALL
+            return None if self.refusal is None else NO_FLIPS
+        classes = self.feasible_set.classes
+        moved = classes is not None and len(changes.node_rows) > 0 and not classes.stands
+        followed = None if moved else self._refresh_following(attempt, changes) if self._follows else (NO_ROWS, False)
+        if followed is None:
+            self.evaluate(attempt)
+            return None
+        renewed, domains = followed
         self._refresh_local(attempt.snapshot, changes)
-        crowding = self._room.update(self.slots, attempt, self._worth, changes.rows if renewed is NO_ROWS else None)
+        crowding = self._room.update(self.slots, attempt, self._worth, None if domains or renewed is not NO_ROWS else changes.rows)
         if len(crowding) and not isinstance(renewed, slice):
             renewed = union(renewed, crowding)
         if changes.only(renewed):
-            return self._patch_one(changes)
-        if len(changes.rows):
-            self._patch_local(changes.rows)
-        if isinstance(renewed, slice):
-            before = self.feasible
-            self._combine()
-            return np.flatnonzero(before != self.feasible)
-        return self._patch(union(changes.rows, renewed))
+            flipped = self._patch_one(changes)
+        else:
+            if len(changes.rows):
+                self._patch_local(changes.rows)
+            rows = ALL if isinstance(renewed, slice) else union(changes.rows, renewed)
+            flipped = self.feasible_set.put_all(rows, self._possible(rows))
+        return self.feasible_set.follow(flipped, self._open_classes() if domains else None)
 
-    def _refresh_following(self, attempt: Attempt, changes: Changes) -> Rows | None:
-        """Run the TIMED and GLOBAL filters again where needed; returns these rows.
+    def _refresh_following(self, attempt: Attempt, changes: Changes) -> tuple[Rows, bool] | None:
+        """Run the TIMED and GLOBAL filters again where needed; returns the rows, and if verdicts of classes may have changed.
 
         None if a filter was prepared anew with another outline and a full evaluation is needed.
         """
         snapshot = attempt.snapshot
         renewed: Rows = NO_ROWS
+        domains = False
         passed = self._moment is not None and snapshot.moment != self._moment
         for slot in self.laps.each("Filter", self._follows):
             follow = passed or slot.volatility is Volatility.GLOBAL
@@ -243,19 +268,15 @@ class Filtering:
                 affected = ALL
             if affected is None or slot.skipped:
                 continue
-            if isinstance(affected, slice):
-                slot.evaluate(snapshot)
-                renewed = ALL
-            elif len(affected):
-                if changes.only(affected):
-                    slot.patch_one(snapshot, changes.row)
-                else:
-                    slot.patch(snapshot, affected)
-                if not isinstance(renewed, slice):
-                    renewed = union(renewed, affected)
+            if slot.classes is not None:
+                slot.evaluate(snapshot, slot.classes)
+                domains = True
+            else:
+                slot.follow(snapshot, affected, changes)
+                renewed = ALL if isinstance(affected, slice) or isinstance(renewed, slice) else union(renewed, affected)
         if passed:
             self._moment = snapshot.moment
-        return renewed
+        return renewed, domains
 
     def _refresh_local(self, snapshot: Snapshot, changes: Changes) -> None:
         """Run the STATIC and ROW filters on the changed rows."""
@@ -270,52 +291,33 @@ class Filtering:
             for slot in self.laps.each("Filter", self._row):
                 slot.patch(snapshot, changes.rows)
 
-    def _combine(self) -> None:
-        self.feasible = self.local.copy()
-        for slot in self._follows:
-            if not slot.skipped:
-                self.feasible &= slot.bits == 0
+    def _open_classes(self) -> Mask | None:
+        """The classes of rows that no filter by domain rejects, `(n_classes,) bool`; None without such filters."""
+        return np.logical_and.reduce([slot.verdicts == 0 for slot in self._by_domain]) if self._by_domain else None
+
+    def _possible(self, rows: Rows = ALL) -> Mask:
+        """True for the rows that pass all filters but those by domain, `(n_rows,) bool`, a new array."""
+        possible = self.local[rows].copy() if isinstance(rows, slice) else self.local[rows]
+        for slot in self._elsewhere:
+            possible &= slot.verdicts[rows] == 0
         if self._room.crowded:
-            self.feasible &= ~self._room.mask
-        self.count = int(np.count_nonzero(self.feasible))
+            possible &= ~self._room.mask[rows]
+        return possible
 
     def _patch_local(self, rows: NDArray[np.intp]) -> None:
         passes = np.ones(len(rows), np.bool_) if self.node_set is None else self.node_set.mask[rows]
         for slot in self._local:
-            passes &= slot.bits[rows] == 0
+            passes &= slot.verdicts[rows] == 0
         self.local[rows] = passes
 
-    def _patch(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Patch the feasible set on some rows; returns the rows that became feasible or infeasible."""
-        if not len(rows):
-            return NO_ROWS
-        before = self.feasible[rows]
-        after = self.local[rows]
-        for slot in self._follows:
-            if not slot.skipped:
-                after &= slot.bits[rows] == 0
-        if self._room.crowded:
-            after &= ~self._room.mask[rows]
-        flipped = before != after
-        if not flipped.any():
-            return NO_ROWS
-        self.feasible[rows] = after
-        self.count += int(np.count_nonzero(after)) - int(np.count_nonzero(before))
-        flips: NDArray[np.intp] = rows[flipped]
-        return flips
-
     def _patch_one(self, changes: Changes) -> NDArray[np.intp]:
-        """`_patch_local` and `_patch` for a change of one row."""
+        """Combine the verdicts of the one row that changed again; returns it if the result changed."""
         row = changes.row
         passes = self.node_set is None or self.node_set.mask.item(row)
         for slot in self._local:
-            passes = passes and not slot.bits.item(row)
+            passes = passes and not slot.verdicts.item(row)
         self.local[row] = passes
-        for slot in self._follows:
-            passes = passes and (slot.skipped or not slot.bits.item(row))
+        for slot in self._elsewhere:
+            passes = passes and not slot.verdicts.item(row)
         passes = passes and not self._room.mask.item(row)
-        if passes == self.feasible.item(row):
-            return NO_ROWS
-        self.feasible[row] = passes
-        self.count += 1 if passes else -1
-        return changes.rows
+        return changes.rows if self.feasible_set.put(row, passes=passes) else NO_ROWS

@@ -63,8 +63,9 @@ class Evaluation:
     def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
         self.lineup = lineup
         self.shared = shared_by(lineup.governing)
-        self.filtering = Filtering(lineup.filters, stopwatch)
-        self.scoring = Scoring(lineup, stopwatch, arrangements)
+        arrangements = Arrangements() if arrangements is None else arrangements
+        self.filtering = Filtering(lineup.filters, arrangements, stopwatch)
+        self.scoring = Scoring(lineup, arrangements, stopwatch)
         self._stopwatch = stopwatch
         self._laps = NO_LAPS
         self.revision = -1
@@ -118,8 +119,8 @@ class Evaluation:
     def _refresh(self, attempt: Attempt, changed: Changes) -> None:
         flips = self.filtering.refresh(attempt, changed)
         self._laps.mark("Filter")
-        if self._scored and self.filtering.count and not isinstance(flips, slice):
-            self.scoring.refresh(attempt, changed, flips, self.filtering.feasible)
+        if self._scored and self.filtering.count and flips is not None:
+            self.scoring.refresh(attempt, changed, flips, self.filtering.feasible_set)
             self._laps.mark("Score")
         else:
             self._score(attempt)
@@ -127,7 +128,7 @@ class Evaluation:
     def _score(self, attempt: Attempt) -> None:
         self._scored = self.filtering.count > 0
         if self._scored:
-            self.scoring.evaluate(attempt, self.filtering.feasible)
+            self.scoring.evaluate(attempt, self.filtering.feasible_set)
             self._laps.mark("Score")
 
     def rejection_message(self, snapshot: Snapshot) -> str:

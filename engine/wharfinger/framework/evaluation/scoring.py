@@ -8,7 +8,7 @@ raw scores over the feasible nodes has moved.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.changes import ALL, NO_ROWS, Changes, union
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows
+from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, Flips
 from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt
 from wharfinger.framework.rules.lineup import Lineup
 from wharfinger.framework.rules.points import ROW, STATIC, TierTotals
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
+Renewed: TypeAlias = list[tuple[ScoreSlot, Rows | None]]
+"""Terms with the rows that have new points; None if all terms must be scored again."""
+
+
 class Scoring:
     """The scores of one template: the `tiers` with the totals of each row, and the best rows of the first tier."""
 
@@ -37,24 +42,27 @@ class Scoring:
         "_best",
         "_by_domain",
         "_classes",
+        "_closed",
         "_follows",
         "_moment",
-        "_n_feasible",
         "_n_groups",
+        "_n_possible",
+        "_per_unit",
         "_row",
         "_static",
+        "_there",
         "laps",
         "slots",
         "tiers",
     )
 
-    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
+    def __init__(self, lineup: Lineup, arrangements: Arrangements, stopwatch: Stopwatch | None = None) -> None:
         self.slots = tuple(
             ScoreSlot(term, group, None if stopwatch is None else stopwatch.effort(term.plugin))
             for term, group in zip(lineup.scores, _groups(lineup), strict=True)
         )
         self.laps = NO_LAPS
-        self._arrangements = Arrangements() if arrangements is None else arrangements
+        self._arrangements = arrangements
         self._n_groups = max((slot.group for slot in self.slots), default=ROW) + 1
         self.tiers = tuple(
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
@@ -65,14 +73,17 @@ class Scoring:
         self._follows: tuple[ScoreSlot, ...] = ()  # the TIMED and GLOBAL scores, which are asked for changes
         self._moment: Hashable = None  # at which the TIMED scores ran; None without any
         self._by_domain: tuple[ScoreSlot, ...] = ()  # the scores that depend on topology domains alone
-        self._classes: Classes | None = None  # for which the points of these scores are kept
-        self._n_feasible: NDArray[np.intp] = NO_ROWS  # feasible rows of each class
+        self._classes: Classes | None = None  # for which the points of these scores, and the verdicts of such filters, are kept
+        self._n_possible: NDArray[np.intp] = NO_ROWS  # rows of each class that only filters by domain may reject
+        self._closed: NDArray[np.float64] | None = None  # for each class 0, or -inf if a filter rejects it; None if kept per row
+        self._there: Mask = np.empty(0, np.bool_)  # the classes with feasible rows
+        self._per_unit: float | None = None  # to round totals by; None if no points are kept per class, and the best rows have them rounded
         self._best: BestRows | None = None  # None after every row was scored, until a row changes
 
-    def evaluate(self, attempt: Attempt, feasible: Mask) -> None:
+    def evaluate(self, attempt: Attempt, feasible_set: FeasibleSet) -> None:
         """Prepare every term and score every node by it."""
-        snapshot = attempt.snapshot
-        self._classes = self._best = None
+        snapshot, feasible = attempt.snapshot, feasible_set.mask
+        self._classes = self._best = self._closed = None
         for slot in self.laps.each("Score", self.slots):
             slot.classes = None
             slot.prepare(attempt, feasible)
@@ -83,109 +94,153 @@ class Scoring:
         self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
         self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
         self._by_domain = tuple(slot for slot in self.slots if slot.domains is not None)
-        if self._by_domain:
-            self._evaluate_domains(snapshot, feasible)
+        self._evaluate_domains(snapshot, feasible_set)
         self._total(snapshot.n_nodes, 0)
 
-    def _evaluate_domains(self, snapshot: Snapshot, feasible: Mask) -> None:
+    def _evaluate_domains(self, snapshot: Snapshot, feasible_set: FeasibleSet) -> None:
         """Score by the terms that depend on topology domains alone: per class of rows, unless there are too many."""
-        keys = {slot: slot.domains or () for slot in self._by_domain}
-        kept = [slot for slot in self._by_domain if self._arrangements.classes(keys[slot], snapshot) is not None]
-        together = tuple(sorted({key for slot in kept for key in keys[slot]}))
-        self._classes = classes = self._arrangements.classes(together, snapshot) if kept else None
+        filtered = None if feasible_set.classes is None else feasible_set.classes.keys
+        self._classes = classes = self._arrangements.common((filtered, *(slot.domains for slot in self._by_domain)), snapshot)
         if classes is not None:
-            self._n_feasible = np.bincount(classes.ids[feasible], minlength=len(classes.rows))
-        for slot in self.laps.each("Score", self._by_domain):
-            if classes is not None and slot in kept:
-                slot.evaluate_classes(snapshot, classes, self._n_feasible > 0)
+            if classes.cover(filtered):
+                self._n_possible = np.bincount(classes.ids[feasible_set.possible], minlength=len(classes.rows))
+                self._close(classes, feasible_set)
             else:
-                slot.evaluate(snapshot, feasible)
+                self._n_possible = np.bincount(classes.ids[feasible_set.mask], minlength=len(classes.rows))
+            self._there = self._classes_there()
+        for slot in self.laps.each("Score", self._by_domain):
+            if classes is not None and classes.cover(slot.domains):
+                slot.evaluate_classes(snapshot, classes, self._there)
+            else:
+                slot.evaluate(snapshot, feasible_set.mask)
+        self._per_unit = self.tiers[0].per_unit if any(slot.classes is not None for slot in self._by_domain) else None
 
-    def refresh(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
-        """Bring all scores up to date; `flips` are the rows that became feasible or infeasible."""
+    def _close(self, classes: Classes, feasible_set: FeasibleSet) -> None:
+        """Take over which classes of the filters are open."""
+        filtered = feasible_set.classes
+        assert filtered is not None  # noqa: S101 — otherwise nothing is covered
+        self._closed = np.where(feasible_set.open[filtered.ids[classes.rows]], 0.0, -np.inf)
+
+    def _classes_there(self) -> Mask:
+        there = self._n_possible > 0
+        return there if self._closed is None else there & (self._closed == 0.0)
+
+    def refresh(self, attempt: Attempt, changes: Changes, flips: Flips, feasible_set: FeasibleSet) -> None:
+        """Bring all scores up to date."""
         moment = None if self._moment is None else attempt.snapshot.moment
         passed, self._moment = moment != self._moment, moment
         if len(changes.node_rows) and not self._stands():
-            self.evaluate(attempt, feasible)
-        elif changes.row >= 0 and not len(flips):
-            self._refresh_one(attempt, changes, feasible, passed=passed)
+            self.evaluate(attempt, feasible_set)
+            return
+        if flips is not NO_FLIPS:
+            if self._closed is None:  # a flip is a flip of the row, whatever the filter
+                flips = Flips(flips.rows, flips.rows)
+            if self._classes is not None:
+                self._follow_flips(self._classes, flips, feasible_set)
+        if changes.only(flips.possible):
+            self._refresh_one(attempt, changes, flips, feasible_set, passed=passed)
         else:
-            self._refresh_rows(attempt, changes, flips, feasible, passed=passed)
+            self._refresh_rows(attempt, changes, flips, feasible_set, passed=passed)
 
     def _stands(self) -> bool:
         """True if no points depend on topology domains, or all that do are kept per class and all nodes are still in the same domains."""
-        if not self._by_domain:
-            return True
-        return self._classes is not None and self._classes.stands and all(slot.classes is not None for slot in self._by_domain)
+        if self._classes is None:
+            return not self._by_domain
+        return self._classes.stands and all(slot.classes is not None for slot in self._by_domain)
 
-    def _refresh_rows(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool) -> None:
-        snapshot = attempt.snapshot
-        if len(flips) and self._classes is not None:
-            self._count_flips(flips, feasible)
-        whole_from = patched_from = self._n_groups
-        patched = NO_ROWS
-        renewed: list[tuple[ScoreSlot, Rows | None]] = [
-            *((slot, slot.patch(snapshot, changes.node_rows, flips, feasible)) for slot in self.laps.each("Score", self._static)),
-            *((slot, slot.patch(snapshot, changes.rows, flips, feasible)) for slot in self.laps.each("Score", self._row)),
+    def _follow_flips(self, classes: Classes, flips: Flips, feasible_set: FeasibleSet) -> None:
+        """Follow the classes with feasible rows."""
+        if len(flips.possible):
+            ids, now = classes.ids[flips.possible], self._possible(feasible_set)[flips.possible]
+            n_classes = len(classes.rows)
+            self._n_possible = self._n_possible + np.bincount(ids[now], minlength=n_classes) - np.bincount(ids[~now], minlength=n_classes)
+        if self._closed is not None:
+            self._close(classes, feasible_set)
+        there = self._classes_there()
+        if not np.array_equal(there, self._there):
+            self._there = there
+            for slot in self._by_domain:
+                if slot.classes is not None:
+                    slot.normalise_classes(there)
+
+    def _possible(self, feasible_set: FeasibleSet) -> Mask:
+        """The rows that are feasible but for closed classes: these are left to the search of the best row."""
+        return feasible_set.mask if self._closed is None else feasible_set.possible
+
+    def _refresh_rows(self, attempt: Attempt, changes: Changes, flips: Flips, feasible_set: FeasibleSet, *, passed: bool) -> None:
+        snapshot, feasible = attempt.snapshot, feasible_set.mask
+        renewed: Renewed = [
+            *((slot, slot.patch(snapshot, changes.node_rows, flips.rows, feasible)) for slot in self.laps.each("Score", self._static)),
+            *((slot, slot.patch(snapshot, changes.rows, flips.rows, feasible)) for slot in self.laps.each("Score", self._row)),
             *(
-                (slot, self._follow(slot, attempt, changes, flips, feasible, passed=passed))
+                (slot, self._follow(slot, attempt, changes, flips.rows, feasible, passed=passed))
                 for slot in self.laps.each("Score", self._follows)
             ),
         ]
+        found = self._touched(renewed)
+        if found is None:
+            self.evaluate(attempt, feasible_set)
+            return
+        patched, patched_from, whole_from = found
+        if len(patched):
+            self._patch(patched, patched_from, whole_from)
+        if whole_from < self._n_groups:
+            self._total(snapshot.n_nodes, whole_from)
+        elif len(patched) or len(flips.possible):
+            self._rank(union(patched, flips.possible), snapshot, self._possible(feasible_set))
+
+    def _refresh_one(self, attempt: Attempt, changes: Changes, flips: Flips, feasible_set: FeasibleSet, *, passed: bool) -> None:
+        """`refresh` for a change of one row; other rows become feasible or infeasible by the domains that they are in, if at all."""
+        row = changes.row
+        found = self._touched(self._renew_one(attempt, changes, flips.rows, feasible_set.mask, passed=passed))
+        if found is None:
+            self.evaluate(attempt, feasible_set)
+            return
+        extra, extra_from, whole_from = found
+        sums = [tier.patch_one(row, ROW, whole_from) for tier in self.tiers]
+        if len(extra):
+            self._patch(extra, extra_from, whole_from)
+        if whole_from < self._n_groups:
+            self._total(attempt.snapshot.n_nodes, whole_from)
+        elif self._best is None or len(extra):
+            self._rank(union(changes.rows, extra), attempt.snapshot, self._possible(feasible_set))
+        else:
+            value = sums[0] if self._per_unit is not None else float(round(sums[0] * self.tiers[0].per_unit))
+            self._best.put(row, value if self._possible(feasible_set).item(row) else -np.inf)
+
+    def _renew_one(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool) -> Renewed:
+        """Bring the terms up to date after a change of one row; new points of this row alone, but for STATIC terms, are not told of."""
+        snapshot = attempt.snapshot
+        renewed: Renewed = []
+        if len(flips):
+            renewed = [(slot, slot.patch(snapshot, NO_ROWS, flips, feasible)) for slot in self._static if slot.relative]
+        for slot in self.laps.each("Score", self._row):
+            if slot.relative and len(flips):
+                renewed.append((slot, slot.patch(snapshot, changes.rows, flips, feasible)))
+            elif slot.patch_one(snapshot, changes.row, feasible):
+                renewed.append((slot, ALL))
+        for slot in self.laps.each("Score", self._follows):
+            touched = self._follow(slot, attempt, changes, flips, feasible, passed=passed)
+            if touched is None or not changes.only(touched):
+                renewed.append((slot, touched))
+        return renewed
+
+    def _touched(self, renewed: Renewed) -> tuple[NDArray[np.intp], int, int] | None:
+        """The rows with new points, the first group of these, and the first group with new points on all rows.
+
+        None if all terms must be scored again.
+        """
+        whole_from = patched_from = self._n_groups
+        patched = NO_ROWS
         for slot, touched in renewed:
             if touched is None:
-                self.evaluate(attempt, feasible)
-                return
+                return None
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)
             elif len(touched):
                 patched_from = min(patched_from, slot.group)
                 patched = union(patched, touched)
-        if len(patched):
-            self._patch(patched, patched_from, whole_from)
-        if whole_from < self._n_groups:
-            self._total(snapshot.n_nodes, whole_from)
-        elif len(patched) or len(flips):
-            self._rank(union(patched, flips), snapshot, feasible)
-
-    def _count_flips(self, flips: NDArray[np.intp], feasible: Mask) -> None:
-        assert self._classes is not None  # noqa: S101 — called only if there are classes
-        ids, n_classes = self._classes.ids[flips], len(self._classes.rows)
-        now = feasible[flips]
-        before = self._n_feasible
-        self._n_feasible = before + np.bincount(ids[now], minlength=n_classes) - np.bincount(ids[~now], minlength=n_classes)
-        there = self._n_feasible > 0
-        if not np.array_equal(there, before > 0):
-            for slot in self._by_domain:
-                if slot.classes is not None:
-                    slot.normalise_classes(there)
-
-    def _refresh_one(self, attempt: Attempt, changes: Changes, feasible: Mask, *, passed: bool) -> None:
-        """`refresh` for a change of one row whose feasibility stayed the same."""
-        snapshot = attempt.snapshot
-        whole_from, extra_from, extra = self._n_groups, self._n_groups, NO_ROWS
-        for slot in self.laps.each("Score", self._row):
-            if slot.patch_one(snapshot, changes.row, feasible):
-                whole_from = ROW
-        for slot in self.laps.each("Score", self._follows):
-            touched = self._follow(slot, attempt, changes, NO_ROWS, feasible, passed=passed)
-            if touched is None:
-                self.evaluate(attempt, feasible)
-                return
-            if isinstance(touched, slice):
-                whole_from = min(whole_from, slot.group)
-            elif len(touched) and not changes.only(touched):
-                extra, extra_from = union(extra, touched), min(extra_from, slot.group)
-        sums = [tier.patch_one(changes.row, ROW, whole_from) for tier in self.tiers]
-        if len(extra):
-            self._patch(extra, extra_from, whole_from)
-        if whole_from < self._n_groups:
-            self._total(snapshot.n_nodes, whole_from)
-        elif self._best is None or len(extra):
-            self._rank(union(changes.rows, extra), snapshot, feasible)
-        else:
-            value = sums[0] if self._classes is not None else float(round(sums[0] * self.tiers[0].per_unit))
-            self._best.put(changes.row, value if feasible.item(changes.row) else -np.inf)
+        return patched, patched_from, whole_from
 
     def _follow(  # noqa: PLR0913 — the arguments of all terms, and if time has passed
         self, slot: ScoreSlot, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool
@@ -207,7 +262,7 @@ class Scoring:
             return NO_ROWS if skipped else ALL
         if slot.classes is not None:
             if affected is not None:
-                slot.evaluate_classes(snapshot, slot.classes, self._n_feasible > 0)
+                slot.evaluate_classes(snapshot, slot.classes, self._there)
             return NO_ROWS
         if isinstance(affected, slice):
             slot.evaluate(snapshot, feasible)
@@ -227,26 +282,31 @@ class Scoring:
         for tier in self.tiers:
             tier.patch(rows, first, stop)
 
-    def _rank(self, rows: NDArray[np.intp], snapshot: Snapshot, feasible: Mask) -> None:
+    def _rank(self, rows: NDArray[np.intp], snapshot: Snapshot, possible: Mask) -> None:
         """Update the best rows after the sums of some rows changed."""
         if self._best is None:
             arrangement = self._arrangements.arrangement(self._classes, snapshot)
-            self._best = BestRows(arrangement, self._ranked(ALL), feasible)
+            self._best = BestRows(arrangement, self._ranked(ALL), possible)
         else:
-            self._best.put_all(rows, np.where(feasible[rows], self._ranked(rows), -np.inf))
+            self._best.put_all(rows, np.where(possible[rows], self._ranked(rows), -np.inf))
 
     def _ranked(self, rows: Rows) -> NDArray[np.float64]:
         """The values of some rows that `BestRows` keeps: sums if points are kept per class, otherwise totals in whole quanta."""
         tier = self.tiers[0]
-        return tier.key(rows) if self._classes is None else tier.sums[rows]
+        return tier.key(rows) if self._per_unit is None else tier.sums[rows]
+
+    @property
+    def _added(self) -> list[NDArray[np.float64]]:
+        """What is added to the sums of rows by their class."""
+        added = self.tiers[0].added
+        return added if self._closed is None else [*added, self._closed]
 
     def best(self, uid: str, snapshot: Snapshot, feasible: Mask) -> tuple[int, int]:
         """The best row of the first tier for the pod of this uid, by the tie rule, and the number of equally good rows with it."""
-        tier = self.tiers[0]
         if self._best is None:
             rows = self.best_rows(feasible)
             return (int(rows[0]) if len(rows) == 1 else int(rows[best_rows.winner(uid, snapshot.name_hashes[rows])])), len(rows)
-        found = self._best.find(tier.added, tier.per_unit)
+        found = self._best.find(self._added, self._per_unit)
         return self._best.row(found, best_rows.place(uid, found.n_rows) if found.n_rows > 1 else 0), found.n_rows
 
     def key_among(self, rows: NDArray[np.intp], number: int = 0) -> NDArray[np.float64]:
@@ -269,7 +329,7 @@ class Scoring:
         """All rows with the highest total in the first tier."""
         tier = self.tiers[0]
         if self._best is not None:
-            return self._best.rows(self._best.find(tier.added, tier.per_unit))
+            return self._best.rows(self._best.find(self._added, self._per_unit))
         keys = tier.key(ALL)
         if not feasible.all():
             keys[~feasible] = -np.inf

@@ -97,5 +97,5 @@ class FilterTrial(Trial):
 
 
 def _reasons(slot: FilterSlot, row: int) -> tuple[Reason, ...]:
-    bits = int(slot.bits[row])
+    bits = slot.bits_at(row)
     return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1) if bits else ()

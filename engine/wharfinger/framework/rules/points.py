@@ -58,10 +58,13 @@ class Scale(Protocol):
         """The values, besides a node's own raw score, that its points depend on; arrays are `(n_nodes,)`."""
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
-        """The points `(n_rows,)` of some nodes, a new array or `raw` itself; undefined where a node is not feasible."""
+        """The points `(n_rows,)` of some nodes, a new array or `raw` itself; checked where a node is feasible."""
 
     def point(self, value: float, extent: Extent) -> float:
         """The points of one feasible node, bit for bit equal to `points`."""
+
+    def check(self, points: NDArray[Any]) -> None:
+        """PluginContractError if these are no points of feasible nodes; they were computed while the nodes were not feasible."""
 
 
 class Plain:
@@ -81,6 +84,9 @@ class Plain:
     def point(self, value: float, extent: Extent) -> float:  # noqa: ARG002 — as is
         """`value`."""
         return value
+
+    def check(self, points: NDArray[Any]) -> None:
+        """Nothing: raw scores are checked on all nodes."""
 
 
 class Normalized:
@@ -115,6 +121,10 @@ class Normalized:
         """The normalised score, checked."""
         points: int = self.points(np.array([value]), extent, ONE).item()
         return points
+
+    def check(self, points: NDArray[Any]) -> None:
+        """The check of `points`."""
+        plugin_faults.points(self._plugin, points, len(points))
 
 
 def of(plugin: str, normalization: Normalization | None) -> Scale:
@@ -173,6 +183,9 @@ class PolicyScale:
             stretched = normalize.stretches(low, high, self._scaling.min_spread)
             value = (value - low) * normalize.MOST / (high - low) if stretched else normalize.MIDDLE
         return min(value, normalize.MOST) if value > 0.0 else 0.0
+
+    def check(self, points: NDArray[Any]) -> None:
+        """Nothing: `points` is arithmetic of our own."""
 
 
 class Addend(Protocol):

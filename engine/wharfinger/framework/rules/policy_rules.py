@@ -61,6 +61,7 @@ class PreparedPolicyFilter(_PreparedRule, PreparedFilter):
 
     def __init__(self, bound: BoundPolicy, rule: CompiledFilter, index: int, snapshot: Snapshot) -> None:
         super().__init__(bound, rule, index, snapshot)
+        self.domains = rule.plan.domains
         texts = bound.reasons(index)
         self.reasons = tuple(Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, rule.bits, strict=True))
 

@@ -27,6 +27,15 @@ class Classes(NamedTuple):
         """True if all nodes are still in the same domains."""
         return all(topology.revision == seen for topology, seen in self.topologies)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The topology keys, sorted."""
+        return tuple(topology.key for topology, _ in self.topologies)
+
+    def cover(self, domains: tuple[str, ...] | None) -> bool:
+        """True if rows of one class are in the same domains of all these topology keys; False for None."""
+        return domains is not None and set(domains) <= set(self.keys)
+
 
 def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
     """The classes of some topology keys; None if there are more than `MOST_CLASSES`, or more than a quarter of the number of nodes."""

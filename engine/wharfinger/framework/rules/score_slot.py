@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, NO_ROWS, union
+from wharfinger.framework.changes import ALL, NO_ROWS
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.prepared import SKIP, Attempt, PreparedScore, Skip
 from wharfinger.framework.rules.points import NO_EXTENT, Extent, Scale
@@ -21,6 +21,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
+INFEASIBLE = np.zeros(1, np.bool_)
 N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
 
 
@@ -116,23 +117,30 @@ class ScoreSlot:
         return self.raw.item(index), self.points.item(index)
 
     def patch(self, snapshot: Snapshot, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
-        """Score some rows, and compute the points of these rows and of `flips` again; returns the rows with other points than before.
+        """Score some rows, and follow `flips`, the rows that became feasible or infeasible; returns the rows with other points than before.
 
-        `flips` are the rows that became feasible or infeasible.
+        Points are right for all rows, feasible or not: a flip changes the points of its row only if it moves the extent.
         """
-        touched = union(rows, flips) if self.relative else rows
-        if not len(touched):
+        if not len(rows) and not (self.relative and len(flips)):
             return NO_ROWS
-        raw_before, points_before = self.raw[touched], self.points[touched]
-        if len(rows):
+        now, before = feasible[rows], self.points[rows]
+        if not self.relative:
             self.raw[rows] = self._ask(snapshot, rows, len(rows))
-        raw, now = self.raw[touched], feasible[touched]
-        if self.relative:
-            before = ~now if touched is flips else now ^ _among(touched, flips, len(feasible)) if len(flips) else now
-            if self._moved_by(raw_before[before], raw[now], feasible):
+        else:
+            leaving = coming = rows[now]
+            if len(flips):
+                there = feasible[flips]
+                staying = rows[now & ~_among(rows, flips)]
+                leaving, coming = np.concatenate((staying, flips[~there])), np.concatenate((staying, flips[there]))
+            lost = self.raw[leaving]
+            if len(rows):
+                self.raw[rows] = self._ask(snapshot, rows, len(rows))
+            if self._moved_by(lost, self.raw[coming], feasible):
                 return ALL
-        self.points[touched] = points = self.scale.points(raw, self.extent, now)
-        different: NDArray[np.intp] = touched[points != points_before]
+        self.points[rows] = points = self.scale.points(self.raw[rows], self.extent, now)
+        if self.relative and len(flips):
+            self.scale.check(self.points[coming])
+        different: NDArray[np.intp] = rows[points != before]
         return different
 
     def patch_one(self, snapshot: Snapshot, row: int, feasible: Mask) -> bool:
@@ -152,6 +160,8 @@ class ScoreSlot:
             if self._moved(lambda end: (value == end) - (before == end), feasible, inside=inside):
                 return True
             self.points[row] = self.scale.point(value, self.extent)
+        else:
+            self.points[row] = self.scale.points(np.array([value]), self.extent, INFEASIBLE).item()
         return False
 
     def _ask(self, snapshot: Snapshot, rows: Rows, n_rows: int) -> NDArray[Any]:
@@ -190,8 +200,7 @@ class ScoreSlot:
         self.points = self.scale.points(self.raw, extent, feasible)
 
 
-def _among(rows: NDArray[np.intp], others: NDArray[np.intp], n_nodes: int) -> Mask:
-    """True for the rows that are among others, `(n_rows,) bool`."""
-    among = np.zeros(n_nodes, np.bool_)
-    among[others] = True
-    return among[rows]
+def _among(rows: NDArray[np.intp], others: NDArray[np.intp]) -> Mask:
+    """True for the rows that are among others, which are ascending and not empty, `(n_rows,) bool`."""
+    found: Mask = others.take(others.searchsorted(rows), mode="clip") == rows
+    return found

@@ -145,6 +145,7 @@ class PreparedAffinityFilter(PreparedFilter):
         self._shunned = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, meeting, "shunned"))
         self._shunning = _watched(snapshot, meeting.keys(REQUIRED_ANTI), partial(_select, snapshot, meeting, "shunning"))
         self._watches = (*self._wanted.values(), *self._shunned.values(), *self._shunning.values())
+        self.domains = tuple(sorted({*self._wanted, *self._shunned, *self._shunning}))
         self._first = self._is_first()
         self.matter = bool(self._watches)
 

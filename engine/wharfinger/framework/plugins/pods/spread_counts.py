@@ -219,6 +219,7 @@ class HardSpread(Spread, PreparedFilter):
 
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=True)
+        self.domains = tuple(sorted({constraint.topology_key for constraint in constraints}))
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
         selection = constraint.selection(snapshot, self.pod.namespace)
