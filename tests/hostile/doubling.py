@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.check.declarations import nodes_in
+from wharfinger.language.check.dependencies import nodes_in
 from wharfinger.language.parse.parser import parse_expression
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Function

@@ -8,59 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.completing.offers import Offer
+from wharfinger.authoring.completing.place import Place, in_comment, place_at, statement_start, string_at, string_in, tokens_between
 from wharfinger.authoring.completing.text_completion import item_of, text_offers
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.texts import attribute_text, function_text, short
-from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Reading, Role, Word
+from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS
 from wharfinger.language.check.workloads import FIELDS as REQUEST_FIELDS
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interactive
-from wharfinger.language.parse.tokens import Lexer, Token, comments
-from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import UNITS
 from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\Z")
 _OPERAND = "NUMBER"  # expected exactly where an expression may begin
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place in a document where something is to be written: `start` to `end` is the word that has been begun.
-
-    `before` are the tokens before it, from the beginning of the statement of the file, or of the placeholder of a message (`inside`).
-    """
-
-    document: Document
-    start: int
-    end: int
-    before: list[Token]
-    inside: bool
-    role: Role
-    reading: Reading
-    frame: Frame | None
-    cluster: KnownCluster | None
-
-    @property
-    def last(self) -> str:
-        """The terminal of the token before."""
-        return self.before[-1].type if self.before else ""
-
-    @property
-    def first_on_line(self) -> bool:
-        """True if nothing stands before it on its line."""
-        return not self.inside and not self.document.text[: self.start].rpartition("\n")[2].strip()
 
 
 def offers(document: Document, offset: int, cluster: KnownCluster | None = None) -> list[Offer]:
@@ -68,93 +37,22 @@ def offers(document: Document, offset: int, cluster: KnownCluster | None = None)
     text = document.text
     offset = max(0, min(offset, len(text)))
     line_start = text.rfind("\n", 0, offset) + 1
-    if "#" in text[line_start:offset] and _in_comment(document, line_start, offset):
+    if "#" in text[line_start:offset] and in_comment(document, line_start, offset):
         return []
-    string = _string_at(document, offset)
+    string = string_at(document, offset)
     if string is not None:
         brace = text.rfind("{", string.start, offset)
         if brace <= text.rfind("}", string.start, offset) or document.word_at(string.start) is None:
-            return text_offers(document, string, offset, _tokens(document, _statement(document, string.start), string.start), cluster)
-        inner = _string_in(document, brace + 1, offset)
+            before = tokens_between(document, statement_start(document, string.start), string.start)
+            return text_offers(document, string, offset, before, cluster)
+        inner = string_in(document, brace + 1, offset)
         if inner is not None:
-            return text_offers(document, inner, offset, _tokens(document, brace + 1, inner.start), cluster)
-        return list(_offers(_place(document, brace + 1, offset, cluster, inside=True)))
+            return text_offers(document, inner, offset, tokens_between(document, brace + 1, inner.start), cluster)
+        return list(_offers(place_at(document, brace + 1, offset, cluster, inside=True)))
     number = _NUMBER.search(text, line_start, offset)
     if number is not None:
         return list(_units(number, offset))
-    return list(_offers(_place(document, _statement(document, offset), offset, cluster, inside=False)))
-
-
-def written_before(document: Document, offset: int) -> tuple[list[Token], Frame | None, str]:
-    """The tokens of the statement before an offset, the innermost bracket that is open there, and the keyword of the statement."""
-    begin, inside = _statement(document, offset), False
-    string = _string_at(document, offset)
-    if string is not None:
-        brace = document.text.rfind("{", string.start, offset)
-        inside = brace > document.text.rfind("}", string.start, offset)
-        begin, offset = (brace + 1, offset) if inside else (begin, string.start)
-    place = _place(document, begin, offset, None, inside=inside)
-    return place.before, place.frame, place.reading.item
-
-
-# ── the place ──
-
-
-def _in_comment(document: Document, line_start: int, offset: int) -> bool:
-    return any(line_start <= each.start < offset for each in comments(document.source) if each.start >= line_start)
-
-
-def _string_at(document: Document, offset: int) -> Token | None:
-    """The text in quotes that an offset is in, if it is in one."""
-    tokens = document.tokens
-    low, high = 0, len(tokens)
-    while low < high:
-        middle = (low + high) // 2
-        if tokens[middle].end < offset:
-            low = middle + 1
-        else:
-            high = middle
-    for token in tokens[low : low + 2]:
-        if token.type == "STRING" and token.start < offset and (offset < token.end or not _closed(token)):
-            return token
-    return None
-
-
-def _string_in(document: Document, start: int, offset: int) -> Token | None:
-    """The text in quotes that has been begun inside of a placeholder before an offset."""
-    found = Lexer(document.source, Diagnostics(), start, offset).read()
-    return found[-1] if found and found[-1].type == "STRING" and not _closed(found[-1]) else None
-
-
-def _closed(token: Token) -> bool:
-    return len(token.text) > 1 and token.text[-1] == token.text[0]
-
-
-def _statement(document: Document, offset: int) -> int:
-    """Where the statement of the file that stands before an offset begins: the last line before it that begins with a keyword."""
-    tokens, text = document.tokens, document.text
-    for token in reversed(tokens):
-        if token.start < offset and token.type in ITEMS and (token.start == 0 or text[token.start - 1] == "\n") and token.end < offset:
-            return token.start
-    return 0
-
-
-def _tokens(document: Document, start: int, end: int) -> list[Token]:
-    return Lexer(document.source, Diagnostics(), start, end).read()
-
-
-def _place(document: Document, begin: int, offset: int, cluster: KnownCluster | None, *, inside: bool) -> Place:
-    begun = _WORD.search(document.text, begin, offset)
-    start = begun.start() if begun else offset
-    end = offset
-    while end < len(document.text) and (document.text[end].isalnum() or document.text[end] == "_"):
-        end += 1
-    before = _tokens(document, begin, start)
-    reading = Reading(document.source, [*before, Token("NAME", "_", start, max(end, start + 1))])
-    if inside:
-        reading.item = "FILTER"
-    words = list(reading.words())
-    return Place(document, start, end, before, inside, words[-1].role, reading, words[-1].frame, cluster)
+    return list(_offers(place_at(document, statement_start(document, offset), offset, cluster, inside=False)))
 
 
 # ── offers by what stands before ──

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completing.completion import written_before
+from wharfinger.authoring.completing.place import written_before
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.texts import called, parameters
 from wharfinger.authoring.words import Frame
