@@ -105,7 +105,7 @@ class Value:
 
     @property
     def largest(self) -> float:
-        """No value is larger than this without its sign."""
+        """An upper bound of the absolute value."""
         return max(abs(self.low), abs(self.high))
 
 

@@ -102,7 +102,7 @@ class Statement:
 
 
 class Effort:
-    """What is left of a budget for z3."""
+    """The part of the budget for z3 that is left."""
 
     def __init__(self, budget: int) -> None:
         self.left = budget

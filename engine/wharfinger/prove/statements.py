@@ -377,7 +377,7 @@ def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | No
 
 
 def _grouping(policy: typed.Policy) -> str | None:
-    """What of a policy is about several pods at once, which no statement about one pod covers; None without any."""
+    """The part of a policy that is about several pods at once, which no statement about one pod covers, in words; None without one."""
     if policy.group is not None:
         return f"`group` ({policy.group.span}): where a pod goes depends on the other members of its group"
     if policy.permits:

@@ -48,7 +48,7 @@ def tiers(encoder: Encoder) -> dict[int, list[Term]]:
 
 
 def heaviest(encoder: Encoder) -> float:
-    """No total is larger."""
+    """An upper bound of all totals."""
     own = sum(compiled.weight for compiled in encoder.compiled.scores)
     base = max(sum(base_weights(encoder, governed=governed).values()) for governed in (True, False))
     return 100.0 * (own + base)

@@ -53,7 +53,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One chain, and what it makes of the pods."""
+    """A chain, the dry run of the pods by it, and how the pods are spread afterwards."""
 
     chain: Chain
     run: DryRun
@@ -201,7 +201,7 @@ class _Placing:
         self._advance = advance
 
     def by(self, chain: Chain, tried: Tried = ignore) -> _Placed:
-        """What a chain makes of them; `tried` is told its decisions."""
+        """The pods placed by a chain; `tried` is called with each decision."""
         state = at_once(copied(self._snapshot, frozenset(pod.uid for pod in self._without)))
         for pod in self._without:
             device_claims.give_back_claims(state, pod)

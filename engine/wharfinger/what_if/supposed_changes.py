@@ -90,7 +90,7 @@ class SupposedChanges:
             device_claims.give_back_claims(self.state, pod, self.put, self.drop)
 
     def replace(self, node: objects.Node) -> None:
-        """Let a node be as given."""
+        """Replace the node of this name by this one."""
         snapshot = self.state.snapshot()
         self._replaced.append(snapshot.node(snapshot.known_row(node.metadata.name)).object)
         self.state.update_node(node)

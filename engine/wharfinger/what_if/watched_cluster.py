@@ -38,7 +38,7 @@ class WatchedCluster:
             self.upsert(kind, obj)
 
     def synced(self, kind: str) -> None:
-        """Nothing: who waits for the lists asks the source."""
+        """Does nothing: callers that wait for the lists ask the source."""
 
     def _drop(self, kind: str, identity: str) -> None:
         self._keys.get(kind, set()).discard(identity)

@@ -133,7 +133,7 @@ class Store(Protocol):
 
 
 class DeviceSource(Protocol):
-    """Tells the devices of nodes. It keeps no state of a cluster: all is read from what it is given."""
+    """A source of devices of nodes. It keeps no state of a cluster: all is read from the arguments."""
 
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         """The devices of a node with these pods, in the order in which they are tried."""

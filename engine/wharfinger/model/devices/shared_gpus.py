@@ -46,9 +46,9 @@ class SharedGpus:
         return self._others.asked(pod, store) if wanted is None else Asked(wanted.count, float(wanted.milli))
 
     def token(self, store: Store) -> Hashable:
-        """Always the same: nodes and their pods tell all."""
+        """A constant: these devices depend on nodes and their pods alone."""
         return self._all.token(store)
 
     def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:
-        """No nodes besides those whose node or pods changed."""
+        """Empty: these devices change only with the node or its pods."""
         return self._all.changed_nodes(store, token)

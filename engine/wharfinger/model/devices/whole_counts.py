@@ -20,7 +20,7 @@ MOST_OF_A_KIND: Final = 64
 
 
 class WholeCounts:
-    """The devices of extended resources, without those in `besides`, which another source tells in detail."""
+    """The devices of extended resources, without those in `besides`, which another source knows in detail."""
 
     __slots__ = ("_besides",)
 
@@ -48,11 +48,11 @@ class WholeCounts:
         return Asked(count) if 0 < count <= MOST_OF_A_KIND else None
 
     def token(self, store: Store) -> Hashable:  # noqa: ARG002 — a port
-        """Always the same: nodes and their pods tell all."""
+        """A constant: these devices depend on nodes and their pods alone."""
         return None
 
     def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:  # noqa: ARG002 — a port
-        """No nodes besides those whose node or pods changed."""
+        """Empty: these devices change only with the node or its pods."""
         return ()
 
 

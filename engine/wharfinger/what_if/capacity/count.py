@@ -46,7 +46,7 @@ EFFORT = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesLike:
-    """So many new nodes like the node of that name."""
+    """A change: `count` new nodes like the node `model`."""
 
     model: str
     count: int = 1
@@ -57,7 +57,7 @@ class NodesLike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessOf:
-    """So much less of a resource for each pod, in the scheduler's units; `text` is the amount as Kubernetes writes it."""
+    """A change: each pod asks for `amount` less of a resource, in the scheduler's units; `text` is the amount as Kubernetes writes it."""
 
     resource: str
     amount: int
@@ -69,7 +69,7 @@ class LessOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutRule:
-    """One filter of a policy (`policy/rule`) less."""
+    """A change: without the filter of a policy that is named (`policy/rule`)."""
 
     rule: str
 

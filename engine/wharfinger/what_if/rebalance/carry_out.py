@@ -67,7 +67,7 @@ def sentence_about(left: Mapping[str, str]) -> str:
 
 
 class NodeWrites(Protocol):
-    """What carrying out a plan writes. Both raise WriteFailed, which says whether another attempt may succeed."""
+    """The writes of a plan that is carried out. Both raise WriteFailed, which says whether another attempt may succeed."""
 
     async def evict(self, pod: PodView) -> None:
         """Asks the Eviction API to evict the pod of this uid; `gone` if it is not there any more."""
@@ -223,7 +223,7 @@ class PlanExecution:
         for name in move.cordon:
             draft.cordon(name)
         draft.evict(pod)
-        again = draft.claimed(draft.again(pod))
+        again = draft.claimed(draft.recreated(pod))
         decision = draft.decide(again)
         if decision.node is None:
             return f"pod {move.pod} would find no place: {decision.message}"

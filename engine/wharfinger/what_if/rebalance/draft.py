@@ -84,7 +84,7 @@ class Draft:
         return frozenset(self._open)
 
     def mark(self) -> int:
-        """A point to which `back_to` returns."""
+        """The present point, for `back_to`."""
         return len(self._undo)
 
     def back_to(self, mark: int) -> None:
@@ -137,7 +137,7 @@ class Draft:
         self.decisions += 1
         return self._decider.decide(self.snapshot, pod)
 
-    def again(self, pod: PodView) -> PodView:
+    def recreated(self, pod: PodView) -> PodView:
         """The pod as its controller creates it again."""
         found = self._again.get(pod.uid)
         if found is None:
@@ -168,7 +168,7 @@ class Draft:
         mask = acceptable(snapshot)
         self.uncordon([name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source])
         self.cordon(source)
-        pending = self.claimed(self.again(pod))
+        pending = self.claimed(self.recreated(pod))
         for number in range(ROUNDS):
             decision = self.decide(pending)
             if decision.node is None or decision.row is None:

@@ -337,7 +337,7 @@ def asked_without(draft: Draft, pod: PodView, question: Callable[[Decision, str]
     mark = draft.mark()
     source = draft.evict(pod)
     draft.lift(source)
-    found = question(draft.decide(draft.again(pod)), source)
+    found = question(draft.decide(draft.recreated(pod)), source)
     draft.back_to(mark)
     return found
 

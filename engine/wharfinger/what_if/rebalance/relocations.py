@@ -124,7 +124,7 @@ class Relocations:
         mark = draft.mark()
         draft.uncordon(list(draft.cordoned))
         draft.evict(pod)
-        mask = draft.decide(draft.again(pod)).evaluation.filtering.by_object.copy()
+        mask = draft.decide(draft.recreated(pod)).evaluation.filtering.by_object.copy()
         draft.back_to(mark)
         return mask
 

@@ -22,7 +22,7 @@ from wharfinger.what_if.tune import knobs as policy_numbers
 from wharfinger.what_if.tune import trials
 from wharfinger.what_if.tune.knobs import Knob
 from wharfinger.what_if.tune.objectives import Objective
-from wharfinger.what_if.tune.trials import Matter, Workload
+from wharfinger.what_if.tune.trials import SearchSetup, Workload
 from wharfinger.what_if.tune.workloads import Measures
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     objectives: Sequence[Objective],
     searched: Sequence[Workload],
     held_out: Sequence[Workload],
-    where: Callable[[Matter], AbstractContextManager[Executor]],
+    where: Callable[[SearchSetup], AbstractContextManager[Executor]],
     *,
     most: int = 200,
     seed: int = 0,
@@ -122,7 +122,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
     study = _study(len(objectives), seed)
     search = _Search(policies, tuple(knobs), tuple(objectives), _matter(policies, objectives, searched, held_out))
-    with where(search.matter) as executor:
+    with where(search.setup) as executor:
         return search.run(executor, study, most, advance)
 
 
@@ -140,13 +140,13 @@ def _study(n_objectives: int, seed: int) -> optuna.Study:
 
 def _matter(
     policies: Sequence[CompiledPolicy], objectives: Sequence[Objective], searched: Sequence[Workload], held_out: Sequence[Workload]
-) -> Matter:
+) -> SearchSetup:
     given = []
     for policy in policies:
         defaults = {param.name: param.default for param in policy.policy.params}
         own = {name: value for name, value in policy.params.items() if defaults[name] != value}
         given.append((policy.policy.source.name, own))
-    return Matter(
+    return SearchSetup(
         policies=tuple(given),
         imports={source.name: source.text for policy in policies for source in policy.policy.imports},
         searched=tuple(searched),
@@ -159,9 +159,9 @@ class _Search:
     """One search; equal numbers are tried once."""
 
     def __init__(
-        self, policies: Sequence[CompiledPolicy], knobs: tuple[Knob, ...], objectives: tuple[Objective, ...], matter: Matter
+        self, policies: Sequence[CompiledPolicy], knobs: tuple[Knob, ...], objectives: tuple[Objective, ...], setup: SearchSetup
     ) -> None:
-        self.matter = matter
+        self.setup = setup
         sources = (source for policy in policies for source in (policy.policy.source, *policy.policy.imports))
         self._sources: Sequence[Source] = list({source.name: source for source in sources}.values())
         self._knobs = knobs
@@ -183,13 +183,13 @@ class _Search:
         return Tuned(
             knobs=self._knobs,
             objectives=self._objectives,
-            searched=tuple(map(str, self.matter.searched)),
-            held_out_workloads=tuple(map(str, self.matter.held_out)),
+            searched=tuple(map(str, self.setup.searched)),
+            held_out_workloads=tuple(map(str, self.setup.held_out)),
             trials=tuple(usable),
             unusable=len(found) - len(usable),
             ships=ships,
             best=best,
-            held_out=self._held_out(executor, ships, best) if self.matter.held_out else None,
+            held_out=self._held_out(executor, ships, best) if self.setup.held_out else None,
             change=policy_numbers.change(self._sources, texts),
             failing=self._failing(texts),
         )
@@ -251,7 +251,7 @@ class _Search:
     def _failing(self, texts: Mapping[str, str]) -> tuple[str, ...]:
         """The tests of the policies that fail with these texts, and not with the shipped ones."""
         before, after = (
-            {f"{result.policy}: {result.title}" for result in policy_tests.run(self.matter.typed(written)).results if not result.passed}
+            {f"{result.policy}: {result.title}" for result in policy_tests.run(self.setup.typed(written)).results if not result.passed}
             for written in ({source.name: source.text for source in self._sources}, texts)
         )
         return tuple(sorted(after - before))

@@ -31,7 +31,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matter:
+class SearchSetup:
     """What all trials of a search have in common.
 
     `policies` are (name of the source, values of params that are given); `imports` the texts of libraries by name; `measures` names.
@@ -68,17 +68,17 @@ def _checked(texts: TextSet, name: str) -> typed.Policy:
     return policy
 
 
-_kept: list[Matter] = []  # in a process that runs trials: the matter of its search
+_kept: list[SearchSetup] = []  # in a process that runs trials: the setup of its search
 
 
-def keep(matter: bytes) -> None:
+def keep(pickled: bytes) -> None:
     """Prepare this process for trials."""
-    _kept[:] = [pickle.loads(matter)]  # noqa: S301 — from the process that started this one
+    _kept[:] = [pickle.loads(pickled)]  # noqa: S301 — from the process that started this one
 
 
-def _keep_in_child(matter: bytes) -> None:
+def _keep_in_child(pickled: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-c is for the process that asks
-    keep(matter)
+    keep(pickled)
 
 
 def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:
@@ -89,7 +89,7 @@ def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:
         return str(error)
 
 
-class Here(Executor):
+class InThisProcess(Executor):
     """Runs what is submitted at once, in this process."""
 
     def submit(self, fn: Callable[Given, Answer], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Answer]:
@@ -103,15 +103,15 @@ class Here(Executor):
 
 
 @contextmanager
-def processes(matter: Matter, jobs: int) -> Iterator[Executor]:
+def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
     """An executor for `run` with so many processes; this one alone for 1."""
     if jobs == 1:
-        keep(pickle.dumps(matter))
-        yield Here()
+        keep(pickle.dumps(setup))
+        yield InThisProcess()
         _kept.clear()
         return
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_keep_in_child, initargs=(pickle.dumps(matter),))
+    executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_keep_in_child, initargs=(pickle.dumps(setup),))
     try:
         yield executor
     finally:
@@ -119,7 +119,7 @@ def processes(matter: Matter, jobs: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def dask(matter: Matter, address: str) -> Iterator[Executor]:
+def dask(setup: SearchSetup, address: str) -> Iterator[Executor]:
     """An executor for `run` on a Dask cluster; UsageError if the extra is missing or no scheduler can be reached."""
     try:
         import distributed  # noqa: PLC0415 — an extra
@@ -130,7 +130,7 @@ def dask(matter: Matter, address: str) -> Iterator[Executor]:
     except (OSError, ValueError, TimeoutError) as error:
         raise UsageError(f"--dask {address}: there is no Dask scheduler: {error}") from error
     with client:
-        client.register_plugin(_kept_on_workers(pickle.dumps(matter)), name=PLUGIN)
+        client.register_plugin(_kept_on_workers(pickle.dumps(setup)), name=PLUGIN)
         try:
             with client.get_executor() as executor:
                 yield executor
@@ -138,13 +138,13 @@ def dask(matter: Matter, address: str) -> Iterator[Executor]:
             client.unregister_worker_plugin(PLUGIN)
 
 
-def _kept_on_workers(matter: bytes) -> Any:
+def _kept_on_workers(pickled: bytes) -> Any:
     """The plugin that prepares each worker, also those that join later."""
     from distributed import WorkerPlugin  # noqa: PLC0415 — an extra
 
     class Keeping(WorkerPlugin):
         def setup(self, worker: Any) -> None:  # noqa: ARG002 — the signature is the plugin's
-            keep(matter)
+            keep(pickled)
 
         def teardown(self, worker: Any) -> None:  # noqa: ARG002 — likewise
             _kept.clear()

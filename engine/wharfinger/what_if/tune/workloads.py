@@ -144,22 +144,22 @@ class Recorded:
 
     def measured(self, policies: Sequence[CompiledPolicy], names: Sequence[str]) -> Measures:
         """The measures by name after the last decision."""
-        again = _Again(policies)
+        replay = _Replay(policies)
         number = 0
         for line in self.lines:
             if line.t == "decision":
                 if number >= self.last:
                     break
                 if number >= self.first:
-                    again.decide(line)
+                    replay.decide(line)
                 else:
-                    again.playback.pod(line)  # later lines may name it by its uid alone
+                    replay.playback.pod(line)  # later lines may name it by its uid alone
                 number += 1
             elif number >= self.first:
-                again.take(line)
+                replay.take(line)
             else:
-                again.playback.take(line)
-        return again.measured(names)
+                replay.playback.take(line)
+        return replay.measured(names)
 
     def parted(self, share: float, _seed: int) -> tuple[Recorded, Recorded]:
         """(the earlier decisions, the later ones, which are this share)."""
@@ -210,7 +210,7 @@ def parted(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> 
     return [part for part, _ in parts], [part for _, part in parts]
 
 
-class _Again:
+class _Replay:
     """The decisions of a log made by other policies, each on the cluster that the ones before have made."""
 
     def __init__(self, policies: Sequence[CompiledPolicy]) -> None:

@@ -30,7 +30,7 @@ from wharfinger.what_if.tune import knobs, picture, search, trials, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.picture import called, shown
 from wharfinger.what_if.tune.search import Trial, Tuned
-from wharfinger.what_if.tune.trials import Matter, Workload
+from wharfinger.what_if.tune.trials import SearchSetup, Workload
 
 MOST_TRIALS = 100_000
 MOST_LOAD = 100
@@ -233,7 +233,7 @@ def _share(option: str, text: str, most: float) -> float:
     return float(found[1]) / 100
 
 
-def _where(dask: str | None, jobs: int | None) -> Callable[[Matter], AbstractContextManager[Executor]]:
+def _where(dask: str | None, jobs: int | None) -> Callable[[SearchSetup], AbstractContextManager[Executor]]:
     """Where the trials run."""
     if dask is None:
         return partial(trials.processes, jobs=jobs or cpu_count() or 1)

@@ -151,7 +151,7 @@ class GpusFree(PreparedFilter):
 
 
 def _few(wanted: Wanted) -> str:
-    """What there is too little of."""
+    """What a node without room has in words: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
     if wanted.milli == WHOLE:
         return "no GPU" if wanted.count == 1 else f"fewer than {wanted.count} GPUs"
     share = f"with {wanted.milli} thousandths"

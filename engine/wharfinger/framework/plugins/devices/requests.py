@@ -77,7 +77,7 @@ class Ask:
 
     @property
     def count(self) -> int:
-        """The number of devices that are wanted; of no meaning if all are."""
+        """The number of devices that are wanted; meaningless if all are."""
         return self.wanted.count or 1
 
     @property
@@ -253,7 +253,10 @@ class Asked:
 
 
 class KnownAsks:
-    """What lists of claims ask for. Pods of other templates with the same claims, and new nodes, cost no second look at every device."""
+    """What lists of claims ask for, kept.
+
+    Pods of other templates with the same claims, and new nodes, cost no second look at every device.
+    """
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.DeviceClass,)
 
@@ -262,7 +265,7 @@ class KnownAsks:
         self._known: OrderedDict[Hashable, Asked] = OrderedDict()
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:  # noqa: ARG002 — the port
-        """Forget everything: the classes are others."""
+        """Forget everything after a change of device classes."""
         self._known.clear()
 
     def of(self, specs: Sequence[objects.ResourceClaimSpec]) -> Asked:
