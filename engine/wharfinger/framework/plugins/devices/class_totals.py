@@ -141,6 +141,7 @@ class DevicesOfClass:
 
     def _matches(self, device: objects.Device, driver: str, spending: Spending) -> bool | None:
         """True for a device of the class; None if a selector fails."""
+        spending.begin()
         content = DeviceContent(-1, driver, objects.Device(attributes=device.attributes, capacity=device.capacity))
         for selector in self._selectors:
             answer = selected(selector, content, spending)

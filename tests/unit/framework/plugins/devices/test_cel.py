@@ -62,6 +62,25 @@ def answer(expression, device=DEVICE):
         'ip.isCanonical("::1") && !ip.isCanonical("0:0::1") && ip("8.8.8.8").isGlobalUnicast() && !ip("::1").isGlobalUnicast()',
         'ip("169.254.0.1").isLinkLocalUnicast() && ip("ff12::1").isLinkLocalMulticast() && !ip("10.0.0.1").isLinkLocalMulticast()',
         'cidr("10.1.2.3/8").masked() == cidr("10.0.0.0/8")',
+        "[1, 2, 2].indexOf(2) == 1 && [1, 2, 2].lastIndexOf(2) == 2 && ['a'].indexOf('b') == -1",
+        "[true].indexOf(true) == 0 && [1u].indexOf(1u) == 0 && [[1]].indexOf([1]) == 0 && [1].indexOf(true) == -1",
+        '"abcabc".indexOf("b") == 1 && "abcabc".lastIndexOf("b") == 4 && "abcabc".indexOf("b", 2) == 4',
+        '"abcabc".lastIndexOf("b", 3) == 1 && "abc".indexOf("a", 7) == -1 && "abc".lastIndexOf("a", 7) == -1',
+        '"abc".indexOf("", 9) == 9 && "abc".lastIndexOf("") == 3 && "x.indexOf(y)".size() == 12',
+        "[1, 2].all(i, v, v == i + 1) && ![1, 2].all(i, v, v > 1) && [1, 2].exists(i, v, i == 1 && v == 2)",
+        '{"a": 1, "b": 2}.all(k, v, k in ["a", "b"] && v > 0) && {"a": 1, "b": 1}.exists(k, v, k == "b")',
+        '{"a": 1, "b": 2}.existsOne(k, v, v == 1) && !{"a": 1, "b": 1}.exists_one(k, v, v == 1)',
+        "[5, 6].transformList(i, v, i + v) == [5, 7] && [5, 6].transformList(i, v, i > 0, v) == [6]",
+        '{"a": 1, "b": 2}.transformMap(k, v, k == "a", v + 1) == {"a": 2} && [7].transformMap(i, v, v) == {0: 7}',
+        '["x", "y"].transformMapEntry(i, v, {v: i}) == {"x": 0, "y": 1} && ["x"].transformMapEntry(i, v, i > 0, {v: i}) == {}',
+        '["bb", "a"].sortBy(s, s.size()) == ["a", "bb"] && [3, 1, 2].sortBy(v, -v) == [3, 2, 1] && [].sortBy(v, v) == []',
+        "[[1, 2], [3]].all(i, l, l.all(j, v, v > i)) && [1, 2].all(i, v, [v].exists(j, w, w == v))",
+        f'{GPU}.exists(name, value, name == "model" && value == "a100") && {GPU}.all(name, value, name != "nothing")',
+        'device.capacity.exists(d, all, all.exists(n, q, q.isGreaterThan(quantity("1Gi"))))',
+        f'device.attributes.transformMap(d, all, all.size())["{DOMAIN}"] == 4',
+        "[optional.of(1), optional.none()].unwrapOpt() == [1]",
+        f'{GPU}.version != "1.9.0" && {GPU}.version != 1 && !({GPU}.version == null) && !("1.9.0" == {GPU}.version)',
+        f'{GPU}.version in [semver("1.9.0")] && cel.bind(v, {GPU}.version, v == semver("1.9.0") && v != "a")',
     ],
 )
 def test_an_expression_selects_a_device(expression):
@@ -93,6 +112,12 @@ def test_an_expression_selects_a_device(expression):
         (f'has({GPU}.version) && ({GPU}.version == "1.9.0" ? true : false)', "no such overload"),
         ('["a"].sum() == "a"', "no such overload"),
         ("[true].sum() == 1", "no such overload"),
+        (f'{GPU}.?version.orValue("") == "1.9.0"', "no such overload"),
+        (f'cel.bind(v, {GPU}.version, v == "1.9.0")', "no such overload"),
+        (f'(true ? {GPU}.version : {GPU}.version) == "1.9.0"', "no such overload"),
+        ('dyn(ip("1.1.1.1")) == dyn(cidr("1.1.1.0/24"))', "no such overload"),
+        ('"abc".indexOf("a", -1) == 0', "index out of range: -1"),
+        ('["x", "x"].transformMapEntry(i, v, {v: i}) == {"x": 0}', "insert failed: key x already exists"),
         ("lists.range(1000000000) == []", "lists.range(1000000000) is longer than 10000"),
     ],
 )
@@ -104,7 +129,14 @@ def test_a_failure_has_the_words_of_kube_scheduler(expression, text):
 
 @pytest.mark.parametrize(
     ("expression", "text"),
-    [("?!", "Syntax error"), ("foo(1)", "undeclared reference to 'foo'"), ("1", "must evaluate to bool or the unknown type, not int")],
+    [
+        ("?!", "Syntax error"),
+        ("foo(1)", "undeclared reference to 'foo'"),
+        ("1", "must evaluate to bool or the unknown type, not int"),
+        ("math.greatest(1, 2) == 2", "undeclared reference"),  # Kubernetes does not have this extension
+        ("[1].existsOne(v, v == 1)", "existsOne"),
+        ("[1].all(i, v, w)", "undeclared reference to 'w'"),
+    ],
 )
 def test_an_expression_that_cannot_be_compiled_says_why(expression, text):
     failed = compiled(expression)

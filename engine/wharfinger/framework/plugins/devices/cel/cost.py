@@ -10,11 +10,13 @@ Kubernetes, which are called in Python here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
 from wharfinger.framework.plugins.devices.cel.library import LONGEST_RANGE
+from wharfinger.framework.plugins.devices.cel.macros import MERGED, OF_PAIRS, SORTED
 
 MOST_COST: Final = 1_000_000
 """The limit of one expression, as in Kubernetes: at most about 0.04 s and 100 MB."""
@@ -37,18 +39,33 @@ _SAME_SIZE = {
     "ip",
     "string",
     "bytes",
+    *(OF_PAIRS, MERGED, SORTED),
 }
 _PASSED_ON = {"optional.of", "optional.ofNonZeroValue", "value", "orValue", "or"}
+_INDEX = ("kubernetes_indexOf", "kubernetes_lastIndexOf")
 _SCALAR = {
     *("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "-_", "_-_", "_*_", "_/_", "_%_", "@in", "in", "size", "matches"),
-    *("startsWith", "endsWith", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool", "type", "hasValue", "isSorted"),
+    *(
+        "startsWith",
+        "endsWith",
+        "contains",
+        "kubernetes_indexOf",
+        "kubernetes_lastIndexOf",
+        "int",
+        "uint",
+        "double",
+        "bool",
+        "type",
+        "hasValue",
+        "isSorted",
+    ),
     *("@not_strictly_false", "__not_strictly_false__", "quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat"),
     *("compareTo", "isGreaterThan", "isLessThan", "semver", "isSemver", "major", "minor", "patch", "sum", "isIP", "isCIDR", "family"),
     *("ip.isCanonical", "isGlobalUnicast", "isLinkLocalUnicast", "isLinkLocalMulticast", "includes"),
     *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength", "sets.contains", "sets.equivalent", "sets.intersects"),
 }
 _NATIVE = {
-    *("@in", "in", "size", "matches", "startsWith", "endsWith", "contains", "indexOf", "lastIndexOf", "charAt", "substring", "trim"),
+    *("@in", "in", "size", "matches", "startsWith", "endsWith", "contains", "charAt", "substring", "trim"),
     *(
         "lowerAscii",
         "upperAscii",
@@ -67,10 +84,20 @@ _NATIVE = {
     ),
     *("hasValue", "@not_strictly_false", "__not_strictly_false__"),
 }
-"""Functions of the runtime itself besides operators, `math.…` and `optional.…`; all others are called in Python (`library`)."""
+"""Functions of the runtime itself besides operators and `optional.…`; all others are called in Python (`library`)."""
 _CALLED: Final = 40
 """What a function in Python costs besides: 4 µs, as many as 40 operations of the runtime at most."""
-_PAIRWISE = {"sets.contains", "sets.equivalent", "sets.intersects", "matches", "find", "findAll", "contains"}
+_PAIRWISE = {
+    "kubernetes_indexOf",
+    "kubernetes_lastIndexOf",
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
+    "matches",
+    "find",
+    "findAll",
+    "contains",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,57 +130,13 @@ def cost(serialized: bytes, entries: int = MOST_OF_DEVICE, letters: int = MOST_O
 
     It is that for a device with so many entries in each map, and so many characters in each key and value, at most.
     """
-    checked = _first(_fields(serialized), 2)
-    return _expression(_first(_fields(checked), 4), {"device": _device(entries, letters)})[0]
+    checked = tree.first(tree.fields(serialized), 2)
+    return _expression(tree.first(tree.fields(checked), 4), {"device": _device(entries, letters)})[0]
 
 
 def _device(entries: int, letters: int) -> _Value:
     domain = _Value(entries, letters, entries * letters, _Value(letters, 1, letters))
     return replace(domain, inside=replace(domain, inside=domain))
-
-
-# ── the serialized form: https://github.com/google/cel-spec/tree/master/proto/cel/expr ──
-
-_Message = Mapping[int, Sequence[bytes | int]]
-
-
-def _fields(message: bytes) -> _Message:
-    """The fields of a message in the wire format of protocol buffers, by number."""
-    found: dict[int, list[bytes | int]] = {}
-    at = 0
-    while at < len(message):
-        tag, at = _number(message, at)
-        kind = tag & 7
-        value: bytes | int
-        if kind == 0:
-            value, at = _number(message, at)
-        else:
-            size, at = (8, at) if kind == 1 else (4, at) if kind == 5 else _number(message, at)
-            value, at = message[at : at + size], at + size
-        found.setdefault(tag >> 3, []).append(value)
-    return found
-
-
-def _number(message: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
-    while True:
-        byte = message[at]
-        found |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return found, at
-
-
-def _all(message: _Message, number: int) -> Iterator[bytes]:
-    return (value for value in message.get(number, ()) if isinstance(value, bytes))
-
-
-def _first(message: _Message, number: int) -> bytes:
-    return next(_all(message, number), b"")
-
-
-def _text(message: _Message, number: int) -> str:
-    return _first(message, number).decode()
 
 
 # ── forms of expressions ──
@@ -162,34 +145,36 @@ _Scope = Mapping[str, _Value]
 
 
 def _expression(message: bytes, scope: _Scope) -> _Found:
-    for number, value in _fields(message).items():
+    for number, value in tree.fields(message).items():
         if number in _FORMS and isinstance(value[0], bytes):
-            return _FORMS[number](_fields(value[0]), scope)
+            return _FORMS[number](tree.fields(value[0]), scope)
     return 0, _ONE  # nothing, as the target of a function without one
 
 
-def _constant(message: _Message, _scope: _Scope) -> _Found:
+def _constant(message: tree.Message, _scope: _Scope) -> _Found:
     if 3 in message and isinstance(message[3][0], int):
         return 0, _Value(1, 1, 1)
-    size = max((len(value) for number in (6, 7) for value in _all(message, number)), default=1)
+    size = max((len(value) for number in (6, 7) for value in tree.every(message, number)), default=1)
     return 0, _Value(size, 1, size)
 
 
-def _name(message: _Message, scope: _Scope) -> _Found:
-    return 1, scope.get(_text(message, 1), _ONE)
+def _name(message: tree.Message, scope: _Scope) -> _Found:
+    return 1, scope.get(tree.text(message, 1), _ONE)
 
 
-def _selected(message: _Message, scope: _Scope) -> _Found:
-    found, value = _expression(_first(message, 1), scope)
+def _selected(message: tree.Message, scope: _Scope) -> _Found:
+    found, value = _expression(tree.first(message, 1), scope)
     return found + 1, value.part
 
 
-def _list(message: _Message, scope: _Scope) -> _Found:
-    return _together([_expression(each, scope) for each in _all(message, 1)])
+def _list(message: tree.Message, scope: _Scope) -> _Found:
+    return _together([_expression(each, scope) for each in tree.every(message, 1)])
 
 
-def _map(message: _Message, scope: _Scope) -> _Found:
-    return _together([_expression(part, scope) for each in _all(message, 2) for n in (3, 4) for part in _all(_fields(each), n)])
+def _map(message: tree.Message, scope: _Scope) -> _Found:
+    return _together(
+        [_expression(part, scope) for each in tree.every(message, 2) for n in (3, 4) for part in tree.every(tree.fields(each), n)]
+    )
 
 
 def _together(parts: Sequence[_Found]) -> _Found:
@@ -198,46 +183,62 @@ def _together(parts: Sequence[_Found]) -> _Found:
     return 1 + sum(found for found, _ in parts), _Value(len(values), within, len(values) + sum(value.weight for value in values))
 
 
-def _loop(message: _Message, scope: _Scope) -> _Found:
+def _loop(message: tree.Message, scope: _Scope) -> _Found:
     """A macro. What it collects grows by the same amount each time: its name, `@result`, cannot be written in an expression."""
-    over_cost, over = _expression(_first(message, 2), scope)
-    begin_cost, begin = _expression(_first(message, 4), scope)
-    collected, variables = _text(message, 3), {_text(message, n): over.part for n in (1, 8) if message.get(n)}
-    inside = {**scope, **variables, collected: begin}
-    times = 0 if _is_empty(_first(message, 2)) else over.length
-    again, _ = _expression(_first(message, 5), inside)
-    body, once = _expression(_first(message, 6), inside)
+    over_cost, over = _expression(tree.first(message, 2), scope)
+    begin_cost, begin = _expression(tree.first(message, 4), scope)
+    key = over.part if over.inside is None or not message.get(8) else _innermost(over.inside)  # of two variables the first is the key
+    variables = {tree.text(message, 1): key, tree.text(message, 8): over.part}
+    inside = {**scope, **variables, tree.text(message, 3): begin}
+    times = 0 if _is_empty(tree.first(message, 2)) else over.length
+    again, _ = _expression(tree.first(message, 5), inside)
+    body, once = _expression(tree.first(message, 6), inside)
     grown = _Value(
         begin.length + times * max(0, once.length - begin.length),
         max(begin.within, once.within, once.length),
         begin.weight + times * max(0, once.weight - begin.weight),
     )
     kept = _Value(max(grown.length, begin.length), grown.within, max(grown.weight, begin.weight))
-    result, value = _expression(_first(message, 7), {**scope, collected: kept})
+    result, value = _expression(tree.first(message, 7), {**scope, tree.text(message, 3): kept})
     return over_cost + begin_cost + times * (again + body) + result, value
+
+
+def _innermost(value: _Value) -> _Value:
+    """A text within maps of a device, which bounds their keys too."""
+    return value if value.inside is None else _innermost(value.inside)
 
 
 def _is_empty(message: bytes) -> bool:
     """True for `[]`, over which `cel.bind` loops."""
-    lists = list(_all(_fields(message), 7))
-    return bool(lists) and not _first(_fields(lists[0]), 1)
+    lists = list(tree.every(tree.fields(message), 7))
+    return bool(lists) and not tree.first(tree.fields(lists[0]), 1)
 
 
-def _call(message: _Message, scope: _Scope) -> _Found:
-    function = _text(message, 2)
-    sources = [*_all(message, 1), *_all(message, 3)]
+def _call(message: tree.Message, scope: _Scope) -> _Found:
+    function = tree.text(message, 2)
+    sources = [*tree.every(message, 1), *tree.every(message, 3)]
     parts = [_expression(each, scope) for each in sources]
     values = [value for _, value in parts]
     own, result = _work(function, values, sources)
-    native = function.startswith(("_", "math.", "optional.")) or function.endswith("_") or function in _NATIVE | _PASSED_ON
+    native = function.startswith(("_", "optional.")) or function.endswith("_") or function in _NATIVE | _PASSED_ON
     return sum(found for found, _ in parts) + own + (0 if native else _CALLED), result
+
+
+def _read(function: str, values: Sequence[_Value]) -> float:
+    """What a call reads of its arguments, at most."""
+    if function in {"_==_", "_!=_"}:
+        return min(value.weight for value in values)
+    if function == "size" and values:
+        return values[0].length
+    read = sum(value.weight for value in values)
+    if function in _PAIRWISE and len(values) > 1:
+        read += values[0].length * values[1].length * max(1, min(values[0].within, values[1].within))
+    return read
 
 
 def _work(function: str, values: Sequence[_Value], sources: Sequence[bytes]) -> _Found:
     """The cost of one call, and a bound of its result."""
-    read = min(value.weight for value in values) if function in {"_==_", "_!=_"} else sum(value.weight for value in values)
-    if function in _PAIRWISE and len(values) > 1:
-        read += values[0].length * values[1].length * max(1, min(values[0].within, values[1].within))
+    read = _read(function, values)
     result = _ONE
     if function in {"_[_]", "_[?_]", "_?._"} and values:
         return 1, values[0].part
@@ -274,19 +275,19 @@ def _joined(values: Sequence[_Value]) -> _Value:
 
 def _integer(message: bytes) -> float:
     """The value of an integer literal; infinite for anything else."""
-    for literal in _all(_fields(message), 3):
-        for value in _fields(literal).get(3, ()):
+    for literal in tree.every(tree.fields(message), 3):
+        for value in tree.fields(literal).get(3, ()):
             if isinstance(value, int) and value < 1 << 63:
                 return value
     return math.inf
 
 
-_FORMS: Mapping[int, Callable[[_Message, _Scope], _Found]] = {
-    3: _constant,
-    4: _name,
-    5: _selected,
-    6: _call,
-    7: _list,
-    8: _map,
-    9: _loop,
+_FORMS: Mapping[int, Callable[[tree.Message, _Scope], _Found]] = {
+    tree.CONSTANT: _constant,
+    tree.IDENTIFIER: _name,
+    tree.SELECT: _selected,
+    tree.CALL: _call,
+    tree.LIST: _list,
+    tree.STRUCT: _map,
+    tree.COMPREHENSION: _loop,
 }

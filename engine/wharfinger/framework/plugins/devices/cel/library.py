@@ -4,8 +4,8 @@ Source: `apiserver/pkg/cel/environment/base.go` and `apiserver/pkg/cel/library`,
 maps with one key that names the type (`{"quantity": nanos}`), because values of foreign types cannot be made in Python. Equal values have
 equal maps. `compareTo` and its like exist for two such types, so each is one function that looks at its arguments.
 
-A function raises ValueError with the text that the user sees. The runtime takes no macros, and no second function of a name that its own
-extension for strings has. So `indexOf` and `lastIndexOf` of lists, `sortBy`, and macros with two variables are missing.
+A function raises ValueError with the text that the user sees. The runtime takes no second function of a name that its own extension for
+strings has. So `indexOf` and `lastIndexOf`, which lists have too, get names of their own here (`expression_text.renamed`).
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from typing import Any
 import re2
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.plugins.devices.cel import foreign_equality, macros
 from wharfinger.model.objects import quantity
 
 NO_OVERLOAD = "no such overload"
-QUANTITY, SEMVER, IP, CIDR = "quantity", "semver", "ip", "cidr"
-SAME_FOREIGN = "kubernetes_same_foreign"
-"""A function that no user writes, see `expression_text`."""
+QUANTITY, SEMVER, IP, CIDR = _FOREIGN = "quantity", "semver", "ip", "cidr"
 Value = Mapping[str, Any]
 
 _FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _WORD = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
-_INT64 = range(-(2**63), 2**63)
-LONGEST_RANGE = 10_000
 _MOST_INCLUDED = 48
 """ResourceSliceMaxAttributeValuesPerDevice."""
+_INT64 = range(-(2**63), 2**63)
+LONGEST_RANGE = 10_000
 
 
 # ── quantities ──
@@ -201,6 +200,28 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return found if limit < 0 else found[:limit]
 
 
+def _index_of(items: str | Sequence[Any], wanted: Any, offset: int = 0) -> int:
+    if isinstance(items, str):
+        return _text_index(items, wanted, offset, lambda: items.find(wanted, offset))
+    return next((place for place, item in enumerate(items) if _same(item, wanted)), -1)
+
+
+def _last_index_of(items: str | Sequence[Any], wanted: Any, offset: int | None = None) -> int:
+    if not isinstance(items, str):
+        return next((place for place in reversed(range(len(items))) if _same(items[place], wanted)), -1)
+    if offset is None:
+        return items.rfind(wanted)
+    return _text_index(items, wanted, offset, lambda: items.rfind(wanted, 0, offset + len(wanted)))
+
+
+def _text_index(text: str, wanted: str, offset: int, found: Callable[[], int]) -> int:
+    if not wanted:
+        return offset
+    if offset < 0:
+        raise ValueError(f"index out of range: {offset}")
+    return found() if offset < len(text) else -1
+
+
 # ── lists and sets ──
 
 
@@ -362,6 +383,10 @@ def _masked(value: Value) -> dict[str, str]:
 # ── all of it ──
 
 
+def _is_foreign(value: Value) -> bool:
+    return len(value) == 1 and not value.keys().isdisjoint(_FOREIGN)
+
+
 def _same_foreign(value: Value, other: Value) -> bool:
     """True if two values of foreign types are equal; ValueError if their types differ."""
     if value.keys() != other.keys():
@@ -384,13 +409,39 @@ def _sum(items: Sequence[Any]) -> Any:
     return sum(items[1:], items[0]) if items else 0
 
 
+# ── ends of macros ──
+
+
+def _map_of_pairs(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    return dict(pairs)
+
+
+def _merged(maps: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for each in maps:
+        for key, value in each.items():
+            if key in found:
+                raise ValueError(f"insert failed: key {key} already exists")
+            found[key] = value
+    return found
+
+
+def _sorted_pairs(pairs: Sequence[Sequence[Any]]) -> list[Any]:
+    """The items of (key, item) pairs in the order of the keys, which must be of one kind."""
+    if len({type(key) for key, _ in pairs}) > 1:
+        raise ValueError("list elements must have the same type")
+    _same_kind([key for key, _ in pairs])
+    return [item for _, item in sorted(pairs, key=lambda pair: pair[0])]
+
+
 def functions(cel: Any) -> list[Any]:
     """The declarations of all functions, for `cel.NewEnv`; `cel` is the module of cel-expr-python."""
     kind = cel.Type
     # Foreign values are maps: the only parametric kind of argument that the runtime finds a function by.
     foreign, items, texts = kind.Map(kind.STRING, kind.STRING), kind.LIST, kind.List(kind.STRING)
     text, integer, boolean, real, anything = kind.STRING, kind.INT, kind.BOOL, kind.DOUBLE, kind.DYN
-    kinds = foreign, items, text, integer, boolean, real  # the runtime finds no function by `anything`
+    # The runtime finds no function by an argument of the kind `anything`.
+    kinds = foreign, items, text, integer, boolean, real, kind.UINT, kind.BYTES, kind.DURATION, kind.TIMESTAMP, kind.NULL
 
     def declared(name: str, *overloads: tuple[Any, list[Any], Callable[..., Any]], member: bool = True) -> Any:
         return cel.FunctionDecl(
@@ -428,6 +479,18 @@ def functions(cel: Any) -> list[Any]:
         declared("patch", (integer, [foreign], _version_part(2))),
         declared("find", (text, [text, text], _find)),
         declared("findAll", (texts, [text, text], _find_all), (texts, [text, text, integer], _find_all)),
+        *(
+            declared(
+                f"kubernetes_{name}",
+                (integer, [text, text], found),
+                (integer, [text, text, integer], found),
+                *((integer, [items, each], found) for each in kinds),
+            )
+            for name, found in (("indexOf", _index_of), ("lastIndexOf", _last_index_of))
+        ),
+        declared(macros.OF_PAIRS, (anything, [items], _map_of_pairs), member=False),
+        declared(macros.MERGED, (anything, [items], _merged), member=False),
+        declared(macros.SORTED, (items, [items], _sorted_pairs), member=False),
         declared("isSorted", (boolean, [items], lambda found: list(_same_kind(found)) == sorted(found))),
         declared("sum", (anything, [items], _sum)),
         declared("min", (anything, [items], _least)),
@@ -455,7 +518,13 @@ def functions(cel: Any) -> list[Any]:
         declared("isLinkLocalMulticast", (boolean, [foreign], _is_link_local_multicast)),
         declared("masked", (foreign, [foreign], _masked)),
         declared("includes", *((boolean, [target, value], _includes) for target in kinds for value in kinds)),
-        declared(SAME_FOREIGN, (boolean, [foreign, foreign], _same_foreign), member=False),
+        declared(foreign_equality.IS_FOREIGN, (boolean, [foreign], _is_foreign), member=False),
+        declared(
+            foreign_equality.SAME_FOREIGN,
+            (boolean, [foreign, foreign], _same_foreign),
+            (boolean, [foreign, kind.NULL], lambda *_: False),
+            member=False,
+        ),
         declared("family", (integer, [foreign], lambda value: _address(value).version)),
         declared("isLoopback", (boolean, [foreign], lambda value: _address(value).is_loopback)),
         declared("isUnspecified", (boolean, [foreign], lambda value: _address(value).is_unspecified)),

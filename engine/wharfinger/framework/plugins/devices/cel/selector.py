@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.plugins.devices.cel import expression_text, library
+from wharfinger.framework.plugins.devices.cel import expression_text, foreign_equality, library, macros, syntax_tree
 from wharfinger.framework.plugins.devices.cel.cost import MOST_COST, cost
 
 FIELDS, LONGEST_FIELD = 4, len("allowMultipleAllocations")
@@ -155,18 +155,18 @@ def _shown(text: str) -> str:
 @lru_cache(maxsize=4096)
 def compiled(expression: str) -> Selector | SelectorFailed:
     """The selector of an expression, or why it cannot be compiled. Compiled once."""
-    environment = _environment()
+    environment = _environment(macros.variables(expression))
     try:
-        program = environment.compile(expression)
+        program = environment.compile(expression_text.renamed(expression))
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        serialized = program.serialize()
+        serialized = syntax_tree.rewritten(program.serialize(), macros.loop)
         dearest = cost(serialized)
         if dearest > MOST_COST:
             return SelectorFailed("too complex, exceeds cost limit")
-        guarded = expression_text.rewritten(expression)
-        return Selector(expression, int(dearest), program if guarded == expression else environment.compile(guarded), serialized)
+        program = environment.deserialize(syntax_tree.rewritten(serialized, foreign_equality.guarded))
+        return Selector(expression, int(dearest), program, serialized)
     except RuntimeError as error:  # the only error of the library
         return SelectorFailed(f"compilation failed: {_line(error)}")
 
@@ -186,14 +186,14 @@ def _line(error: RuntimeError) -> str:
     return "; ".join(line for line in text.splitlines() if not line.startswith(" | "))
 
 
-@cache
-def _environment() -> Any:
-    """The environment of all selectors; made when the first is compiled, because loading the runtime takes a while."""
+@lru_cache(maxsize=64)
+def _environment(names: frozenset[str]) -> Any:
+    """The environment of selectors with these variables of macros; made at its first use, because loading the runtime takes a while."""
     from cel_expr_python import cel  # noqa: PLC0415 — only clusters with claims need it
-    from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings  # noqa: PLC0415
+    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings  # noqa: PLC0415
 
     return cel.NewEnv(
-        variables={"device": cel.Type.DYN},
-        extensions=[ext_bindings.ExtBindings(), ext_math.ExtMath(), ext_optional.ExtOptional(), ext_strings.ExtStrings(2)],
-        functions=library.functions(cel),
+        variables=dict.fromkeys({"device", *names}, cel.Type.DYN),
+        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings(2)],
+        functions=[*library.functions(cel), *macros.declarations(cel)],
     )

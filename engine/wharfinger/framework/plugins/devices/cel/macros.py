@@ -1,0 +1,105 @@
+"""Macros of Kubernetes that the parser of the runtime does not know: those with two variables, and `sortBy`; also `unwrapOpt`.
+
+They are parsed as calls of functions that exist for this alone, with the variables of the macros declared. In the compiled expression each
+call is replaced by the loop that it stands for, as in cel-go (`ext/comprehensions.go` and `ext/lists.go`); the runtime evaluates it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
+
+_COUNTS: Final = {
+    "all": (3,),
+    "exists": (3,),
+    "existsOne": (3,),
+    "exists_one": (3,),
+    "transformList": (3, 4),
+    "transformMap": (3, 4),
+    "transformMapEntry": (3, 4),
+    "sortBy": (2,),
+    "unwrapOpt": (0,),
+}
+"""The arguments of each macro, variables included: two variables where there are more arguments than two."""
+OF_PAIRS: Final = "kubernetes_map_of_pairs"
+MERGED: Final = "kubernetes_merged_maps"
+SORTED: Final = "kubernetes_sorted_pairs"
+
+_RESULT: Final = "@result"
+_ITEM: Final = "@item"
+
+_USES = re.compile(rf"\.\s*(?:{'|'.join(_COUNTS)})\s*\(\s*([A-Za-z_]\w*)\s*,(?:\s*([A-Za-z_]\w*)\s*,)?")
+
+
+def variables(expression: str) -> frozenset[str]:
+    """The names that an expression may use as variables of these macros."""
+    return frozenset(name for match in _USES.finditer(expression) for name in match.groups() if name)
+
+
+def declarations(cel: Any) -> list[Any]:
+    """The functions as which the macros are parsed, for `cel.NewEnv`; none is ever called."""
+    kind = cel.Type
+    lists = dict.fromkeys(("transformList", "sortBy", "unwrapOpt"), kind.LIST)
+    results = {**lists, "transformMap": kind.DYN, "transformMapEntry": kind.DYN}
+    return [
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(
+                    f"macro_{name}_{count}", return_type=results.get(name, kind.BOOL), parameters=[kind.DYN] * (1 + count), is_member=True
+                )
+                for count in counts
+            ],
+        )
+        for name, counts in _COUNTS.items()
+    ]
+
+
+def loop(call: tree.Message, make: tree.Maker) -> bytes | None:
+    """The loop that a call stands for; None if it is no call of a macro."""
+    name, arguments = tree.text(call, 2), list(tree.every(call, 3))
+    if 1 not in call or len(arguments) not in _COUNTS.get(name, ()):
+        return None
+    over = tree.first(call, 1)
+    if not arguments:
+        return _unwrapped(over, make)
+    names = [_identifier(each) for each in arguments[: 2 if len(arguments) > 2 else 1]]
+    if not all(names):
+        return None  # the function that stands for it has no implementation: an error
+    rest = arguments[len(names) :]
+    if name in {"all", "exists"}:
+        return make.loop(over, names, _RESULT, _every_or_any(rest[0], make, every=name == "all"))
+    if name in {"existsOne", "exists_one"}:
+        return make.loop(over, names, _RESULT, _only_one(rest[0], make))
+    *filters, body = rest
+    item = {"transformMap": [make.name(names[0]), body], "sortBy": [body, make.name(names[0])]}.get(name)
+    step = make.call("_+_", make.name(_RESULT), make.items(body if item is None else make.items(*item)))
+    for condition in filters:
+        step = make.call("_?_:_", condition, step, make.name(_RESULT))
+    collected = make.loop(over, names, _RESULT, [make.items(), make.truth(True), step, make.name(_RESULT)])
+    last = {"transformMap": OF_PAIRS, "transformMapEntry": MERGED, "sortBy": SORTED}.get(name)
+    return collected if last is None else make.call(last, collected)
+
+
+def _identifier(expression: bytes) -> str:
+    return tree.text(tree.fields(tree.first(tree.fields(expression), tree.IDENTIFIER)), 1)
+
+
+def _every_or_any(condition: bytes, make: tree.Maker, *, every: bool) -> list[bytes]:
+    undecided = make.name(_RESULT) if every else make.call("!_", make.name(_RESULT))
+    step = make.call("_&&_" if every else "_||_", make.name(_RESULT), condition)
+    return [make.truth(every), make.call("@not_strictly_false", undecided), step, make.name(_RESULT)]
+
+
+def _only_one(condition: bytes, make: tree.Maker) -> list[bytes]:
+    step = make.call("_?_:_", condition, make.call("_+_", make.name(_RESULT), make.integer(1)), make.name(_RESULT))
+    return [make.integer(0), make.truth(True), step, make.call("_==_", make.name(_RESULT), make.integer(1))]
+
+
+def _unwrapped(over: bytes, make: tree.Maker) -> bytes:
+    """The values of those items that have one."""
+    step = make.call("_+_", make.name(_RESULT), make.items(make.call("value", of=make.name(_ITEM))))
+    step = make.call("_?_:_", make.call("hasValue", of=make.name(_ITEM)), step, make.name(_RESULT))
+    return make.loop(over, [_ITEM], _RESULT, [make.items(), make.truth(True), step, make.name(_RESULT)])

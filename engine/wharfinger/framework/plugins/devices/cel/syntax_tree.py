@@ -1,0 +1,168 @@
+"""Compiled expressions as the runtime serializes them: messages in the wire format of protocol buffers, read, made and changed.
+
+The messages are those of https://github.com/google/cel-spec/tree/master/proto/cel/expr: an `Expr` has one field for its form.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+Message = Mapping[int, Sequence[bytes | int]]
+
+CONSTANT: Final = 3
+IDENTIFIER: Final = 4
+SELECT: Final = 5
+CALL: Final = 6
+LIST: Final = 7
+STRUCT: Final = 8
+COMPREHENSION: Final = 9
+ID: Final = 2
+
+_NESTED: Final = {SELECT: {1}, CALL: {1, 3}, LIST: {1}, COMPREHENSION: {2, 4, 5, 6, 7}}
+"""The fields of each form that are expressions; a struct has entries with fields 3 and 4."""
+_BYTES: Final = 2  # the wire type of texts, bytes and messages
+_SIZES: Final = {1: 8, 5: 4}  # of the wire types of fixed length
+
+
+def fields(message: bytes) -> Message:
+    """The fields of a message, by number."""
+    found: dict[int, list[bytes | int]] = {}
+    for tag, value in _entries(message):
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+def _entries(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    at = 0
+    while at < len(message):
+        tag, at = _number(message, at)
+        value: bytes | int
+        if tag & 7 == 0:
+            value, at = _number(message, at)
+        else:
+            size, at = (_SIZES[tag & 7], at) if tag & 7 in _SIZES else _number(message, at)
+            value, at = message[at : at + size], at + size
+        yield tag, value
+
+
+def _number(message: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while True:
+        byte = message[at]
+        found |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return found, at
+
+
+def every(message: Message, number: int) -> Iterator[bytes]:
+    """The texts, bytes or messages of a field."""
+    return (value for value in message.get(number, ()) if isinstance(value, bytes))
+
+
+def first(message: Message, number: int) -> bytes:
+    """The first of them; empty if there is none."""
+    return next(every(message, number), b"")
+
+
+def text(message: Message, number: int) -> str:
+    """The first of them as a text."""
+    return first(message, number).decode()
+
+
+def written(number: int, value: bytes | int) -> bytes:
+    """A field of a message: a number, or a text, bytes or a message."""
+    if isinstance(value, int):
+        return _written_number(number << 3) + _written_number(value)
+    return _written_number(number << 3 | _BYTES) + _written_number(len(value)) + value
+
+
+def _written_number(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def changed(message: bytes, change: Callable[[int, bytes], bytes]) -> bytes:
+    """A message in which `change` was asked for each text, bytes or message of a field, given its number."""
+    parts = []
+    for tag, value in _entries(message):
+        if isinstance(value, int):
+            parts.append(_written_number(tag) + _written_number(value))
+        elif tag & 7 == _BYTES:
+            parts.append(written(tag >> 3, change(tag >> 3, value)))
+        else:
+            parts.append(_written_number(tag) + value)
+    return b"".join(parts)
+
+
+# ── expressions ──
+
+
+class Maker:
+    """Makes expressions with ids of their own."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1 << 20)  # the parser counts from 1
+
+    def call(self, function: str, *arguments: bytes, of: bytes | None = None) -> bytes:
+        """A call; `of` is the target of a member function."""
+        target = b"" if of is None else written(1, of)
+        return self._form(CALL, target + written(2, function.encode()) + b"".join(written(3, each) for each in arguments))
+
+    def name(self, name: str) -> bytes:
+        """An identifier."""
+        return self._form(IDENTIFIER, written(1, name.encode()))
+
+    def items(self, *items: bytes) -> bytes:
+        """A list."""
+        return self._form(LIST, b"".join(written(1, each) for each in items))
+
+    def truth(self, value: bool) -> bytes:
+        """A constant: true or false."""
+        return self._form(CONSTANT, written(2, int(value)))
+
+    def integer(self, value: int) -> bytes:
+        """A constant number that is not negative."""
+        return self._form(CONSTANT, written(3, value))
+
+    def loop(self, over: bytes, names: Sequence[str], collected: str, parts: Sequence[bytes]) -> bytes:
+        """A loop with one or two variables; `parts` are what `collected` begins with, the condition to go on, the step, and the result."""
+        variables = [written(number, name.encode()) for number, name in zip((1, 8), names, strict=False)]
+        body = [written(number, part) for number, part in zip((4, 5, 6, 7), parts, strict=True)]
+        return self._form(COMPREHENSION, b"".join([variables[0], written(2, over), written(3, collected.encode()), *body, *variables[1:]]))
+
+    def bound(self, name: str, value: bytes, result: bytes) -> bytes:
+        """An expression in which a name stands for a value: `cel.bind`, a loop over nothing."""
+        return self.loop(self.items(), ["#unused"], name, [value, self.truth(False), self.name(name), result])
+
+    def _form(self, form: int, message: bytes) -> bytes:
+        return written(ID, next(self._ids)) + written(form, message)
+
+
+def rewritten(serialized: bytes, replace: Callable[[Message, Maker], bytes | None]) -> bytes:
+    """A compiled expression, serialized, in which `replace` was asked for each call, the inner ones first (None: it stays)."""
+    maker = Maker()
+
+    def of(expression: bytes) -> bytes:
+        found = changed(expression, inside)
+        call = first(fields(found), CALL)
+        instead = replace(fields(call), maker) if call else None
+        return found if instead is None else instead
+
+    def inside(form: int, message: bytes) -> bytes:
+        if form == STRUCT:
+            return changed(message, lambda number, entry: changed(entry, each_of({3, 4})) if number == 2 else entry)
+        return changed(message, each_of(_NESTED.get(form, set())))
+
+    def each_of(numbers: set[int]) -> Callable[[int, bytes], bytes]:
+        return lambda number, each: of(each) if number in numbers else each
+
+    def in_checked(number: int, each: bytes) -> bytes:
+        return of(each) if number == 4 else each
+
+    return changed(serialized, lambda number, checked: changed(checked, in_checked) if number == 2 else checked)
