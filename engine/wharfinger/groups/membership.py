@@ -7,7 +7,7 @@ event here. `GroupIndex` knows the members: it is told of every pod, and pods wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -98,6 +98,8 @@ class GroupIndex:
         self._groups: dict[str, _Members] = {}
         self._key_of: dict[str, str] = {}
         self._served = served
+        self._next: GroupIndex | None = None  # of another rule, while it is filled
+        self._since: set[str] = set()  # the pods that have changed meanwhile
         self.sized: Callable[[str, int], None] | None = None
 
     def __bool__(self) -> bool:
@@ -112,6 +114,9 @@ class GroupIndex:
 
     def put(self, pod: PodView) -> str | None:
         """Take over a pod in its present state, placed if it has a node; returns the key of its group, or None."""
+        if self._next is not None:
+            self._since.add(pod.uid)
+            self._next.put(pod)
         if pod.object.spec.scheduling_group is None and self._rule is no_rule and pod.uid not in self._key_of:
             labels = pod.labels
             if not labels or (GROUP_LABELS[0] not in labels and GROUP_LABELS[1] not in labels):
@@ -138,6 +143,9 @@ class GroupIndex:
 
     def remove(self, uid: str) -> str | None:
         """Forget a pod; returns the key of the group it belonged to, or None."""
+        if self._next is not None:
+            self._since.add(uid)
+            self._next.remove(uid)
         key = self._key_of.pop(uid, None)
         if key is not None:
             members = self._groups[key]
@@ -156,15 +164,24 @@ class GroupIndex:
             found.put(pod)
         return found
 
-    def use_rule(self, rule: GroupRule, pods: Iterable[PodView]) -> None:
-        """Follow other policies; `pods` are all pods that are known, with the nodes of those that are assumed."""
-        if self.sized is not None:
-            for key in self._groups:
-                self.sized(key, 0)
-        self._rule = rule
-        self._groups, self._key_of = {}, {}
+    def follow_rule(self, rule: GroupRule, pods: Iterable[PodView]) -> Generator[None, None, None]:
+        """Follow other policies, in steps of one pod or group; the former groups hold until all pods have been asked.
+
+        `pods` are all that are known, with the nodes of those that are assumed. A later call takes the place of one that has not ended.
+        """
+        self._next = following = GroupIndex(self._store, rule, self._served)
+        self._since = set()
         for pod in pods:
-            self.put(pod)
+            if pod.uid not in self._since:
+                following.put(pod)
+            yield
+        former = self._groups
+        self._rule, self._groups, self._key_of, self._next = rule, following._groups, following._key_of, None
+        for key in (*former, *(key for key in self._groups if key not in former)) if self.sized is not None else ():
+            found = self._groups.get(key)
+            if self.sized is not None:
+                self.sized(key, 0 if found is None else len(found.by_uid))
+            yield
 
     def key_of(self, uid: str) -> str | None:
         """The key of the group that a pod belongs to, or None."""

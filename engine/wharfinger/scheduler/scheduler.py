@@ -8,15 +8,16 @@ grow stale.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Failed
-from wharfinger.event_loop import until
+from wharfinger.event_loop import at_once, until
 from wharfinger.framework.chain import Chain
-from wharfinger.groups.membership import GroupIndex, no_rule
+from wharfinger.groups.membership import GroupIndex, GroupRule, no_rule
 from wharfinger.groups.policy_groups import group_of_policies
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.tables import Circumstances, TimeAndObjects
@@ -105,6 +106,7 @@ class Scheduler:
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
         self._rest = rest
         self._stopping = False
+        self._regrouping: Iterator[None] | None = None  # what is left of following the groups of other policies
         self._namespaces: set[str] = set()  # that have other labels since the groups of their pods were asked for
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
@@ -215,8 +217,14 @@ class Scheduler:
 
     async def _step(self) -> None:
         self._wake.clear()
-        if self.missing_kinds or not self._ports.leadership.is_leader:
+        deciding = not self.missing_kinds and self._ports.leadership.is_leader
+        if not deciding:
             self._group_cycle.cancel()
+        if self._regrouping is not None:
+            self._regroup_slice()
+            await self._ports.clock.sleep(self._rest())
+            return
+        if not deciding:
             await until(self._wake, self._ports.clock, LONGEST_NAP)
             return
         if self._namespaces:
@@ -263,24 +271,38 @@ class Scheduler:
     def _gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
         self._failures.gate_failed(queued, fault)
 
-    def _group_of(self, pod: PodView) -> tuple[str, GroupTerms] | None:
-        """The group that policies put a pod into, if it is a pod of one of the profiles."""
-        profile = self.profiles.of(pod)
-        return None if profile is None else group_of_policies(profile.grouping, pod, self._circumstances())
+    def _group_rule(self) -> GroupRule:
+        """The rule that returns the group that the policies of now put a pod into, if it is a pod of one of the profiles."""
+        grouping = {profile.name: profile.grouping for profile in self.profiles}
+
+        def group_of(pod: PodView) -> tuple[str, GroupTerms] | None:
+            profile = self.profiles.of(pod)
+            return None if profile is None else group_of_policies(grouping[profile.name], pod, self._circumstances())
+
+        return group_of if any(grouping.values()) else no_rule
 
     def _circumstances(self) -> Circumstances:
         return TimeAndObjects(self._ports.clock.now(), self.state.objects)
 
     def _regroup(self) -> None:
-        """Follow the groups of the policies that decide now."""
-        rule = self._group_of if any(profile.grouping for profile in self.profiles) else no_rule
-        known = self._known_in_groups()
+        """Follow the groups of the policies that decide now; nothing is decided until all pods have been asked for theirs."""
         index = self.queue.groups.index
         index.sized = self.state.set_group_size if any(profile.reads_sizes for profile in self.profiles) else None
         for key in () if index.sized is not None else tuple(self.state.snapshot().group_sizes):
             self.state.set_group_size(key, 0)
-        index.use_rule(rule, known.values())
-        self.queue.regroup()
+        known = self._known_in_groups()
+        self._regrouping = itertools.chain(index.follow_rule(self._group_rule(), known.values()), self.queue.regroup())
+        self._regroup_slice()
+
+    def _regroup_slice(self) -> None:
+        """Go on with `_regroup` for a slice of time."""
+        clock = self._ports.clock
+        ends_at = clock.monotonic() + self.settings.slice_seconds
+        for _ in self._regrouping or ():
+            if clock.monotonic() > ends_at:
+                self._wake.set()
+                return
+        self._regrouping = None
 
     def _known_in_groups(self) -> dict[str, PodView]:
         """The pods that groups are made of, by uid: all that have not ended, with the nodes of those that are assumed."""
@@ -298,7 +320,7 @@ class Scheduler:
         for pod in self._known_in_groups().values():
             if pod.namespace in namespaces:
                 self.queue.groups.index.put(pod)
-        self.queue.regroup()
+        at_once(self.queue.regroup())
 
     def _changed(self) -> None:
         self._permits.cluster_changed()

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidObject
+from wharfinger.event_loop import at_once
 from wharfinger.groups.membership import COSCHEDULING_TIMEOUT, GroupIndex, group_index, narrowed
 from wharfinger.groups.terms import DEFAULT_TIMEOUT, Disruption, GroupTerms, Level
 from wharfinger.model import objects
@@ -209,8 +210,25 @@ def test_other_policies_make_other_groups():
     pods = [pod("a", job="train"), pod("b", "own")]
     index = group_index(pods, ObjectStore())
     assert list(index) == ["default/own"]
-    index.use_rule(by_label, pods)
+    at_once(index.follow_rule(by_label, pods))
     assert sorted(index) == ["default/own", "default/train"]
+
+
+def test_the_former_groups_hold_until_all_pods_were_asked_and_changes_meanwhile_are_in_the_new_ones():
+    pods = [pod("a", job="train"), pod("b", "own"), pod("c", job="train"), pod("d", job="train")]
+    sizes = {}
+    index = group_index(pods, ObjectStore())
+    index.sized = sizes.__setitem__
+    steps = index.follow_rule(by_label, pods)
+    next(steps)
+    index.remove("uid-a")
+    index.put(pod("c", job="other"))
+    index.put(pod("e", job="train"))
+    assert list(index) == ["default/own"]
+    at_once(steps)
+    members = {key: sorted(member.name for member in index.members(key)) for key in index}
+    assert members == {"default/own": ["b"], "default/other": ["c"], "default/train": ["d", "e"]}
+    assert sizes == {"default/own": 1, "default/other": 1, "default/train": 2}
 
 
 steps = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "x", "y", "gone"]), st.sampled_from(["", "n1"])), max_size=30)

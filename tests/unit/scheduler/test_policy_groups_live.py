@@ -7,6 +7,7 @@ from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
 from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.scheduler.binding import permits
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 GANG = 'policy "gang"\ngroup by pod.labels["job"] { min_count 2 }\n'
 COMPLETE = (
@@ -66,6 +67,28 @@ def test_a_policy_that_comes_later_groups_pods_that_wait_already():
             world.scheduler.adopt({"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, [compiled(GANG)])})
             await world.pass_time(2)
             assert world.cluster.nodes_of_pods() == {"default/one": "b", "default/two": "b"}
+
+    run(story)
+
+
+def test_pods_are_put_into_groups_in_slices_and_none_is_decided_before_all_are():
+    async def story():
+        pods = [worker(name, cpu="2") for name in ("one", "two")]
+        settings = SchedulerSettings(slice_seconds=-1)  # one pod in each
+        async with running(node("a", cpu="1"), *pods, chains=chains(), settings=settings) as world:
+            index = world.scheduler.queue.groups.index
+            three = [compiled(GANG.replace("2", "3"))]
+            world.scheduler.adopt({"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, three)})
+            assert list(index) == []
+            world.cluster.put(node("b", cpu="8"))
+            world.cluster.put(worker("three", cpu="2"))
+            world.cluster.remove("Pod", "default/one")
+            await world.pass_time(2)
+            assert len(list(index)) == 1
+            assert world.cluster.nodes_of_pods() == {}
+            world.cluster.put(worker("four", cpu="2"))
+            await world.pass_time(2)
+            assert world.cluster.nodes_of_pods() == dict.fromkeys(["default/two", "default/three", "default/four"], "b")
 
     run(story)
 

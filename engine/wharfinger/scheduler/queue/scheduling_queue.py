@@ -9,7 +9,7 @@ places. A group of pods is one entry, in which its members wait.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Emit, Failed, ignore
@@ -136,13 +136,19 @@ class SchedulingQueue:
         queued.place = Place.GONE
         self._places.let_in(queued, UPDATED)
 
-    def regroup(self) -> None:
-        """Put waiting pods into the groups that the index says now, and try the groups again; pods in flight follow once they wait."""
+    def regroup(self) -> Generator[None, None, None]:
+        """Put waiting pods into the groups that the index says now, in steps of one, and try the groups again.
+
+        Pods in flight follow once they wait. No pod may be popped before it ends.
+        """
         self._regrouping.clear()
         for queued in list(self._pods.values()):
-            self._follow_group(queued)
-        for entry in list(self.groups):
-            self.groups.terms_changed(entry.key)
+            if self._pods.get(queued.uid) is queued:
+                self._follow_group(queued)
+            yield
+        for key in [entry.key for entry in self.groups]:
+            self.groups.terms_changed(key)
+            yield
 
     def _follow_group(self, queued: QueuedPod) -> None:
         group = self.groups.index.key_of(queued.uid)
