@@ -19,6 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from wharfinger.errors import UnknownObject
+from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.groups.domains import domains
@@ -144,7 +145,7 @@ class NodeColorings:
             self._decider = Decider(profile.chain, most_cells=MOST_CELLS)
         found = domains([level.key for level in group.terms.levels if level.required], snapshot)
         values = np.full(snapshot.n_nodes, np.nan)
-        for each in member_classes.classes(self._decider, group.waiting, snapshot)[:MOST_KEPT]:
+        for each in at_once(member_classes.classes(self._decider, group.waiting, snapshot))[:MOST_KEPT]:
             room = np.minimum(member_classes.room(self._decider, snapshot, each.pod), len(each.members))
             for domain in found:
                 taken = min(len(each.members), int(room[domain.rows].sum()))

@@ -36,7 +36,7 @@ def domain_fits(decider: Decider, state: ClusterState, group: Group, *, steps: i
     members = member_classes.ordered(group.waiting)
     candidates = _candidates(group, state, keys)
     promise = np.zeros(len(candidates), np.int64)
-    for each in member_classes.classes(decider, members, state.snapshot(now)):
+    for each in (yield from member_classes.classes(decider, members, state.snapshot(now))):
         room = member_classes.room(decider, state.snapshot(now), each.pod)
         most = [min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum())) for domain in candidates]
         promise += np.array(most, np.int64)

@@ -117,7 +117,7 @@ class _Search:
         known = {level.key for level in group.terms.levels}
         levels = (*group.terms.levels, *(Level(key, required=False) for key in group.terms.spread if key not in known))
         self._crowd = crowding(self.tentative.decider.chain, self.tentative.snapshot, group)
-        self._classify()
+        yield from self._classify()
         for keys in domains.stages(levels):
             exact = set(keys) == set(required)
             best, fits = yield from self._best_of(keys, pinned)
@@ -126,9 +126,9 @@ class _Search:
             found = sorted(fits, key=lambda fit: (-fit.fits, fit.value))[:MOST_NEAREST]
         return self._failure(found)
 
-    def _classify(self) -> None:
+    def _classify(self) -> Generator[None, None, None]:
         """Find the members that get equal answers, which bounds and the exact search are about."""
-        self._classes = member_classes.classes(self.tentative.decider, self._members, self.tentative.snapshot)
+        self._classes = yield from member_classes.classes(self.tentative.decider, self._members, self.tentative.snapshot)
         self._keys = {pod.uid: each.key for each in self._classes for pod in each.members}
         self._exact = ExactSearch(self.tentative, self._classes, self._wanted)
 
@@ -242,14 +242,18 @@ class _Search:
 
     def _bounds(self, candidates: Sequence[Domain]) -> Generator[None, None, list[int]]:
         """The most members that each domain may take."""
-        totals = [0] * len(candidates)
+        totals, snapshot = [0] * len(candidates), self.tentative.snapshot
+        sums = member_classes.Sums(snapshot.n_nodes)
         for each in self._classes:
-            room = member_classes.room(self.tentative.decider, self.tentative.snapshot, each.pod)
+            self.tentative.spend()
+            filtering = self.tentative.decider.evaluation(snapshot, each.pod).filtering
+            room = member_classes.room_by(filtering, snapshot, each.pod)
+            sums.add(each, filtering)
             for number, domain in enumerate(candidates):
                 totals[number] += min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum()))
             yield
         if len(self._classes) > 1:
-            enough = member_classes.by_sums(self.tentative.decider, self.tentative.snapshot, self._classes)
+            enough = sums.enough(snapshot)
             totals = [min(total, enough(domain.rows)) for total, domain in zip(totals, candidates, strict=True)]
             yield
         return totals

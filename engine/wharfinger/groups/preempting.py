@@ -135,11 +135,12 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     snapshot = state.snapshot()
     places = dict(enumerate(state.placements()))
     budgets = Budgets(snapshot.objects)
-    allowed = [
-        rules
-        for each in member_classes.classes(decider, group.waiting, snapshot)
-        if (rules := decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)).rules
-    ]
+    allowed = []
+    for each in (yield from member_classes.classes(decider, group.waiting, snapshot)):
+        rules = decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)
+        if rules.rules:
+            allowed.append(rules)
+        yield
     names, leaving = frozenset(snapshot.names), frozenset(snapshot.evicted)
     yield
     priority = priority_of(group)
@@ -230,7 +231,7 @@ class _Freeing:
             return list(found)
         snapshot, decider = self._state.snapshot(), self._tentative.decider
         takes = [0] * len(found)
-        for each in member_classes.classes(decider, self._group.waiting, snapshot):
+        for each in (yield from member_classes.classes(decider, self._group.waiting, snapshot)):
             room = member_classes.room(decider, snapshot, each.pod)
             for number, domain in enumerate(found):
                 takes[number] += min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum()))
@@ -257,19 +258,22 @@ class _Freeing:
             if isinstance(answer, Placed):
                 broken = _breaking(sorted(victims, key=lambda unit: unit.importance), budgets)
                 return _Freed(answer, tuple(victims), len(broken))
+            refused = answer
             fails, fits, size = len(units), -1, 1  # the group can(not) be placed without the units from this number on
             while fits < 0:
                 number = max(start, len(units) - size)
                 if number >= fails:
                     return unknown
+                if self._tentative.steps_left <= 0:
+                    return NotFound(nearest=refused.nearest, steps=self._tentative.steps, message=refused.message)
                 answer = yield from self._without([*victims, *units[number:]], labels)
                 if isinstance(answer, Placed):
                     fits = number
                 else:
-                    fails = number
+                    fails, refused = number, answer
                     unknown = answer if isinstance(answer, NotFound) else unknown
                 size *= 2
-            while fails - fits > 1:
+            while fails - fits > 1 and self._tentative.steps_left > 0:
                 middle = (fits + fails) // 2
                 answer = yield from self._without([*victims, *units[middle:]], labels)
                 fits, fails = (middle, fails) if isinstance(answer, Placed) else (fits, middle)

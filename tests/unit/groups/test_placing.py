@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.groups.placing import placing
 from wharfinger.groups.policy_groups import group_of_policies
+from wharfinger.groups.preempting import preempting
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Impossible, Level, NotFound, Placed, Preemption
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -30,7 +32,7 @@ def node(name: str, cpu: int = 4, **labels: str) -> objects.Node:
     )
 
 
-def member(name: str, cpu: int = 1, priority: int = 0) -> PodView:
+def member(name: str, cpu: int | str = 1, priority: int = 0) -> PodView:
     container = objects.Container(name="main", resources=objects.ContainerResources(requests={"cpu": str(cpu)}))
     return PodView(
         objects.Pod(
@@ -299,3 +301,27 @@ def test_with_few_steps_the_rack_that_needs_fewest_victims_is_looked_at_first():
     answer = preempt(decider(), state, group(members(8), levels=[Level(RACK)]), steps=100)
     assert isinstance(answer, Preemption)
     assert [pod.name for pod in answer.victims] == ["low-r11-0-0"]
+
+
+class Counting(Decider):
+    """A decider that counts how often it is asked about a pod."""
+
+    asked = 0
+
+    def evaluation(self, snapshot, pod):
+        self.asked += 1
+        return super().evaluation(snapshot, pod)
+
+
+@pytest.mark.parametrize("search", [placing, preempting])
+def test_no_step_asks_about_many_kinds(search) -> None:
+    """Three hundred members of different kinds, for which nearly everything of the search is tried, within a budget of work."""
+    state = cluster([node(f"n{number}", 40) for number in range(30)])
+    for number in range(30):
+        for index in range(20):
+            state.add_pod(member(f"low-{number}-{index}", 1, priority=-1).placed_on(f"n{number}"))
+    waiting = [member(f"m{number}", f"{1850 + number}m") for number in range(300)]
+    counting = Counting(assemble())
+    asked = [counting.asked for _ in search(counting, state, group(waiting), steps=4_000)]
+    assert 300 < asked[-1] < 20_000
+    assert max(now - before for before, now in itertools.pairwise(asked)) <= 4

@@ -14,7 +14,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.exact import member_classes, relaxations
 from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.group_model import GroupModel
-from wharfinger.groups.exact.merging import Merging
+from wharfinger.groups.exact.merging import Merging, class_axes
 from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -31,7 +31,7 @@ def bounds(case):
     within = np.array(
         [row for row in range(snapshot.n_nodes) if all(snapshot.node(row).labels.get(k) == v for k, v in answer.domains.items())], np.intp
     )
-    classes = member_classes.classes(decider, member_classes.ordered(group.waiting), snapshot)
+    classes = at_once(member_classes.classes(decider, member_classes.ordered(group.waiting), snapshot))
     found = []
     for relaxation in relaxations.relaxations(classes):
         models = at_once(relaxation.models(decider, snapshot))
@@ -89,9 +89,10 @@ def test_rules_that_other_members_may_fulfil_do_not_count(counted, others, takes
     for name, rack, cpu in (("n0", "r0", "8"), ("n1", "r1", "2")):
         state.add_node(node(name, cpu, labels=[(RACK, rack)]))
     decider, snapshot = Decider(CHAIN), state.snapshot()
-    own, left_out = (member_classes.classes(decider, [PodView(each) for each in pods], snapshot) for pods in (counted, others))
+    own, left_out = (at_once(member_classes.classes(decider, [PodView(each) for each in pods], snapshot)) for pods in (counted, others))
     for known, most in takes.items():
-        model = GroupModel(snapshot, own, at_once(readings(decider, snapshot, own)), Merging.LEAST, others=left_out if known else ())
+        axes = at_once(class_axes(own, at_once(readings(decider, snapshot, own)), Merging.LEAST))
+        model = GroupModel(snapshot, own, axes, Merging.LEAST, left_out if known else ())
         at_once(model.prepare())
         assert at_once(model.solve(np.arange(2), 1e9)).most == most
 

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from wharfinger.groups.exact.count_sets import CountSet, Space, Vector
 from wharfinger.groups.exact.member_rules import MemberRules
-from wharfinger.groups.exact.merging import MOST_MERGED, Merging, class_axes
+from wharfinger.groups.exact.merging import Merging
 from wharfinger.groups.exact.packing import Packing, Part, Rule
 from wharfinger.model.objects.pod_view import taken_ports
 
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Mask
-    from wharfinger.groups.exact.class_reading import Reading
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.groups.exact.member_rules import Evenness, Wish
     from wharfinger.groups.exact.merging import ClassAxis
@@ -39,25 +38,21 @@ MOST_LEAST_COUNTS = 64  # combinations of the lowest final counts of spread cons
 class GroupModel:
     """The model of one group on one snapshot; `exact` is False if a filter may forbid more than the model does.
 
-    Its axes are the classes, as far as they are not merged (`merging`: down to a space of `most` vectors; with `by`, those that need a like
-    amount of that resource). The `readings` of the classes belong to it alone. `others` are the other classes of the group, of which it is
-    not known where their members are.
+    Its `axes` are the classes, as far as they are not merged, and belong to it alone. `others` are the other classes of the group, of which
+    it is not known where their members are.
     """
 
-    def __init__(  # noqa: PLR0913 — what is modelled, and how coarsely
+    def __init__(
         self,
         snapshot: Snapshot,
         classes: Sequence[MemberClass],
-        readings: Sequence[Reading],
+        axes: Sequence[ClassAxis],
         merging: Merging = Merging.EQUALS,
-        *,
-        by: str | None = None,
-        most: int = MOST_MERGED,
         others: Sequence[MemberClass] = (),
     ) -> None:
         self._snapshot = snapshot
         self._classes = list(classes)
-        self._axes = class_axes(classes, readings, merging, by, most)
+        self._axes = axes
         self._readings = [axis.reading for axis in self._axes]
         self.n_members = sum(len(each.members) for each in classes)
         self.exact = self.fits_in_space = False

@@ -6,7 +6,7 @@ known that a pod more on a node never helps; so no bound is ever too low.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WORSENING = frozenset({"NodeResourcesFit", "NodePorts", "NodeVolumeLimits", "VolumeRestrictions"})
 """The filters, besides the STATIC ones, that never let a pod onto a node because another pod was added somewhere."""
+SOME = 64
+"""Members whose class is looked up in one step."""
 UNLIMITED = 1 << 40
 ROUNDED = 1 - 1e-9  # so that a sum of floats is never above the true one
 
@@ -47,12 +49,14 @@ def ordered(waiting: Sequence[PodView]) -> list[PodView]:
     return sorted(waiting, key=lambda pod: (-pod.priority, pod.created if pod.created is not None else np.inf, pod.key))
 
 
-def classes(decider: Decider, waiting: Sequence[PodView], snapshot: Snapshot) -> list[MemberClass]:
-    """The classes of some members, in the order of their first members."""
+def classes(decider: Decider, waiting: Sequence[PodView], snapshot: Snapshot) -> Generator[None, None, list[MemberClass]]:
+    """A generator of steps that returns the classes of some members, in the order of their first members."""
     found: dict[Hashable, MemberClass] = {}
-    for pod in waiting:
+    for number, pod in enumerate(waiting):
         key = decider.chain.key(pod, snapshot)
         found.setdefault(key, MemberClass(key)).members.append(pod)
+        if number % SOME == SOME - 1:
+            yield
     return list(found.values())
 
 
@@ -71,7 +75,11 @@ def open_rows(filtering: Filtering, n_nodes: int) -> Mask:
 
 def room(decider: Decider, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64]:
     """The most pods of a template that each node may take at once, `(n_nodes,)`: never too few."""
-    filtering = decider.evaluation(snapshot, pod).filtering
+    return room_by(decider.evaluation(snapshot, pod).filtering, snapshot, pod)
+
+
+def room_by(filtering: Filtering, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64]:
+    """The same by what the filters say about the pod."""
     mask = open_rows(filtering, snapshot.n_nodes)
     found = np.where(mask, UNLIMITED, 0)
     for slot in filtering.slots:
@@ -82,29 +90,35 @@ def room(decider: Decider, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64
     return found
 
 
-def by_sums(decider: Decider, snapshot: Snapshot, members: Sequence[MemberClass]) -> Callable[[NDArray[np.intp]], int]:
-    """A function of rows: the most members of all classes together by the sums of what is free, the smallest first for each resource.
+class Sums:
+    """What all classes need together, and what is free for it. A class without the filter for resources needs nothing."""
 
-    Never too few. A class without the filter for resources needs nothing.
-    """
-    open_to_any = np.zeros(snapshot.n_nodes, np.bool_)
-    needs: list[tuple[int, Mapping[str, int]]] = []
-    for each in members:
-        filtering = decider.evaluation(snapshot, each.pod).filtering
-        open_to_any |= open_rows(filtering, snapshot.n_nodes)
+    def __init__(self, n_nodes: int) -> None:
+        self._open_to_any = np.zeros(n_nodes, np.bool_)
+        self._needs: list[tuple[int, Mapping[str, int]]] = []
+
+    def add(self, each: MemberClass, filtering: Filtering) -> None:
+        """Count a class by what the filters say about its member."""
+        self._open_to_any |= open_rows(filtering, len(self._open_to_any))
         checked = filtering.slots if filtering.refusal is None else ()
         found = [slot.answer.needs for slot in checked if not slot.skipped and isinstance(slot.answer, Fit)]
-        needs.append((len(each.members), found[0] if found else {}))
-    steps: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []  # free amounts by node, and the running sums of ascending needs
-    for name in sorted({name for _, need in needs for name in need}):
-        place = snapshot.resource_index(name)
-        amounts = np.sort(np.concatenate([np.full(number, need.get(name, 0), np.float64) for number, need in needs]))
-        free = np.zeros(snapshot.n_nodes, np.int64) if place is None else snapshot.allocatable[place] - snapshot.requested[place]
-        steps.append((np.where(open_to_any, np.maximum(free, 0), 0), np.cumsum(amounts) * ROUNDED))
-    everyone = sum(number for number, _ in needs)
+        self._needs.append((len(each.members), found[0] if found else {}))
 
-    def most(rows: NDArray[np.intp]) -> int:
-        found = (int(np.searchsorted(sums, float(free[rows].sum()), side="right")) for free, sums in steps)
-        return min(found, default=everyone)
+    def enough(self, snapshot: Snapshot) -> Callable[[NDArray[np.intp]], int]:
+        """A function of rows: the most members of all classes by the sums of what is free, the smallest first for each resource.
 
-    return most
+        Never too few.
+        """
+        steps: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []  # free amounts by node, and the running sums of ascending needs
+        for name in sorted({name for _, need in self._needs for name in need}):
+            place = snapshot.resource_index(name)
+            amounts = np.sort(np.concatenate([np.full(number, need.get(name, 0), np.float64) for number, need in self._needs]))
+            free = np.zeros(snapshot.n_nodes, np.int64) if place is None else snapshot.allocatable[place] - snapshot.requested[place]
+            steps.append((np.where(self._open_to_any, np.maximum(free, 0), 0), np.cumsum(amounts) * ROUNDED))
+        everyone = sum(number for number, _ in self._needs)
+
+        def most(rows: NDArray[np.intp]) -> int:
+            found = (int(np.searchsorted(sums, float(free[rows].sum()), side="right")) for free, sums in steps)
+            return min(found, default=everyone)
+
+        return most

@@ -7,7 +7,7 @@ merged where the space of their counts would be too large otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
 
 MOST_MERGED = 1 << 15
+SOME = 10
+"""Classes that are compared with all others, or merged, in one step."""
 
 
 class Merging(Enum):
@@ -65,18 +67,22 @@ class ClassAxis:
         return any(matches(each.pod) for each in self.classes)
 
 
-def class_axes(classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None, most: int) -> list[ClassAxis]:
-    """The axes of some classes, of which `readings` were read.
+def class_axes(
+    classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, most: int = MOST_MERGED
+) -> Generator[None, None, list[ClassAxis]]:
+    """A generator of steps that returns the axes of some classes, of which `readings` were read.
 
     `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `most` vectors.
     """
     axes = [ClassAxis([each], reading) for each, reading in zip(classes, readings, strict=True)]
     ruled = {_rules_of(axis): axis for axis in axes if axis.reading.has_rules}.values()
-    for axis in axes:
+    for number, axis in enumerate(axes):
         axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, ruled)
+        if number % SOME == SOME - 1:
+            yield
     axes = _with_equals_merged(axes)
     if merging is not Merging.EQUALS:
-        _merge(axes, merging, by, most)
+        yield from _merge(axes, merging, by, most)
     return axes
 
 
@@ -110,8 +116,8 @@ def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
     return list(merged.values())
 
 
-def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -> None:
-    """Merge neighbours in the order of needs, those with the smallest difference first, until the space is small enough."""
+def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -> Generator[None, None, None]:
+    """A generator of steps that merges neighbours in the order of needs, the most alike first, until the space is small enough."""
     least = merging is Merging.LEAST
     axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading, by)))
 
@@ -122,6 +128,8 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -
     losses = [loss(number) for number in range(len(axes) - 1)]
     size = _size(axes)
     while size > most and losses:
+        if len(losses) % SOME == 0:
+            yield
         lowest = min(losses)
         if lowest == math.inf:
             return

@@ -17,7 +17,7 @@ from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.count_sets import Space
 from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel
-from wharfinger.groups.exact.merging import MOST_MERGED, Merging
+from wharfinger.groups.exact.merging import MOST_MERGED, Merging, class_axes
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
@@ -37,10 +37,19 @@ Make: TypeAlias = "Callable[[Decider, Snapshot], Generator[None, None, GroupMode
 
 @dataclass(slots=True)
 class Relaxation:
-    """Models of different members of a group; together they are about all of it. `makes` makes them, each when it is needed."""
+    """Models of different members of a group; together they are about all of it. `makes` makes them, each when it is needed.
+
+    `classes` are read for that, in all models together.
+    """
 
     makes: Sequence[Make]
+    classes: int
     _made: list[GroupModel] = field(default_factory=list)
+
+    @property
+    def is_made(self) -> bool:
+        """True once the models are made."""
+        return len(self._made) == len(self.makes)
 
     def models(self, decider: Decider, snapshot: Snapshot) -> Generator[None, None, list[GroupModel]]:
         """A generator of steps that returns the models, prepared; the state must be the same at each call."""
@@ -54,20 +63,20 @@ class Relaxation:
 def relaxations(classes: Sequence[MemberClass]) -> list[Relaxation]:
     """The relaxations of a group, in the order in which they are tried."""
     needs = [each.pod.requests for each in classes]
-    names = sorted({name for need in needs for name in need if len({other.get(name, 0) for other in needs}) > 1})
+    names = sorted(name for name in {name for need in needs for name in need} if len({need.get(name, 0) for need in needs}) > 1)
     components = _components(classes) if len(classes) <= MOST_CLASSES else []
     orders = (sorted(components, key=_size), sorted(components, key=lambda part: max(map(_weight, part)), reverse=True))
     return [
-        Relaxation([_model(classes, MOST_MERGED)]),
+        Relaxation([_model(classes, MOST_MERGED)], len(classes)),
         *(_in_parts(_parts(order), classes) for order in orders if len(components) > 1),
-        *(Relaxation([_model(classes, MOST_MERGED, by=name)]) for name in names[:MOST_RESOURCES]),
-        Relaxation([_model(classes, MOST_VECTORS)]),
+        *(Relaxation([_model(classes, MOST_MERGED, by=name)], len(classes)) for name in names[:MOST_RESOURCES]),
+        Relaxation([_model(classes, MOST_VECTORS)], len(classes)),
     ]
 
 
 def _in_parts(parts: Sequence[Sequence[MemberClass]], classes: Sequence[MemberClass]) -> Relaxation:
     left_out = [[each for each in classes if all(each is not own for own in part)] for part in parts]
-    return Relaxation([_model(part, MOST_MERGED, others=others) for part, others in zip(parts, left_out, strict=True)])
+    return Relaxation([_model(part, MOST_MERGED, others=others) for part, others in zip(parts, left_out, strict=True)], len(classes))
 
 
 def _weight(each: MemberClass) -> float:
@@ -80,7 +89,8 @@ def _model(classes: Sequence[MemberClass], most: int, *, by: str | None = None, 
 
     def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
         read = yield from readings(decider, snapshot, classes)
-        return GroupModel(snapshot, classes, read, Merging.LEAST, by=by, most=most, others=others)
+        axes = yield from class_axes(classes, read, Merging.LEAST, by, most)
+        return GroupModel(snapshot, classes, axes, Merging.LEAST, others)
 
     return make
 

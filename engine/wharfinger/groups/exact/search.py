@@ -9,8 +9,9 @@ not know, everything is tried within a budget.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.count_sets import Space
 from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel, Solution
-from wharfinger.groups.exact.merging import Merging
+from wharfinger.groups.exact.merging import Merging, class_axes
 from wharfinger.groups.exact.packing import TooMuchWork
 from wharfinger.groups.exact.relaxations import Relaxation, relaxations
 from wharfinger.groups.tentative import Tentative, Tried
@@ -36,6 +37,7 @@ WORK_OF_STEP = 100
 MOST_FIRSTS = 32  # members that are tried as the first of a solution
 MOST_OF_PART = 1 << 12  # vectors of a part of a group that is placed part by part
 MOST_ORDERS = 60  # orders in which the parts of a group are tried, after the most promising ones
+MOST_ORDERED = 128  # classes of which each is compared with all others
 STEPS_FOR_PARTS = 5_000  # in one domain
 STEPS_FOR_BOUND = 2_000  # of one model of a relaxation in one domain
 LARGE = 10  # members of a group for which not everything is tried for long
@@ -115,6 +117,8 @@ class ExactSearch:
     def _most_by(self, relaxation: Relaxation, domain: Domain) -> Generator[None, None, int]:
         """The most members that a domain takes by the models of a relaxation, which count different members each."""
         most = 0
+        if not relaxation.is_made:
+            self._tentative.spend(relaxation.classes)
         for model in (yield from relaxation.models(self._tentative.decider, self._tentative.snapshot)):
             solution = (yield from self._solved(model, domain, STEPS_FOR_BOUND)) if model.fits_in_space else None
             most += model.n_members if solution is None else solution.most
@@ -129,8 +133,10 @@ class ExactSearch:
 
     def _new_model(self, classes: Sequence[MemberClass], merging: Merging = Merging.EQUALS) -> Generator[None, None, GroupModel]:
         snapshot = self._tentative.snapshot
+        self._tentative.spend(len(classes))
         read = yield from readings(self._tentative.decider, snapshot, classes)
-        return GroupModel(snapshot, classes, read, merging)
+        axes = yield from class_axes(classes, read, merging)
+        return GroupModel(snapshot, classes, axes, merging)
 
     def _solved(self, model: GroupModel, domain: Domain, most_steps: int | None = None) -> Generator[None, None, Solution | None]:
         """The solution of a model; None if it takes more than `most_steps`, or than half of the steps that are left."""
@@ -206,7 +212,7 @@ class ExactSearch:
     def _part_by_part(self, domain: Domain) -> Generator[None, None, Tried | None]:
         """Place the classes in parts, each exactly, in some orders; None if too few members find a place."""
         ends_at = max(0, self._tentative.steps_left - STEPS_FOR_PARTS)
-        for order in self._orders(domain):
+        for order in (yield from self._orders(domain)):
             waiting: dict[int, list[PodView]] = {id(each): list(each.members) for each in self._classes}
             for part in _parts(order):
                 model = yield from self._new_model(part)
@@ -223,25 +229,29 @@ class ExactSearch:
                 break
         return None
 
-    def _orders(self, domain: Domain) -> Iterator[list[MemberClass]]:
-        """Orders of the classes: those that others want first, and the scarcest, the largest or the most numerous first."""
-        snapshot = self._tentative.snapshot
-        classes = list(self._classes)
-        room = {id(each): member_classes.room(self._tentative.decider, snapshot, each.pod)[domain.rows] for each in classes}
-        ratio = {key: len(each.members) / max(1, int(room[key].sum())) for key, each in ((id(each), each) for each in classes)}
+    def _orders(self, domain: Domain) -> Generator[None, None, Iterator[list[MemberClass]]]:
+        """A generator of steps that returns orders of the classes: those that others want first, and the scarcest or the largest first."""
+        decider, snapshot, classes = self._tentative.decider, self._tentative.snapshot, list(self._classes)
+        self._tentative.spend(len(classes))
+        ratio: dict[int, float] = {}
+        for each in classes:
+            ratio[id(each)] = len(each.members) / max(1, int(member_classes.room(decider, snapshot, each.pod)[domain.rows].sum()))
+            yield
         free = {
             name: max(1, int(snapshot.allocatable[place][domain.rows].max()))
             for name in snapshot.resource_names
             if (place := snapshot.resource_index(name)) is not None
         }
         size = {id(each): max((amount / free.get(name, 1) for name, amount in each.pod.requests.items()), default=0.0) for each in classes}
-        yield _wanted_first(sorted(classes, key=lambda each: -size[id(each)]))
-        yield _wanted_first(sorted(classes, key=lambda each: -ratio[id(each)]))
-        yield _wanted_first(sorted(classes, key=lambda each: -size[id(each)] * len(each.members)))
         plain = {id(each): affinity_terms.terms_of_placed(each.pod) == affinity_terms.NO_TERMS for each in classes}
-        yield _wanted_first(sorted(classes, key=lambda each: (plain[id(each)], -size[id(each)])))
-        for number in range(MOST_ORDERS):  # as if shuffled, and the same in every run
-            yield _wanted_first(sorted(classes, key=lambda each: stable_hash(f"{number} {each.pod.uid}")))
+        keys: list[Callable[[MemberClass], Any]] = [
+            lambda each: -size[id(each)],
+            lambda each: -ratio[id(each)],
+            lambda each: -size[id(each)] * len(each.members),
+            lambda each: (plain[id(each)], -size[id(each)]),
+            *(partial(_shuffled, number) for number in range(MOST_ORDERS)),
+        ]
+        return (_wanted_first(sorted(classes, key=key)) for key in keys)
 
     # ── everything ──
 
@@ -259,7 +269,7 @@ class ExactSearch:
         stack = [(yield from self._moves(domain, waiting, 0))]
         while stack:
             if tentative.steps_left <= ends_at:
-                tentative.forget_all()
+                yield from tentative.forgetting()
                 return False
             move = next(stack[-1], None)
             if move is None:
@@ -276,7 +286,7 @@ class ExactSearch:
             placed.append(move)
             if len(placed) >= self._wanted:
                 tried = Tried(domain, self._names(), [pod for each in waiting for pod in each])
-                tentative.forget_all()
+                yield from tentative.forgetting()
                 return tried
             stack.append((yield from self._moves(domain, waiting, len(placed))))
         return tentative.plain
@@ -304,6 +314,11 @@ class ExactSearch:
         return iter([(number, row) for number, rows in found for row in rows.tolist()])
 
 
+def _shuffled(number: int, each: MemberClass) -> int:
+    """A key by which classes are as if shuffled, and the same in every run."""
+    return stable_hash(f"{number} {each.pod.uid}")
+
+
 def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
     """Consecutive classes whose space of counts is small; a class with many members is a part of its own."""
     part: list[MemberClass] = []
@@ -318,7 +333,9 @@ def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
 
 
 def _wanted_first(order: list[MemberClass]) -> list[MemberClass]:
-    """The same order, but classes that others wish to be near come before these."""
+    """The same order, but classes that others wish to be near come before these; as it is for very many classes."""
+    if len(order) > MOST_ORDERED:
+        return order
     terms = {id(each): affinity_terms.terms_of_placed(each.pod).required for each in order}
     wanted_by = {
         id(each): [other for other in order if other is not each and affinity_terms.matches_all(terms[id(each)], other.pod)]
