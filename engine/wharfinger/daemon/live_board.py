@@ -122,10 +122,16 @@ class LiveBoard:
     """The board of the running process; nearly empty until there is a connection."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — everything that it shows
-        self, health: Health, told: Policies, recent: RecentDecisions, reloads: ReloadHistory, history: SchedulingHistory, clock: Clock
+        self,
+        health: Health,
+        shown_policies: Policies,
+        recent: RecentDecisions,
+        reloads: ReloadHistory,
+        history: SchedulingHistory,
+        clock: Clock,
     ) -> None:
         self._health = health
-        self._told = told
+        self._shown_policies = shown_policies
         self._recent = recent
         self._reloads = reloads
         self._history = history
@@ -214,18 +220,18 @@ class LiveBoard:
 
     def _policies(self) -> Mapping[str, Any]:
         return {
-            "policies": policies.all_of(self._told),
-            "sources": [dataclasses.asdict(source) for source in self._told.sources()],
+            "policies": policies.all_of(self._shown_policies),
+            "sources": [dataclasses.asdict(source) for source in self._shown_policies.sources()],
             "shadows": [
                 {name: report[name] for name in ("policy", "agreed", "disagreed", "errors", "unseen")}
-                for report in self._told.shadows().values()
+                for report in self._shown_policies.shadows().values()
             ],
         }
 
 
 def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
     health: Health,
-    told: Policies,
+    shown_policies: Policies,
     recent: RecentDecisions,
     reloads: ReloadHistory,
     history: SchedulingHistory,
@@ -235,5 +241,5 @@ def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
     to_anybody: bool,
 ) -> LivePage:
     """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
-    board = LiveBoard(health, told, recent, reloads, history, clock)
+    board = LiveBoard(health, shown_policies, recent, reloads, history, clock)
     return LivePage(board=board, feed=Feed(board, clock, emit), to_anybody=to_anybody)

@@ -142,10 +142,10 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     """Serves health, metrics and all pages until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
     explanations = LiveExplanations(clock)
-    told = policies_shown(store, health, explanations, to_anybody=settings.remote_ui)
+    shown_policies = policies_shown(store, health, explanations, to_anybody=settings.remote_ui)
     page = live_page(
         health,
-        told,
+        shown_policies,
         observation.recent,
         observation.reloads,
         observation.history,
@@ -155,7 +155,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     )
     shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
     answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
-    pages = [*policies.routes(told), *decisions.routes(shown), *evaluation.routes(answers), *ui.routes(page)]
+    pages = [*policies.routes(shown_policies), *decisions.routes(shown), *evaluation.routes(answers), *ui.routes(page)]
     if settings.playground:
         pages += playground.routes(workbench_of(health, clock), to_anybody=settings.remote_ui, setting="remoteUi")
     app = application(health.checks, observation.metrics.registry, debug, pages)

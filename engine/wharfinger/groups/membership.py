@@ -2,7 +2,7 @@
 
 A pod names its group itself: in `spec.schedulingGroup`, or in a label of the coscheduling plugin. Otherwise a policy may put it into one.
 What holds for the group is read from the PodGroup of that name when it is asked for, so a PodGroup that appears, changes or goes needs no
-event here. `GroupIndex` knows the members: it is told of every pod, and pods without a group leave no trace in it.
+event here. `GroupIndex` knows the members: every pod is put into it, and pods without a group leave no trace in it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Members:
 
 
 class GroupIndex:
-    """The groups of the pods it was told of. `store` has the PodGroups, `rule` the groups of policies.
+    """The groups of the pods that were put into it. `store` has the PodGroups, `rule` the groups of policies.
 
     `served` returns True if the API server has PodGroups of the coscheduling plugin, so that members of a group without one wait for it; it
     is taken as true once such a PodGroup was there. `sized` is called with the key of a group and the number of its members whenever that

@@ -1,7 +1,7 @@
 """The rules of a policy as conditions: which nodes its filters let pass, and how many points its scores give.
 
-Points of `normalize` depend on the other feasible nodes. In a general world there may be any others, so only what is true whoever they
-are is said: the points lie within 0..100, equal values have equal points, and a larger value has no fewer. An example has its
+Points of `normalize` depend on the other feasible nodes. In a general world there may be any others, so only what is true
+for all of them is stated: the points lie within 0..100, equal values have equal points, and a larger value has no fewer. An example has its
 own nodes alone.
 """
 

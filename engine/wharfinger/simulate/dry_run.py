@@ -210,7 +210,7 @@ class _Attempts:
     later pods have evened out. The result of a pod that is never placed is that of its first attempt. Of groups the same is true.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what is tried, and who is told
+    def __init__(  # noqa: PLR0913, PLR0917 — what is tried, and who is called
         self,
         chain: Chain,
         state: ClusterState,

@@ -86,7 +86,7 @@ class Plain:
         return value
 
     def check(self, points: NDArray[Any]) -> None:
-        """Nothing: raw scores are checked on all nodes."""
+        """Does nothing: raw scores are checked on all nodes."""
 
 
 class Normalized:
@@ -185,7 +185,7 @@ class PolicyScale:
         return min(value, normalize.MOST) if value > 0.0 else 0.0
 
     def check(self, points: NDArray[Any]) -> None:
-        """Nothing: `points` is arithmetic of our own."""
+        """Does nothing: `points` is computed here, and not by a plugin."""
 
 
 class Addend(Protocol):

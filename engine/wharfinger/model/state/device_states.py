@@ -53,7 +53,7 @@ class DeviceStates:
         self.log = ChangeLog()
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
-        """Nothing is followed here: pools and allocations are."""
+        """Does nothing: the states follow pools and allocations instead."""
 
     def ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
         """The number of each row, (n_nodes,) int32; valid until the next change of the cluster."""

@@ -93,7 +93,7 @@ class Reservations:
             self.release()
 
     def release(self) -> None:
-        """Keep nothing any more; whoever waits for the nodes is tried again."""
+        """End the reservation, and try pods again that wait for the nodes."""
         held, self.held = self.held, None
         for pod, node in () if held is None else held.members:
             if self._cluster.snapshot().nominated_to(pod.uid) == node and self._cluster.state.denominate(pod):

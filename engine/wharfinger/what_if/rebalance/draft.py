@@ -111,7 +111,7 @@ class Draft:
             self._undo.append(partial(self._close, name, row, node))
 
     def lift(self, name: str) -> None:
-        """Opens a node that is cordoned, by whomever; what `cordoned` says stays as it is."""
+        """Opens a node that is cordoned, also one that was cordoned from the start; `cordoned` stays as it is."""
         snapshot = self.snapshot
         row = snapshot.row(name)
         if row is None or not snapshot.unschedulable[row]:

@@ -1,7 +1,7 @@
 """The search: asks Optuna for numbers, runs trials with them, and returns the result.
 
 Deterministic with any number of processes. A trial is asked for when the answers of all but the last `AHEAD` trials before it are known,
-and answers are told in the order of the trials. What the sampler knows at each question is thus the same, whichever trial ends first.
+and the sampler gets the answers in the order of the trials. What it knows at each question is thus the same, whichever trial ends first.
 """
 
 from __future__ import annotations

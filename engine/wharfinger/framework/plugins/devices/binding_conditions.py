@@ -1,4 +1,4 @@
-"""Whether the devices of an allocated claim are ready to be bound, by the conditions that their driver reports.
+"""The readiness of the devices of an allocated claim to be bound, by the conditions that their driver reports.
 
 Source: plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36 (`isClaimReadyForBinding`, `isClaimTimeout`).
 """

@@ -124,11 +124,11 @@ def _funnel(ask: Ask, asked: Asked, pools: NodePools, codes: Sequence[PoolCode],
 
 
 Lacks = Callable[[Place], str | None]
-"""None for a device that meets a condition; else what is wrong with it, \"\" if the condition says so."""
+"""What is wrong with a device that does not meet a condition, \"\" if the condition says so; None for a device that meets it."""
 
 
 def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Iterator[tuple[_Condition, Lacks, bool]]:
-    """The conditions of an ask in order, each with what tests it, and if it is told although all devices meet it."""
+    """The conditions of an ask in order, each with its test, and True if it is shown although all devices meet it."""
 
     def meets(test: Callable[[int, int], bool]) -> Lacks:
         return lambda place: None if test(*place) else ""
