@@ -4,17 +4,20 @@ What must hold in the end: every group has as many members on nodes as it needs,
 """
 
 import signal
+import time
 from collections import Counter, defaultdict
 
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.misbehaviour import Hold
+from tests.cluster.live import LiveScheduler
+from tests.cluster.misbehaviour import Answer, Hold
 from tests.cluster.process import WharfProcess
 from tests.cluster.proxy import Proxy
 from tests.cluster.replicas import BINDING, CREATED, NAME
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
+from tests.unit.simulate.clusters import chain_of
 
 RACK = "rack"
 
@@ -135,6 +138,45 @@ def test_members_that_come_late_or_leave(control_plane, racks):
         assert len(racks_of(api)["late"]) == 1
         assert wharf.terminate() == 0
     assert_sound(control_plane)
+
+
+PATIENT = 'policy "jobs"\ngroup by pod.labels["job"] { min_count 3 timeout 5s within required "rack" }\n'
+
+
+def worker(name):
+    return objects.pod(name, cpu="1", scheduler=NAME, labels={"job": "j"})
+
+
+def test_a_group_in_part_stays_as_it_is_beyond_its_timeout_until_the_others_can_be_bound(control_plane, proxy, racks):
+    """One member is refused for longer than the timeout, and a bound one is deleted and made again."""
+    api = control_plane.api
+    proxy.add(Answer(status=422), method="POST", path="/j-2/binding$")
+    with LiveScheduler(proxy.kubeconfig, chain_of(PATIENT)) as scheduler:
+
+        def nodes():
+            return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in api.list("Pod") if "nodeName" in pod["spec"]}
+
+        def tried(times):
+            return eventually(lambda: scheduler.complaints.attempts["default/j-2"] >= times)
+
+        api.create_many(worker(f"j-{number}") for number in range(3))
+        eventually(lambda: len(nodes()) == 2)
+        before = nodes()
+        time.sleep(6)
+        tried(3)
+        assert nodes() == before, "bound members are not evicted"
+        eventually(lambda: scheduler.assumed() == [])  # nothing is kept for the other one between two attempts
+        waits = next(each for each in api.get("Pod", "j-2")["status"]["conditions"] if each["type"] == "PodScheduled")
+        assert waits["status"] == "False"
+
+        api.delete("Pod", "j-0")
+        api.create(worker("j-3"))
+        eventually(lambda: "j-3" in nodes())
+        proxy.clear()
+        eventually(lambda: set(nodes()) == {"j-1", "j-2", "j-3"})
+        assert len({node[:2] for node in nodes().values()}) == 1
+        assert nodes()["j-1"] == before["j-1"]
+        assert_sound(control_plane, assumed=scheduler.assumed, chain=chain_of(PATIENT))
 
 
 def scheduled(api, group):
