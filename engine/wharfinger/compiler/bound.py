@@ -179,9 +179,11 @@ class BoundPolicy:
             moment = moment, snapshot.objects.namespace_labels
         if not watch.selections and not watch.groups:
             return moment
-        registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
-        with np.errstate(all="ignore"):  # the name of a group may be chosen by values that are not present
-            schedule.run(watch.steps, registers)
+        registers = self._start
+        if watch.groups or any(registers[place] is None for place in watch.selections):  # the others last
+            registers = schedule.framed(registers, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
+            with np.errstate(all="ignore"):  # the name of a group may be chosen by values that are not present
+                schedule.run(watch.steps, registers)
         counts = ((registers[place], registers[place].follow()) for place in watch.selections)
         return (moment, *(registers[place] for place in watch.groups), *counts)
 

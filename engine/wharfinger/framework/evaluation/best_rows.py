@@ -194,9 +194,11 @@ class BestRows:
         """Set the sums of some rows; -inf where a row is not feasible."""
         at = self._at
         places = at.place[rows]
+        different = values != self._sums[places]
+        places, values = places[different], values[different]
         of = at.cell_of[places]
         cells = np.bincount(of, minlength=len(at.sizes)).nonzero()[0]
-        if len(cells) > FEW_CELLS and len(rows) * 4 < int(at.sizes[cells].sum()):
+        if len(cells) > FEW_CELLS and len(places) * 4 < int(at.sizes[cells].sum()):
             cells = self._move(places, of, values)
         else:
             self._sums[places] = values

@@ -101,9 +101,9 @@ class Filtering:
     __slots__ = (
         "_arrangements",
         "_by_domain",
+        "_by_object",
         "_elsewhere",
         "_follows",
-        "_local",
         "_moment",
         "_room",
         "_row",
@@ -122,7 +122,6 @@ class Filtering:
         self.laps = NO_LAPS
         self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters that are not skipped
         self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
-        self._local: tuple[FilterSlot, ...] = ()  # both
         self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which are asked for changes
         self._elsewhere: tuple[FilterSlot, ...] = ()  # those that are not skipped, with verdicts per row
         self._by_domain: tuple[FilterSlot, ...] = ()  # those with verdicts per class of rows
@@ -133,7 +132,8 @@ class Filtering:
         self.node_set: filter_slot.Chosen | None = None
         self.feasible_set = FeasibleSet(np.empty(0, np.bool_))
         self._room = NominatedRoom()
-        self.local: Mask = self.feasible  # the nodes that pass the STATIC and ROW filters and the node set
+        self._by_object: Mask = self.feasible  # the nodes that pass the STATIC filters
+        self.local: Mask = self.feasible  # those of them that are in the node set and pass the ROW filters
 
     @property
     def feasible(self) -> Mask:
@@ -148,11 +148,7 @@ class Filtering:
     @property
     def by_object(self) -> Mask:
         """The nodes that no filter rejects for the sake of the node's object alone, `(n_nodes,) bool`."""
-        mask = np.ones(len(self.feasible), np.bool_)
-        for slot in self.slots:
-            if slot.volatility is Volatility.STATIC and not slot.skipped:
-                mask &= slot.bits == 0
-        return mask
+        return self._by_object.copy()
 
     def reached(self, plugin: str) -> Mask | None:
         """The nodes that no filter before that of a plugin rejects, `(n_nodes,) bool`; None if its PreFilter did not run."""
@@ -199,7 +195,7 @@ class Filtering:
         self._arrange(snapshot)
         self._room.reset(snapshot.n_nodes)
         if self.refusal is not None:
-            self.local = np.zeros(snapshot.n_nodes, np.bool_)
+            self._by_object, self.local = np.ones(snapshot.n_nodes, np.bool_), np.zeros(snapshot.n_nodes, np.bool_)
             self.feasible_set = FeasibleSet(self.local)
             return
         applying = [slot for slot in self.slots if not slot.skipped]
@@ -209,16 +205,15 @@ class Filtering:
         self._by_domain = tuple(slot for slot in applying if slot.classes is not None)
         self._elsewhere = tuple(slot for slot in self._follows if not slot.skipped and slot.classes is None)
         self._room.update(self.slots, attempt, self._worth, None)
-        self.local = np.ones(snapshot.n_nodes, np.bool_) if self.node_set is None else self.node_set.mask.copy()
-        for slot in self._local:
-            self.local &= slot.verdicts == 0
+        self._by_object, self.local = np.empty(snapshot.n_nodes, np.bool_), np.empty(snapshot.n_nodes, np.bool_)
+        self._patch_static(ALL)
+        self._patch_local(ALL)
         self.feasible_set = FeasibleSet(self._possible(), classes, self._open_classes())
 
     def _arrange(self, snapshot: Snapshot) -> None:
         """Arrange the filters by volatility, and keep the moment at which the TIMED filters ran."""
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
-        self._local = (*self._static, *self._row)
         self.allocating = tuple(slot for slot in self.slots if isinstance(slot.answer, AllocatingFilter))
         self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
         self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
@@ -287,6 +282,7 @@ class Filtering:
         if len(changes.node_rows):
             for slot in self.laps.each("Filter", self._static):
                 slot.patch(snapshot, changes.node_rows)
+            self._patch_static(changes.node_rows)
         if len(changes.rows):
             for slot in self.laps.each("Filter", self._row):
                 slot.patch(snapshot, changes.rows)
@@ -304,17 +300,22 @@ class Filtering:
             possible &= ~self._room.mask[rows]
         return possible
 
-    def _patch_local(self, rows: NDArray[np.intp]) -> None:
-        passes = np.ones(len(rows), np.bool_) if self.node_set is None else self.node_set.mask[rows]
-        for slot in self._local:
-            passes &= slot.verdicts[rows] == 0
+    def _patch_static(self, rows: Rows) -> None:
+        self._by_object[rows] = True
+        for slot in self._static:
+            self._by_object[rows] &= slot.verdicts[rows] == 0
+
+    def _patch_local(self, rows: Rows) -> None:
+        passes = self._by_object[rows] if self.node_set is None else self._by_object[rows] & self.node_set.mask[rows]
+        for slot in self._row:
+            passes = passes & (slot.verdicts[rows] == 0)
         self.local[rows] = passes
 
     def _patch_one(self, changes: Changes) -> NDArray[np.intp]:
         """Combine the verdicts of the one row that changed again; returns it if the result changed."""
         row = changes.row
-        passes = self.node_set is None or self.node_set.mask.item(row)
-        for slot in self._local:
+        passes = self._by_object.item(row) and (self.node_set is None or self.node_set.mask.item(row))
+        for slot in self._row:
             passes = passes and not slot.verdicts.item(row)
         self.local[row] = passes
         for slot in self._elsewhere:

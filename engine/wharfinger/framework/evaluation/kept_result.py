@@ -119,8 +119,9 @@ class Evaluation:
     def _refresh(self, attempt: Attempt, changed: Changes) -> None:
         flips = self.filtering.refresh(attempt, changed)
         self._laps.mark("Filter")
-        if self._scored and self.filtering.count and flips is not None:
-            self.scoring.refresh(attempt, changed, flips, self.filtering.feasible_set)
+        feasible_set = self.filtering.feasible_set
+        if self._scored and feasible_set.count and flips is not None:
+            self.scoring.refresh(attempt, changed, flips, feasible_set)
             self._laps.mark("Score")
         else:
             self._score(attempt)
@@ -147,9 +148,10 @@ class Evaluation:
 
     def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
         """The best feasible node for `pod`; None if no node is feasible."""
-        if not self.filtering.count:
+        feasible_set = self.filtering.feasible_set
+        if not feasible_set.count:
             return None
-        feasible = self.filtering.feasible
+        feasible = feasible_set.mask
         if len(self.scoring.tiers) == 1 and not self.lineup.tie_breaks:
             return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
         best = self.scoring.best_rows(feasible)

@@ -137,7 +137,7 @@ class Scoring:
                 flips = Flips(flips.rows, flips.rows)
             if self._classes is not None:
                 self._follow_flips(self._classes, flips, feasible_set)
-        if changes.only(flips.possible):
+        if changes.row >= 0 and (flips is NO_FLIPS or changes.only(flips.possible)):
             self._refresh_one(attempt, changes, flips, feasible_set, passed=passed)
         else:
             self._refresh_rows(attempt, changes, flips, feasible_set, passed=passed)
@@ -221,7 +221,7 @@ class Scoring:
                 renewed.append((slot, ALL))
         for slot in self.laps.each("Score", self._follows):
             touched = self._follow(slot, attempt, changes, flips, feasible, passed=passed)
-            if touched is None or not changes.only(touched):
+            if touched is None or (touched is not NO_ROWS and not changes.only(touched)):
                 renewed.append((slot, touched))
         return renewed
 

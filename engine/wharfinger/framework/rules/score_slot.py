@@ -117,7 +117,7 @@ class ScoreSlot:
         return self.raw.item(index), self.points.item(index)
 
     def patch(self, snapshot: Snapshot, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
-        """Score some rows, and follow `flips`, the rows that became feasible or infeasible; returns the rows with other points than before.
+        """Score some rows, and follow `flips`, the rows that became feasible or infeasible; returns the rows that may have other points.
 
         Points are right for all rows, feasible or not: a flip changes the points of its row only if it moves the extent.
         """
@@ -140,8 +140,7 @@ class ScoreSlot:
         self.points[rows] = points = self.scale.points(self.raw[rows], self.extent, now)
         if self.relative and len(flips):
             self.scale.check(self.points[coming])
-        different: NDArray[np.intp] = rows[points != before]
-        return different
+        return rows if (points != before).any() else NO_ROWS
 
     def patch_one(self, snapshot: Snapshot, row: int, feasible: Mask) -> bool:
         """`patch` for a change of one row whose feasibility stayed the same; True if all points are new."""
