@@ -3,6 +3,8 @@
 Each group is tried alone: its nodes are added, and its pods are placed by the chain. Most pods placed wins; a pod that finds a node only
 where others are evicted for it does not count. Among equal groups the points decide: one node of each is added at the same time, and each
 pod sees them side by side. Then fewer nodes, then the smaller share of what is left free on them, then the name.
+
+An autoscaler says what the nodes of a group are like, but nothing of their devices: they are taken to be those of a node of the same kind.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from dataclasses import dataclass, replace
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
 from wharfinger.what_if.evaluation import evaluated
-from wharfinger.what_if.new_nodes import NewNode, node_like
+from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, node_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 FEWEST_PODS = 500
@@ -29,6 +32,7 @@ FEWEST_PODS = 500
 BUDGET = 3.0
 """Seconds for all groups together, after which no more than `FEWEST_PODS` are placed: an autoscaler waits for five seconds only."""
 RESOURCES = ("cpu", "memory")
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,7 @@ class RankedGroup:
 
     `placed` of the first `tried` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes
     that stays free. `points` are the sums of the pods' totals on a new node, in the order of the tiers; empty if they did not have to
-    decide.
+    decide. `devices_of` is the node whose devices the new ones are taken to have: "" if there is none, None if no pod asks for devices.
     """
 
     name: str
@@ -57,11 +61,16 @@ class RankedGroup:
     nodes: int
     free: float
     points: tuple[float, ...] = ()
+    devices_of: str | None = None
 
     def __str__(self) -> str:
         points = f", {' / '.join(f'{total:g}' for total in self.points)} points" if self.points else ""
         cut = "" if self.tried == self.pods else f" (of {self.pods:,}; there was time for no more)"
-        return f"{self.placed} of {count(self.tried, 'pod')}{cut} on {count(self.nodes, 'new node')}{points}, {self.free:.0%} of them free"
+        devices = ""
+        if self.devices_of is not None:
+            devices = f", devices as on {self.devices_of}" if self.devices_of else ", without devices, as no node of its kind has any"
+        nodes = count(self.nodes, "new node")
+        return f"{self.placed} of {count(self.tried, 'pod')}{cut} on {nodes}{points}, {self.free:.0%} of them free{devices}"
 
 
 def ranked_groups(
@@ -95,6 +104,8 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup, most: int) -> Ra
         results = at_once(evaluated(Decider(chain), supposed, pods)).pods
         found = [each for each in results if each.node is not None and not each.victims]
         free = _free(state, new)
+        store = state.objects
+        asks = any(pod.object.spec.resource_claims or backed(pod, store) for pod in group.pods)
     return RankedGroup(
         name=group.name,
         pods=len(group.pods),
@@ -102,6 +113,7 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup, most: int) -> Ra
         placed=len(found),
         nodes=len({each.node for each in found if each.node in new}),
         free=free,
+        devices_of=_of_same_kind(state, group.node)[0] if asks else None,
     )
 
 
@@ -109,10 +121,34 @@ def _added(supposed: SupposedChanges, group: NodeGroup, how_many: int) -> list[N
     """New nodes of the group, added under names that no node has."""
     taken = supposed.state.snapshot()
     names = (name for number in range(1, taken.n_nodes + how_many + 1) if taken.row(name := f"{group.name}-new-{number}") is None)
-    new = [node_like(group.node, name) for name, _ in zip(names, range(how_many), strict=False)]
+    _, slices = _of_same_kind(supposed.state, group.node)
+    new = [node_like(group.node, name, slices=slices) for name, _ in zip(names, range(how_many), strict=False)]
     for node in new:
         supposed.add(node)
     return new
+
+
+def _of_same_kind(state: ClusterState, node: objects.Node) -> tuple[str, Sequence[objects.ResourceSlice]]:
+    """The node of the cluster whose devices a node is taken to have, and its own slices; "" if no node of its kind has any.
+
+    It is one with the same labels, or else of the same instance type; of several the first by name.
+    """
+    snapshot, local = state.snapshot(), defaultdict[str, list[objects.ResourceSlice]](list)
+    for each in state.objects.all(objects.ResourceSlice):
+        if each.spec.node_name and snapshot.row(each.spec.node_name) is not None:
+            local[each.spec.node_name].append(each)
+    wanted, found = _labels(node), list[tuple[bool, str]]()
+    for name in local:
+        labels = _labels(snapshot.node_object(snapshot.known_row(name)))
+        if labels == wanted or (INSTANCE_TYPE in wanted and labels.get(INSTANCE_TYPE) == wanted[INSTANCE_TYPE]):
+            found.append((labels != wanted, name))
+    chosen = min(found)[1] if found else ""
+    return chosen, local[chosen] if chosen else ()
+
+
+def _labels(node: objects.Node) -> dict[str, str]:
+    """The labels of a node but the one that is its name."""
+    return {key: value for key, value in node.metadata.labels.items() if key != HOSTNAME}
 
 
 def _free(state: ClusterState, names: set[str]) -> float:
