@@ -103,16 +103,24 @@ class Frame:
 
     def path(self) -> tuple[str, ...]:
         """The names of this object and the objects around it, from the outermost."""
-        around = self.around.path() if self.around is not None and self.around.holds in {"object", "set"} else ()
-        return (*around, self.name) if self.holds == "object" else around
+        names = [self.name] if self.holds == "object" else []
+        frame = self.around
+        while frame is not None and frame.holds in {"object", "set"}:
+            names += [frame.name] if frame.holds == "object" else []
+            frame = frame.around
+        return tuple(reversed(names))
 
     def moved(self, shift: int, known: dict[int, Frame]) -> Frame:
         """The bracket `shift` characters further; `known` keeps what has been moved, by identity."""
-        found = known.get(id(self))
-        if found is None:
-            around = None if self.around is None else self.around.moved(shift, known)
-            found = known[id(self)] = Frame(self.holds, self.name, self.at + shift, around, self.closes)
-        return found
+        inner: list[Frame] = []
+        frame: Frame | None = self
+        while frame is not None and id(frame) not in known:
+            inner.append(frame)
+            frame = frame.around
+        around = None if frame is None else known[id(frame)]
+        for each in reversed(inner):
+            around = known[id(each)] = Frame(each.holds, each.name, each.at + shift, around, each.closes)
+        return known[id(self)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,3 +129,10 @@ def test_an_offer_replaces_the_word_that_was_begun():
     found = next(offer for offer in offers(Document("x", text), text.index("lab") + 2) if offer.label == "labels")
     assert text[: found.start] + found.written + text[found.end :] == 'let x = node.labels["$1"] + 1'
     assert found.snippet
+
+
+def test_thousands_of_open_brackets_are_no_obstacle():
+    text = 'policy "p"\ntest "t" { node n { ' + "{" * 3000
+    assert offered(f"{text}|") == []
+    document = Document("x.policy", text)
+    assert [word.start + 1 for word in document.words] == [word.start for word in document.with_text(f"\n{text}").words]
