@@ -24,6 +24,7 @@ from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph import operations as ops
 from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.program import lowered_scope
 from wharfinger.compiler.rules import PolicyRoots
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Span
@@ -43,7 +44,8 @@ class Budget:
 
     `operations` and `kept` are per node, `selections` is the number of different selections, `asked` are operations for each placed pod.
     `counted` are operations for each template of placed pods, `recounted` those of them that are repeated for other templates of the pod to
-    be placed, `evicting` for each placed pod that may be evicted, `grouping` for each pod that may belong to a group.
+    be placed, `evicting` for each placed pod that may be evicted, `grouping` for each pod that
+    may be governed, or belong to a group.
     """
 
     operations: int
@@ -136,12 +138,13 @@ class Cost(Amounts):
     """What a policy costs: each rule, and all together with shared operations counted once.
 
     `evicting` are the operations of its `preemption` for each placed pod that may be evicted, `grouping` those of its scope and its `group`
-    for each pod, whenever the pod changes.
+    for each pod, whenever the pod changes, and `scope` those of its scope alone.
     """
 
     rules: tuple[RuleCost, ...]
     evicting: int
     grouping: int
+    scope: int
 
 
 # ── the estimate ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,6 +159,7 @@ def of_policy(policy: typed.Policy) -> Cost:
         roots.groups,
         evicting=victims.lowered(policy, {}) if policy.victims else None,
         grouping=None if policy.group is None else groups_of_pods.lowered(policy, policy.group, {}),
+        scope=lowered_scope(policy, {}),
     )
 
 
@@ -167,18 +171,20 @@ def of_compiled(policy: CompiledPolicy) -> Cost:
         policy.program.groups,
         evicting=None if policy.victims is None else policy.victims.module,
         grouping=None if policy.group is None else policy.group.module,
+        scope=policy.scope,
     )
 
 
-def estimate(
+def estimate(  # noqa: PLR0913 — the programs of a policy
     policy: typed.Policy,
     module: Module,
     groups: Mapping[str, Sequence[str]],
     *,
     evicting: Module | None,
     grouping: Module | None,
+    scope: Module | None,
 ) -> Cost:
-    """The cost of a policy in its optimised form: its rules, `preemption` and `group`. `groups` name the roots of each rule."""
+    """The cost of a policy in its optimised form: its rules, `preemption`, `group` and scope. `groups` name the roots of each rule."""
     found = _Estimate(module)
     rules = [
         *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
@@ -198,6 +204,7 @@ def estimate(
         per_pod=together.per_pod,
         evicting=0 if evicting is None else _item_operations(evicting.roots.values()),
         grouping=0 if grouping is None else _pod_operations(grouping.roots.values()),
+        scope=0 if scope is None else _pod_operations(scope.roots.values()),
     )
 
 
@@ -338,6 +345,9 @@ def _report_programs_of_pods(policy: typed.Policy, diagnostics: Diagnostics, cos
     if policy.group is not None and cost.grouping > budget.grouping:
         sentence = f"asks {cost.grouping:,} operations of each pod to find its group; {budget.grouping:,} are allowed"
         _refuse(diagnostics, policy.group.span, sentence, "functions of texts count most, here and in `for pods where`")
+    elif policy.scope is not None and cost.scope > budget.grouping:
+        sentence = f"asks {cost.scope:,} operations of each pod to find whether it governs it; {budget.grouping:,} are allowed"
+        _refuse(diagnostics, policy.scope.span, sentence, "functions of texts count most; test membership with `in […]`")
 
 
 def excess(cost: Cost, budget: Budget) -> str | None:
@@ -351,6 +361,7 @@ def excess(cost: Cost, budget: Budget) -> str | None:
         "operations again for each template of placed pods": (cost.recounted, budget.recounted),
         "operations for each pod that may be evicted": (cost.evicting, budget.evicting),
         "operations for each pod to find its group": (cost.grouping, budget.grouping),
+        "operations for each pod to find whether it is governed": (cost.scope, budget.grouping),
     }
     return next((f"{much:,} {what}, of which {most:,} are allowed" for what, (much, most) in amounts.items() if much > most), None)
 

@@ -200,8 +200,8 @@ class CompiledPolicy:
 
     `filters`, `scores`, `tie_break` and `base` are its rules with all numbers resolved, `params` the values of its params in base units,
     `permits` what must hold before a placed pod is bound, `group` what holds for groups, `victims` its rules of preemption (both None
-    without any), `authority` the namespace it belongs to, and `reads` the attributes it reads, as
-    (subject, path, key).
+    without any), `scope` the program that says which pods it governs (None: all), `authority` the namespace it belongs to,
+    and `reads` the attributes it reads, as (subject, path, key).
 
     The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`,
     `scope_reads_namespaces`); its rules may give pods of one template different answers (`rules_read_identity`). It may give pods different
@@ -237,7 +237,8 @@ class CompiledPolicy:
         self.reads_group = any(reads.reads_group(expr, lets) for expr in (*scope, *read))
         self.rules_read_identity = any(reads.reads_identity(expr, lets) for expr in read)
         self.scope_reads_identity = any(reads.reads_identity(expr, lets) for expr in scope)
-        self._scope = _scope(policy, params)
+        self.scope = lowered_scope(policy, params)
+        self._scope = None if self.scope is None else schedule.schedule(self.scope, {})
         self.scope_timed = self._scope is not None and self._scope.module.has(leaves.NOW_GIVEN)
         self.scope_reads_namespaces = self._scope is not None and self._scope.module.has(leaves.NAMESPACES_GIVEN)
         self._static: OrderedDict[int, tuple[StringTable, StaticColumns]] = OrderedDict()
@@ -277,13 +278,13 @@ class CompiledPolicy:
         return found[1]
 
 
-def _scope(policy: typed.Policy, params: Mapping[str, Any]) -> schedule.Program | None:
-    """The program for the root `SCOPE`, true if a pod is governed; None if all pods are."""
+def lowered_scope(policy: typed.Policy, params: Mapping[str, Any]) -> Module | None:
+    """The optimised program whose root `SCOPE` is true if a pod is governed; None if all pods are."""
     if policy.scope is None:
         return None
     lowering = lowering_of(policy, Graph(), given=True)
     root = lowering.certainly(lowering(policy.scope))
-    return schedule.schedule(optimized(Module(graph=lowering.graph, roots={SCOPE: root}), params), {})
+    return optimized(Module(graph=lowering.graph, roots={SCOPE: root}), params)
 
 
 def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:

@@ -144,6 +144,7 @@ def test_preemption_asks_a_bounded_number_of_questions():
 @pytest.mark.parametrize(
     ("most", "text"),
     [
+        (19, "for pods where {pattern}\nfilter f {{ require node.pod_count < 9 }}\n"),
         (19, "for pods where {pattern}\ngroup by pod.name {{ min_count 2 }}\n"),
         (19, "group by pod.name {{ min_count if {pattern} then 2 else 3 }}\n"),
         (19, "for pods where {pattern}\nlet size = if {pattern} then 2 else 3\ngroup by pod.name {{ min_count size }}\n"),
