@@ -32,7 +32,8 @@ from wharfinger.simulate.placing import Mode
 from wharfinger.simulate.replay import Change as ReplayedChange
 from wharfinger.what_if.diff import Spread
 from wharfinger.what_if.drain import Fate
-from wharfinger.what_if.optimal import Answer, Placed
+from wharfinger.what_if.optimal.model import Answer
+from wharfinger.what_if.optimal.search import Placed
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move
 

@@ -21,7 +21,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig as Cha
 from wharfinger.framework.evaluation.decision import Decision as Decision
 from wharfinger.language.report.diagnostics import PolicyError as PolicyError
 from wharfinger.simulate.cluster import Cluster as Cluster
-from wharfinger.what_if.optimal import Optimal as Optimal
+from wharfinger.what_if.optimal.search import Optimal as Optimal
 from wharfinger.what_if.tune.search import Tuned as Tuned
 
 __version__: str

@@ -34,13 +34,13 @@ from wharfinger.simulate.dry_run import DryRun, dry_run
 from wharfinger.simulate.placing import Mode
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
-from wharfinger.what_if import optimal as solving
 from wharfinger.what_if.capacity import count as counting
 from wharfinger.what_if.capacity.count import Capacity, NodesLike
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.leaving_pods import replaced_pods
-from wharfinger.what_if.optimal import Optimal
+from wharfinger.what_if.optimal import search as solving
+from wharfinger.what_if.optimal.search import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import Rebalance, Wishes

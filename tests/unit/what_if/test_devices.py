@@ -23,7 +23,8 @@ from wharfinger.what_if.diff import diff
 from wharfinger.what_if.drain import Fate, drain
 from wharfinger.what_if.evaluation import added, evaluated
 from wharfinger.what_if.new_nodes import nodes_like
-from wharfinger.what_if.optimal import Answer, optimal
+from wharfinger.what_if.optimal.model import Answer
+from wharfinger.what_if.optimal.search import optimal
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.supposed_changes import SupposedChanges
 

@@ -17,7 +17,9 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of, restored
 from wharfinger.what_if.leaving_pods import recreated
-from wharfinger.what_if.optimal import Answer, optimal
+from wharfinger.what_if.optimal import regions, search
+from wharfinger.what_if.optimal.model import Answer
+from wharfinger.what_if.optimal.search import optimal
 
 SECONDS = 60
 
@@ -95,6 +97,43 @@ def test_it_is_what_trying_everything_finds(nodes, pods, running):
         assert len(carried_out(found, state, waiting)) == len(wanted)
 
 
+@given(
+    nodes=st.lists(st.sampled_from((2, 4, 4, 5)), min_size=3, max_size=6),
+    pods=st.lists(st.tuples(st.integers(1, 4), st.sampled_from((0, 9))), min_size=1, max_size=5),
+    running=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.booleans(), st.integers(0, 2)), max_size=8),
+)
+def test_a_large_cluster_is_answered_like_a_small_one(nodes, pods, running):
+    """The model of classes proves nothing wrong, and what regions find is a plan; none of both may be better than the whole model."""
+    free, placed = list(nodes), []
+    for number, (at, cpu, controlled, priority) in enumerate(running):
+        if at < len(free) and free[at] >= cpu:
+            free[at] -= cpu
+            placed.append(pod(f"running-{number}", cpu, f"n{at}", controlled, priority=priority))
+    waiting = [pod(f"waiting-{number}", cpu, priority=priority) for number, (cpu, priority) in enumerate(pods)]
+    state = cluster([node(f"n{number}", cpu) for number, cpu in enumerate(nodes)], placed)
+    plain = solved(state, waiting)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(search, "FEW_CELLS", 0)
+        patched.setattr(search, "MOST_CELLS", 0)  # only classes and regions
+        patched.setattr(search, "MOST_IMPROVED", 0)
+        patched.setattr(regions, "SIZES", (1, 2, 4))
+        found = solved(state, waiting)
+        patched.setattr(search, "MOST_CELLS", 1000)
+        patched.setattr(search, "MOST_IMPROVED", 1000)
+        assert worth(solved(state, waiting)) == worth(plain)
+    assert found.answer in {plain.answer, Answer.UNKNOWN}
+    if found.answer is Answer.FOUND:
+        assert (not plain.evicted) == (not found.evicted)
+        assert not found.fewest or worth(found) == worth(plain)
+        evicted = {each.pod for each in found.evicted}
+        left = cluster([node(f"n{number}", cpu) for number, cpu in enumerate(nodes)], [each for each in placed if each.key not in evicted])
+        assert len(carried_out(found, left, waiting)) == len(placed) + len(waiting) - len(evicted)
+
+
+def worth(found):
+    return found.answer, len(found.evicted), found.moves
+
+
 def budget(allowed, app="web"):
     manifest = {
         "metadata": {"name": app, "namespace": "default"},
@@ -169,7 +208,7 @@ def test_filters_of_policies_about_nodes_are_part_of_a_proof():
 
 def test_too_much_and_too_little_time_are_said(monkeypatch):
     assert "after" in solved(cluster([node("n0", 8)]), [pod("p", 1)], seconds=1e-9).why
-    monkeypatch.setattr("wharfinger.what_if.optimal.MOST_CELLS", 0)
+    monkeypatch.setattr("wharfinger.what_if.optimal.search.MOST_CELLS", 0)
     assert "too many to search" in solved(cluster([node("n0", 8)]), [pod("p", 1)]).why
     gated = pod("gated", 1, schedulingGates=[{"name": "later"}])
     assert "scheduling gate" in solved(cluster([node("n0", 8)]), [gated]).why

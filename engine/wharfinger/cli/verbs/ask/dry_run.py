@@ -23,7 +23,8 @@ from wharfinger.model.state.cluster_state import checkpoint_of
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Mode
-from wharfinger.what_if.optimal import Answer, Optimal, optimal
+from wharfinger.what_if.optimal.model import Answer
+from wharfinger.what_if.optimal.search import Optimal, optimal
 
 
 def table(run: DryRun, cluster: Cluster) -> str:

@@ -1,6 +1,6 @@
 """How many devices each node has for what pods ask for, as far as it can be said of each request alone.
 
-`wharf dry-run --optimal` counts with it. What it says is never too little: constraints, counters that devices share and requests that
+The models count with it. What it says is never too little: constraints, counters that devices share and requests that
 compete for the same devices are left to the chain, and so are alternatives, `All`, claims of several pods and devices that can be shared.
 """
 

@@ -1,0 +1,523 @@
+"""Looks for a placement of all pods where the queue leaves some over: found by CP-SAT (OR-tools), and confirmed by the chain pod by pod.
+
+The model has the requests of pods, how many devices fit each request of their claims alone, the places for pods on each node, those
+filters of Kubernetes and of policies that depend on a node's object alone, what policies say about victims, and what PodDisruptionBudgets
+allow now. Running pods that a controller would create again may move; all others stay, and so do members of groups. It makes the number of
+moves small. Only where there is no placement like that, running pods may be evicted without a new place, for waiting pods of a higher
+priority: of high priorities as few as possible, then of the next lower one, and so on.
+
+A small cluster is solved as a whole. In a larger one, a model of classes of nodes is asked first: where it has no solution, there is none.
+Then regions are rearranged, while all other pods stay where they are or where the chain places them; the whole is tried last.
+
+Everything else (affinity to pods, spreading, ports, volumes, what claims ask for together, policies that read pods or metrics) is in the
+chain only: a placement that the chain refuses is excluded, and the search goes on. So a plan always holds. The models allow more than the
+chain does; therefore, where one has no solution at all, there is none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
+from wharfinger.groups.membership import group_index
+from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.tentative import allocations
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
+from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObjects
+from wharfinger.simulate.placing import Direct, queue_order
+from wharfinger.what_if.evictions import Evictions
+from wharfinger.what_if.leaving_pods import recreated, staying
+from wharfinger.what_if.optimal.device_room import devices_of, room_for
+from wharfinger.what_if.optimal.model import NO_LIMIT, Answer, Model, Place, Solution, Task
+from wharfinger.what_if.optimal.regions import Amounts, best_fit, regions
+from wharfinger.what_if.optimal.relaxation import relaxed
+
+Masks: TypeAlias = Mapping[bytes, NDArray[np.bool_]]
+"""The rows that may take pods of a template, (n_nodes,) bool."""
+
+NEVER = "Never"
+"""The preemptionPolicy of a pod that evicts nobody."""
+MOST_CELLS = 2_000_000
+"""Pairs of template and node in a model; more would take minutes to build."""
+FEW_CELLS = 5_000
+"""A model of so many pairs is solved as a whole at once."""
+MOST_IMPROVED = 20_000
+"""A plan for a region is improved by the model of all nodes up to so many pairs."""
+SHARE = 3
+"""A model that others follow gets this part of the time that is left."""
+SHORTEST = 0.001
+"""Seconds that the solver gets even if the time is up."""
+LEFT_OUT = "all that move leave at once, so PodDisruptionBudgets count as they are now"
+DEVICES_LEFT_OUT = "; of devices the search knows how many fit each request alone, and the chain confirms the rest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A pod, its node before ("" for one that waits) and its node in the plan ("" for one that is evicted)."""
+
+    pod: str
+    source: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimal:
+    """The outcome of a search: `plan` has the pods that move and those that wait, in the order in which the chain places them.
+
+    `evicted` pods leave and find no other node. All pods that leave do so first. `why` says why the outcome is not known. `fewest` is True
+    if no placement has fewer evictions (of the highest priority first), and none with as few has fewer moves, as far as the model knows.
+    `left_out` says what the model does not know.
+    """
+
+    answer: Answer
+    plan: tuple[Placed, ...] = ()
+    evicted: tuple[Placed, ...] = ()
+    fewest: bool = False
+    why: str = ""
+    left_out: str = LEFT_OUT
+
+    @property
+    def moves(self) -> int:
+        """The number of running pods that move."""
+        return sum(bool(placed.source) for placed in self.plan)
+
+
+def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodView], seconds: float) -> Optimal:
+    """A placement of all of `pods` on a cluster, found within so many seconds; needs the extra `optimal`."""
+    try:
+        import ortools.sat.python.cp_model  # noqa: F401, PLC0415 — an extra
+    except ImportError as error:
+        raise UsageError("--optimal needs OR-tools: pip install 'wharfinger[optimal]'") from error
+    gated = [pod.key for pod in pods if chain.gate(pod) is not None]
+    if gated:
+        return Optimal(answer=Answer.UNKNOWN, why=f"pods with a scheduling gate wait for it, not for room: {', '.join(gated[:3])}")
+    at = _circumstances(cluster, now)
+    grouped = group_index(pods, at.objects, rule_of_policies(chain.policies, lambda: at))
+    if grouped:
+        return Optimal(answer=Answer.UNKNOWN, why=f"the model knows no groups of pods, and some wait: {', '.join(list(grouped)[:3])}")
+    found = _Search(chain, cluster, at, pods, seconds).run()
+    claiming = any(pod.object.spec.resource_claims for pod in (*pods, *cluster.pods))
+    return replace(found, left_out=LEFT_OUT + DEVICES_LEFT_OUT) if claiming else found
+
+
+def _circumstances(cluster: Checkpoint, now: float) -> Circumstances:
+    """The time, and what the cluster has besides nodes and pods."""
+    store = ObjectStore()
+    for each in cluster.others:
+        store.put(each)
+    return TimeAndObjects(now, store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fewest:
+    """NONE if there is no solution; FOUND if `proved` has the least evictions of each level, UNKNOWN if of the first levels."""
+
+    answer: Answer
+    proved: Mapping[int, int]
+
+
+_NO_EVICTIONS = _Fewest(Answer.FOUND, {})
+
+
+class _Search:
+    """One search. Pods of one template are one group; a solution is how many pods of each group are on each node."""
+
+    def __init__(self, chain: Chain, cluster: Checkpoint, at: Circumstances, pods: Sequence[PodView], seconds: float) -> None:
+        self._chain = chain
+        self._cluster = cluster
+        self._at = at
+        self._now = at.now
+        self._pods = pods
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        nodes = {node.metadata.name for node in cluster.nodes}
+        together = group_index(cluster.pods, at.objects, rule_of_policies(chain.policies, lambda: at))
+        self._moving = {
+            pod.uid: name
+            for pod, name in zip(cluster.pods, cluster.names, strict=True)
+            if name in nodes and pod.controller is not None and together.key_of(pod.uid) is None
+            if not staying(pod) and not pod.terminating and self._spared_by_none(pod)
+        }
+        asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
+        self._asking = [(pod, chain.lineup(pod, at).evictable(pod, at)) for pod in asking.values()]
+        self._movable = [(recreated(pod), name) for pod, name in zip(cluster.pods, cluster.names, strict=True) if pod.uid in self._moving]
+        self._size: Counter[bytes] = Counter(pod.template for pod in pods)
+        self._size.update(pod.template for pod, _ in self._movable)
+        self._one = {pod.template: pod for pod in (*pods, *(pod for pod, _ in self._movable))}
+        self._here: Counter[Place] = Counter((pod.template, name) for pod, name in self._movable)
+        self._n_waiting = Counter(pod.template for pod in pods)
+        self._placed = {pod.uid: pod for pod in cluster.pods}
+        self._evictable = {pod.uid for pod, _ in self._movable if self._may_go(self._placed[pod.uid])}
+        self._guarded: dict[str, Mapping[str, int]] = {}
+        self._asks: dict[bytes, Mapping[str, int]] = {}  # of each group, resources and devices
+
+    def run(self) -> Optimal:
+        """The outcome."""
+        state = self._emptied()
+        self._names = state.snapshot().names
+        allowed, static = self._masks(state)
+        room = self._room(state)
+        found = Optimal(answer=Answer.NONE)
+        for evicting in (False, True):
+            if found.answer is Answer.NONE and (not evicting or self._evictable):
+                found = self._placement(allowed, static, room, evicting=evicting)
+        return found
+
+    def _placement(self, allowed: Masks, static: Masks, room: Amounts, *, evicting: bool) -> Optimal:
+        """The outcome with evictions or without them."""
+        cells = len(self._size) * len(self._names)
+        best: Optimal | None = None
+        if cells > FEW_CELLS:
+            proof = self._proof(static, room, evicting=evicting)
+            if proof.answer is Answer.NONE:
+                return Optimal(answer=Answer.NONE)
+            best = self._rearranged(allowed, room, proof, evicting=evicting)
+        if best is not None and (best.fewest or cells > MOST_IMPROVED):
+            return best
+        if cells > MOST_CELLS:
+            why = f"{len(self._size):,} kinds of pods on {len(self._names):,} nodes are too many to search"
+            return Optimal(answer=Answer.UNKNOWN, why=why)
+        found = Optimal(answer=Answer.NONE)
+        for masks in (allowed, static):  # the nodes that take each pod now; a proof needs those that might
+            if found.answer is Answer.NONE:
+                found = self._confirmed(*self._task(masks, room, evicting=evicting), self._deadline, evicting=evicting)
+        return found if best is None or self._worse(best, found) else best
+
+    def _proof(self, static: Masks, room: Amounts, *, evicting: bool) -> _Fewest:
+        """NONE if there is no placement at all; otherwise the least evictions of each level, as far as they are known."""
+        task, _ = self._task(static, room, evicting=evicting)
+        priority = {template: self._one[template].priority for template in task.size}
+        task, kind_of = relaxed(task, {template: (priority[template], template in self._n_waiting) for template in task.size})
+        model, until = Model(task), self._share_of_time()
+        waiting = frozenset(kind_of[template] for template in self._n_waiting)
+        fewest = self._evict_few(model, {kind: priority[kind] for kind in task.size}, waiting, until) if evicting else _NO_EVICTIONS
+        status, _ = model.solve(max(SHORTEST, until - time.monotonic()))
+        return _Fewest(Answer.NONE, {}) if status is Answer.NONE else fewest
+
+    def _rearranged(self, masks: Masks, room: Amounts, proof: _Fewest, *, evicting: bool) -> Optimal | None:
+        """The best plan in which only the pods of one region move, wait or are evicted; None if none is found."""
+        self._pack(masks, room)
+        if not self._without:
+            plan, evicted, refused = self._tried(self._base)
+            if not refused:
+                return Optimal(answer=Answer.FOUND, plan=plan, evicted=evicted, fewest=True)
+        best: Optimal | None = None
+        left_over = [(self._asks[template], masks[template]) for template in self._without]
+        for rows in regions(left_over, room, self._used(room, evicting=evicting)):
+            found = self._confirmed(*self._task(masks, room, evicting=evicting, rows=rows), self._share_of_time(), evicting=evicting)
+            if found.answer is not Answer.FOUND:
+                continue
+            surely = not found.moves and proof.answer is Answer.FOUND and self._evicted(found) == tuple(map(proof.proved.get, self._levels))
+            found = replace(found, fewest=surely)
+            if best is not None and not self._worse(best, found):
+                break
+            best = found
+            if best.fewest:
+                break
+        return best
+
+    def _worse(self, one: Optimal, other: Optimal) -> bool:
+        """True if `other` is found, with fewer evictions or moves than `one`, or as many that are proved to be the fewest."""
+        if other.answer is not Answer.FOUND:
+            return False
+        return (self._evicted(other), other.moves, not other.fewest) < (self._evicted(one), one.moves, not one.fewest)
+
+    def _evicted(self, found: Optimal) -> tuple[int, ...]:
+        """How many pods of each level are evicted."""
+        keys = {each.pod for each in found.evicted}
+        number = Counter(pod.priority for pod, _ in self._movable if pod.key in keys)
+        return tuple(number[level] for level in self._levels)
+
+    def _used(self, room: Amounts, *, evicting: bool) -> list[Amounts]:
+        """What is taken of the room: by those who stay or are placed by the chain, then by those who may be evicted, level by level."""
+        going = self._evictable if evicting else frozenset()
+        staying_there = Counter(self._base)
+        by_level: defaultdict[int, list[Place]] = defaultdict(list)
+        for pod, name in self._movable:
+            if pod.uid in going:
+                staying_there[pod.template, name] -= 1
+                by_level[pod.priority].append((pod.template, name))
+        return [self._taken(staying_there.elements(), room), *(self._taken(by_level[level], room) for level in self._levels if evicting)]
+
+    def _pack(self, masks: Masks, room: Amounts) -> None:
+        """Begin with pods packed as tightly as they can be one by one, where that leaves fewer over than the chain does."""
+        if self._without:
+            packed = Counter(self._here)
+            used = self._taken(self._here.elements(), room)
+            for (template, row), number in best_fit(self._n_waiting, self._asks, masks, room, used).items():
+                packed[template, self._names[row]] += number
+            if packed.total() > self._base.total():
+                self._base = packed
+
+    @property
+    def _without(self) -> Counter[bytes]:
+        """How many pods of each group have no place in `_base`."""
+        without = Counter(self._size)
+        for (template, _), number in self._base.items():
+            without[template] -= number
+        return +without
+
+    @cached_property
+    def _base(self) -> Counter[Place]:
+        """Where everybody is if nobody moves, and the chain places what waits."""
+        state, decider = restored(self._cluster, self._now), Decider(self._chain)
+        world, base = Direct(state), Counter(self._here)
+        for pod in map(world.claimed, queue_order(self._chain, self._pods)):
+            snapshot = state.snapshot()
+            node = None if decider.choose(snapshot, pod) is None else decider.decide(snapshot, pod).node
+            if node is not None:
+                world.place(self._chain.assigned_on(pod, snapshot, node), node, allocations(decider, snapshot, pod, node))
+                base[pod.template, node] += 1
+        return base
+
+    def _share_of_time(self) -> float:
+        """The moment until which a model may be solved that others follow."""
+        now = time.monotonic()
+        return now + max(0.0, self._deadline - now) / SHARE
+
+    def _spared_by_none(self, pod: PodView) -> bool:
+        """True if no policy protects the pod from evictions."""
+        return bool(self._chain.lineup(pod, self._at).evictable(pod, self._at).among([pod]))
+
+    def _may_go(self, pod: PodView) -> bool:
+        """True if a waiting pod of another kind with a higher priority may evict the pod."""
+        asking = (allowed for other, allowed in self._asking if other.priority > pod.priority)
+        return recreated(pod).template not in self._n_waiting and any(allowed.among([pod]) for allowed in asking)
+
+    def _emptied(self) -> ClusterState:
+        """The cluster without the pods that may move; before they leave, the budgets that guard them are noted."""
+        state = restored(self._cluster, self._now)
+        evictions = Evictions(state.objects)
+        self._guarded = {pod.uid: evictions.guarding(self._placed[pod.uid]) for pod, _ in self._movable}
+        for pod, _ in self._movable:
+            Direct(state).leave(self._placed[pod.uid])
+        return state
+
+    def _masks(self, state: ClusterState) -> tuple[Masks, Masks]:
+        """(the rows that all filters let each group on, the rows that no filter rejects for the sake of the node's object alone)."""
+        decider = Decider(self._chain)
+        allowed, static = {}, {}
+        for template, pod in self._one.items():
+            claimed = Direct(state).claimed(pod)
+            filtering = decider.decide(state.snapshot(), claimed).evaluation.filtering
+            self._asks[template] = {**pod.requests, **devices_of(claimed, state.snapshot())}
+            allowed[template] = np.array(filtering.feasible, np.bool_)
+            static[template] = filtering.by_object
+        return allowed, static
+
+    def _room(self, state: ClusterState) -> Amounts:
+        """What each node has for the pods that may move or wait, by resource; at least what those take that are there now."""
+        snapshot = state.snapshot()
+        wanted = sorted({name for pod in self._one.values() for name in pod.requests if self._counts(name)})
+        of_devices = {name for template, asked in self._asks.items() for name in asked if name not in self._one[template].requests}
+        room = {"pods": np.array(snapshot.allowed_pods - snapshot.pod_count, np.int64)}
+        for name in wanted:
+            index = snapshot.resource_index(name)
+            free = 0 if index is None else snapshot.allocatable[index] - snapshot.requested[index]
+            room[name] = np.zeros(snapshot.n_nodes, np.int64) + free
+        for name in sorted(of_devices):
+            room[name] = np.array([NO_LIMIT if fit is None else fit for fit in room_for(name, snapshot)], np.int64)
+        used = self._taken([(pod.template, node) for pod, node in self._movable], room)
+        return {name: np.maximum(np.maximum(amounts, used[name]), 0) for name, amounts in room.items()}
+
+    def _taken(self, placed: Iterable[Place], room: Amounts) -> Amounts:
+        """What pods of these groups take of these nodes."""
+        rows = {name: row for row, name in enumerate(self._names)}
+        taken = {name: np.zeros(len(rows), np.int64) for name in room}
+        for template, node in placed:
+            row = rows[node]
+            taken["pods"][row] += 1
+            for name, amount in self._asks[template].items():
+                if name in taken:
+                    taken[name][row] += amount
+        return taken
+
+    def _counts(self, resource: str) -> bool:
+        """True if a filter of the chain compares requests of this resource with what is free."""
+        fit = self._chain.plugin(NodeResourcesFit.name)
+        return isinstance(fit, NodeResourcesFit) and fit.checks(resource)
+
+    def _task(self, masks: Masks, room: Amounts, *, evicting: bool, rows: NDArray[np.intp] | None = None) -> tuple[Task, Solution]:
+        """(what is to be placed on some rows, by default on all; the pods that stay on the others, or are placed there)."""
+        names = self._names if rows is None else [self._names[row] for row in rows.tolist()]
+        inside = frozenset(names)
+        fixed = {} if rows is None else {place: number for place, number in self._base.items() if place[1] not in inside}
+        size = Counter(self._size)
+        for (template, _), number in fixed.items():
+            size[template] -= number
+        size = +size
+        evictable = Counter(pod.template for pod, name in self._movable if pod.uid in self._evictable and name in inside)
+        waiting = {template: min(size[template], number) for template, number in self._n_waiting.items()}
+        chosen = slice(None) if rows is None else rows
+        task = Task(
+            size=size,
+            asks=self._asks,
+            open_to={template: masks[template][chosen] for template in size},
+            here={place: number for place, number in self._here.items() if place[1] in inside},
+            room={name: amounts[chosen] for name, amounts in room.items()},
+            names=names,
+            left_over=evictable | Counter(waiting) if evicting else {},
+        )
+        return task, fixed
+
+    def _confirmed(self, task: Task, fixed: Solution, until: float, *, evicting: bool) -> Optimal:
+        """The outcome of a task, with `fixed` pods where they are; NONE only if the model itself has no solution."""
+        model = Model(task)
+        model.hint({place: number for place, number in self._base.items() if place not in fixed})
+        self._ask_budgets(model, frozenset(task.names))
+        fewest = _NO_EVICTIONS
+        if evicting:
+            fewest = self._evict_few(
+                model,
+                {template: self._one[template].priority for template in task.size},
+                frozenset(self._n_waiting.keys() & task.size.keys()),
+                until,
+            )
+        found = self._solved(model, fixed, until)
+        if found.answer is Answer.FOUND and found.moves:
+            model.move_few()
+            better = self._solved(model, fixed, until)
+            found = better if better.answer is Answer.FOUND and better.moves <= found.moves else replace(found, fewest=False)
+        return replace(found, fewest=found.fewest and fewest.answer is Answer.FOUND)
+
+    @property
+    def _late(self) -> str:
+        return f"not known after {self._seconds:g} s"
+
+    def _ask_budgets(self, model: Model, names: frozenset[str]) -> None:
+        """Let no more pods leave these nodes than budgets allow now."""
+        groups: defaultdict[tuple[str, int], Counter[Place]] = defaultdict(Counter)
+        for pod, node in self._movable:
+            for budget in self._guarded[pod.uid].items() if node in names else ():
+                groups[budget][pod.template, node] += 1
+        for (_, most), guarded in groups.items():
+            model.guard(guarded, most)
+
+    def _evict_few(self, model: Model, priority: Mapping[bytes, int], waiting: frozenset[bytes], until: float) -> _Fewest:
+        """Fix how many pods of each priority are evicted, the highest first.
+
+        For a pod of one priority only pods of higher ones count: those of the same or of lower ones may wait meanwhile.
+        """
+        proved: dict[int, int] = {}
+        surely = True
+        for level in self._levels:
+            model.place_all(group for group in waiting if priority[group] > level)
+            evicted = [group for group in priority if priority[group] == level and group not in waiting]
+            status, number = model.evict_few(evicted, max(SHORTEST, (until - time.monotonic()) / 2))
+            if status is Answer.NONE:
+                return _Fewest(Answer.NONE, {})
+            surely = surely and status is Answer.FOUND
+            if surely:
+                proved[level] = number
+            elif number < 0:
+                break
+        model.place_all(waiting)
+        return _Fewest(Answer.FOUND if surely else Answer.UNKNOWN, proved)
+
+    @cached_property
+    def _levels(self) -> tuple[int, ...]:
+        """The priorities of the pods that may be evicted, the highest first."""
+        return tuple(sorted({pod.priority for pod, _ in self._movable if pod.uid in self._evictable}, reverse=True))
+
+    def _solved(self, model: Model, fixed: Solution, until: float) -> Optimal:
+        """The first solution of the model that the chain confirms; NONE only if the model has no solution at all."""
+        refuses = Optimal(answer=Answer.UNKNOWN, why="the chain refuses every solution that the model had")
+        while (left := until - time.monotonic()) > 0:
+            status, solution = model.solve(left)
+            if status is Answer.NONE:
+                return refuses if model.narrowed else Optimal(answer=Answer.NONE)
+            if solution is None:
+                break
+            plan, evicted, refused = self._tried({**fixed, **solution})
+            if not refused:
+                return Optimal(answer=Answer.FOUND, plan=plan, evicted=evicted, fewest=status is Answer.FOUND and not model.narrowed)
+            if not model.exclude(refused):
+                return refuses
+        return Optimal(answer=Answer.UNKNOWN, why=self._late)
+
+    def _tried(self, solution: Solution) -> tuple[tuple[Placed, ...], tuple[Placed, ...], dict[Place, int]]:
+        """(the plan as far as the chain confirms it, who is evicted, what it refuses: by group and node, how many were placed there)."""
+        state, waiting = restored(self._cluster, self._now), list(self._pods)
+        places = dict(solution)
+        kept: Counter[Place] = Counter()
+        for pod, name in sorted(self._movable, key=self._late_to_leave):
+            if kept[pod.template, name] < places.get((pod.template, name), 0):
+                kept[pod.template, name] += 1
+                continue
+            Direct(state).leave(self._placed[pod.uid])
+            waiting.append(pod)
+        evicted = self._left_over(waiting, places)
+        nodes: defaultdict[bytes, Counter[str]] = defaultdict(Counter)
+        for (template, name), number in places.items():
+            nodes[template][name] = number - kept[template, name]
+        decider, world, plan = Decider(self._chain), Direct(state), []
+        waiting = queue_order(self._chain, waiting)
+        while waiting:
+            again = []
+            for pod in map(world.claimed, waiting):
+                node = self._node(decider, state, pod, nodes[pod.template])
+                if node is None:
+                    again.append(pod)
+                    continue
+                snapshot = state.snapshot()
+                assigned = self._chain.assigned_on(pod, snapshot, node)
+                world.place(assigned, node, allocations(decider, snapshot, pod, node))
+                nodes[pod.template][node] -= 1
+                plan.append(Placed(pod=pod.key, source=self._moving.get(pod.uid, ""), node=node))
+            if len(again) == len(waiting):
+                refused = {pod.template for pod in again}
+                return (
+                    tuple(plan),
+                    (),
+                    {
+                        (template, name): places[template, name] - number
+                        for template in refused
+                        for name, number in nodes[template].items()
+                        if number > 0
+                    },
+                )
+            waiting = again
+        return tuple(plan), tuple(evicted), {}
+
+    def _left_over(self, waiting: list[PodView], places: Solution) -> list[Placed]:
+        """The pods for which a solution has no place, taken from those that wait."""
+        gone = Counter(self._size)
+        for (template, _), number in places.items():
+            gone[template] -= number
+        evicted = []
+        for pod in sorted((pod for pod in waiting if pod.uid in self._evictable), key=lambda pod: pod.key):
+            if gone[pod.template] > 0:
+                gone[pod.template] -= 1
+                waiting.remove(pod)
+                evicted.append(Placed(pod=pod.key, source=self._moving[pod.uid], node=""))
+        return evicted
+
+    def _late_to_leave(self, placed: tuple[PodView, str]) -> tuple[bool, bool, str]:
+        """Sorts pods so that those that a budget guards or that may not be evicted keep their places first."""
+        pod, _ = placed
+        return not self._guarded[pod.uid], pod.uid in self._evictable, pod.key
+
+    @staticmethod
+    def _node(decider: Decider, state: ClusterState, pod: PodView, nodes: Mapping[str, int]) -> str | None:
+        """A node that the solution has for the pod and that the chain lets it on: the chain's own choice if it is one of them."""
+        snapshot = state.snapshot()
+        decision = decider.decide(snapshot, pod)
+        if decision.node is None:
+            return None
+        if nodes.get(decision.node, 0) > 0:
+            return decision.node
+        feasible = decision.evaluation.filtering.feasible
+        rows = ((name, snapshot.row(name)) for name, number in nodes.items() if number > 0)
+        return next((name for name, row in rows if row is not None and feasible[row]), None)
