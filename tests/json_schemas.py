@@ -328,8 +328,19 @@ class DiffChange(TypedDict):
     after: DiffPlace
     causes: list[SaidCause]
     follows: NotRequired[bool]
+    group: NotRequired[str]
     at: NotRequired[str]
     profile: NotRequired[str]
+
+
+class GroupChange(TypedDict):
+    """Several pods of a group that change in the same way and by the same rules; `before` and `after` are their nodes."""
+
+    group: str
+    way: Literal["elsewhere", "lost", "gained", "devices"]
+    pods: list[str]
+    before: list[str]
+    after: list[str]
 
 
 class RulePods(TypedDict):
@@ -360,6 +371,7 @@ class Diff(TypedDict):
     summary: DiffSummary
     notes: list[str]
     pods: int
+    groups: NotRequired[list[GroupChange]]
     replaced: NotRequired[int]
     decisions: NotRequired[int]
     profiles: NotRequired[list[str]]

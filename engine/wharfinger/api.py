@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy
@@ -32,6 +32,7 @@ from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, dry_run
 from wharfinger.simulate.placing import Mode
+from wharfinger.simulate.replay import others
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
 from wharfinger.what_if.capacity import count as counting
@@ -39,6 +40,7 @@ from wharfinger.what_if.capacity.count import Capacity, NodesLike
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.leaving_pods import replaced_pods
+from wharfinger.what_if.log_diff import LogDiff, log_diff
 from wharfinger.what_if.optimal import search as solving
 from wharfinger.what_if.optimal.search import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
@@ -127,7 +129,8 @@ def place(
     return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
 
 
-def diff(  # noqa: PLR0913 — the keywords are independent choices
+@overload
+def diff(
     policies: Sequence[CompiledPolicy],
     against: Sequence[CompiledPolicy],
     cluster: Cluster,
@@ -137,16 +140,53 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     by: Sequence[str] = (comparing.ZONE,),
     config: ChainConfig | None = None,
     against_config: ChainConfig | None = None,
-) -> Diff:
+) -> Diff: ...
+
+
+@overload
+def diff(
+    policies: Sequence[CompiledPolicy],
+    against: Sequence[CompiledPolicy] | None = None,
+    *,
+    log: str | Path,
+    scheduler_name: str | None = None,
+) -> LogDiff: ...
+
+
+def diff(  # noqa: PLR0913 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    against: Sequence[CompiledPolicy] | None = None,
+    cluster: Cluster | None = None,
+    pods: Sequence[Pod] | None = None,
+    *,
+    replace: Sequence[str] = (),
+    by: Sequence[str] = (comparing.ZONE,),
+    config: ChainConfig | None = None,
+    against_config: ChainConfig | None = None,
+    log: str | Path | None = None,
+    scheduler_name: str | None = None,
+) -> Diff | LogDiff:
     """What `policies` change about where pods go, compared with `against`; `config` and `against_config` are the settings of each side.
 
     `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
-    anew. `by` are labels of nodes by which pods are counted on both sides. The cluster's state stays as it is. Raises UsageError for a word
-    of `replace` that names no pod.
+    anew. `by` are labels of nodes by which pods are counted on both sides. The cluster's state stays as it is.
+
+    With `log`, the decisions of a decision log are compared, each on the cluster as it was then: those of the profile `scheduler_name`, or
+    all. `against` is then by default what the log has.
+
+    Raises UsageError for a word of `replace` that names no pod, a log that is not there, and unless there is either a cluster or a log;
+    BrokenLog where a log cannot be read on.
     """
+    if log is not None:
+        if cluster is not None or pods is not None or replace or config is not None or against_config is not None:
+            raise UsageError("log= has its own cluster, pods and settings")
+        before = None if against is None else others(lambda _chain: against, scheduler_name)
+        return log_diff(log, others(lambda _chain: policies, scheduler_name), before)
+    if cluster is None or against is None or scheduler_name is not None:
+        raise UsageError("give against= and a cluster to compare on, or log=, and scheduler_name= with log= only")
     waiting = _waiting(cluster, pods)
-    before, after = chain.assemble(against, against_config), chain.assemble(policies, config)
-    return comparing.diff(before, after, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace), labels=by)
+    chains = chain.assemble(against, against_config), chain.assemble(policies, config)
+    return comparing.diff(*chains, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace), labels=by)
 
 
 def capacity(  # noqa: PLR0913 — the keywords are independent choices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from wharfinger.cli import question, report_parts
 from wharfinger.explain.difference import Cause, RuleAnswer
@@ -14,14 +14,18 @@ from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
-from wharfinger.what_if.diff import Diff, Domain, PodChange, Side, Spread, Totals
+from wharfinger.what_if.diff import Diff, Domain, GroupChange, PodChange, Side, Spread, Totals
 from wharfinger.what_if.log_diff import DecisionChange, LogDiff
 
 MOST_DOMAINS = 20
 FOLLOWS = "follows others: with them where they are after, both sides choose this node"
 OTHERS = "only following others"
+GROUP_FOLLOWS = "follows others: it is placed whole on both sides"
+MOST_NODES = 3
+"""Nodes of a group that a row names."""
 
 Row = tuple[str, ...]
+AnyChange: TypeAlias = PodChange | GroupChange | DecisionChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +45,9 @@ def table(found: Diff | LogDiff, titles: Titles, most: int) -> str:
 
 
 def _parts(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[list[str]]:
-    listed = found.changes[:most]
+    listed = found.rows[:most]
     if listed:
-        yield list(_listed(listed, len(found.changes)))
+        yield list(_listed(listed, len(found.rows)))
     yield [f"before: {titles.before}", f"after:  {titles.after}", "", _headline(found), *(f"  {line}" for line in _by_rule(found.totals))]
     if isinstance(found, Diff):
         yield wording.columns([("", "before", "after", "of"), *_sums(found)], right=frozenset({1, 2, 3})).splitlines()
@@ -52,7 +56,7 @@ def _parts(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[list[st
             yield wording.columns([("before", "after", "pods without a node because of"), *reasons], right=frozenset({0, 1})).splitlines()
 
 
-def _listed(changes: Sequence[PodChange | DecisionChange], of: int) -> Iterator[str]:
+def _listed(changes: Sequence[AnyChange], of: int) -> Iterator[str]:
     lines = wording.columns([_head(changes[0]), *map(_row, changes)]).splitlines()
     yield lines[0]
     for change, line in zip(changes, lines[1:], strict=True):
@@ -62,13 +66,21 @@ def _listed(changes: Sequence[PodChange | DecisionChange], of: int) -> Iterator[
         yield f"… and {wording.count(of - len(changes), 'more change')}; --most {of} lists all"
 
 
-def _head(change: PodChange | DecisionChange) -> Row:
+def _head(change: AnyChange) -> Row:
     return ("POD", "AT", "BEFORE", "AFTER") if isinstance(change, DecisionChange) else ("POD", "BEFORE", "AFTER")
 
 
-def _row(change: PodChange | DecisionChange) -> Row:
+def _row(change: AnyChange) -> Row:
+    if isinstance(change, GroupChange):
+        return f"group {change.group} ({wording.count(len(change.members), 'pod')})", _nodes(change.before), _nodes(change.after)
     at = (time_text(change.at),) if isinstance(change, DecisionChange) else ()
     return change.pod, *at, *_places(change)
+
+
+def _nodes(names: Sequence[str]) -> str:
+    """The nodes of a group, shortened."""
+    more = len(names) - MOST_NODES
+    return ", ".join(names[:MOST_NODES]) + (f" and {more:,} more" if more > 0 else "") or "-"
 
 
 def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
@@ -89,13 +101,21 @@ def _devices(change: PodChange | DecisionChange) -> tuple[tuple[GivenDevice, ...
     return (change.before_devices, change.after_devices) if isinstance(change, PodChange) else ((), ())
 
 
-def why(change: PodChange | DecisionChange) -> Iterator[str]:
-    """Sentences about why a pod changes: the rules that make the difference, or the message of the side without a node."""
+def why(change: AnyChange) -> Iterator[str]:
+    """Sentences about why a pod or a group changes: the rules that make the difference, or the message of the side without a node."""
+    if isinstance(change, GroupChange):
+        yield from _why(change.members[0])
+        yield f"pods: {', '.join(member.pod for member in change.members)}"
+    else:
+        yield from _why(change)
+
+
+def _why(change: PodChange | DecisionChange) -> Iterator[str]:
     if change.before is not None and change.before == change.after:
         yield "the same node, with other devices"
         return
     if not change.causes:
-        yield _message(change) or FOLLOWS
+        yield _message(change) or (GROUP_FOLLOWS if isinstance(change, PodChange) and change.group else FOLLOWS)
         return
     instead = change.causes[0].nodes[0]
     if instead != change.before:
@@ -135,6 +155,9 @@ def _sums(found: Diff) -> Iterator[Row]:
     yield "pods placed", f"{before.placed:,}", f"{after.placed:,}", f"{found.pods:,}"
     if before.evicted or after.evicted:
         yield "pods evicted", f"{before.evicted:,}", f"{after.evicted:,}", ""
+    if before.groups or after.groups:
+        placed = (f"{sum(group.is_placed for group in run.groups):,} of {len(run.groups):,}" for run in (before, after))
+        yield "groups placed", *placed, ""
     yield from report_parts.usage_rows(before.after or before.before, after.after or after.before)
     for former, later in zip(found.before.spreads, found.after.spreads, strict=True):
         yield from _spread(former, later)
@@ -180,9 +203,9 @@ def _markdown(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[str]
         reasons = [(reason, before, after) for before, after, reason in _reasons(found)]
         if reasons:
             yield from _grid([("pods without a node because of", "before", "after"), *reasons], right={1, 2})
-    listed = found.changes[:most]
+    listed = found.rows[:most]
     if listed:
-        yield f"<details><summary>{len(listed):,} of {wording.count(len(found.changes), 'change')}</summary>\n"
+        yield f"<details><summary>{len(listed):,} of {wording.count(len(found.rows), 'change')}</summary>\n"
         rows = [(*_row(change), "\n".join(why(change))) for change in listed]
         yield from _grid([(*(word.lower() for word in _head(listed[0])), "why"), *rows], right=set())
         yield "</details>"
@@ -226,16 +249,28 @@ def value(found: Diff | LogDiff, titles: Titles) -> dict[str, Any]:
     if isinstance(found, Diff):
         plain["before"] |= _side(found.before)
         plain["after"] |= _side(found.after)
-        return plain | {"pods": found.pods, "replaced": found.replaced}
+        groups = [_group(row) for row in found.rows if isinstance(row, GroupChange)]
+        return plain | {"groups": groups, "pods": found.pods, "replaced": found.replaced}
     for name, unplaced in zip(("before", "after"), found.unplaced, strict=True):
         plain[name]["unschedulable"] = unplaced
     return plain | {"decisions": found.decisions, "pods": found.pods, "profiles": list(found.profiles)}
 
 
+def _group(change: GroupChange) -> dict[str, Any]:
+    return {
+        "group": change.group,
+        "way": change.members[0].way.value,
+        "pods": [member.pod for member in change.members],
+        "before": list(change.before),
+        "after": list(change.after),
+    }
+
+
 def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
-    own: dict[str, Any] = (
-        {"follows": change.follows} if isinstance(change, PodChange) else {"at": time_text(change.at), "profile": change.profile}
-    )
+    if isinstance(change, PodChange):
+        own: dict[str, Any] = {"follows": change.follows, **({"group": change.group} if change.group else {})}
+    else:
+        own = {"at": time_text(change.at), "profile": change.profile}
     devices_before, devices_after = _devices(change)
     return {
         "pod": change.pod,

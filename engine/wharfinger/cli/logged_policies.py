@@ -8,8 +8,8 @@ from typing import Any
 from wharfinger.cli import chosen_policies, options
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
-from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.policies.candidate import own_params
+from wharfinger.simulate import replay
 from wharfinger.simulate.replay import Others
 
 
@@ -23,18 +23,11 @@ def others(paths: list[str] | None, assignments: list[str] | None, profile: str 
         if profile is not None:
             raise UsageError("--scheduler-name says which profile --policy and --param are for; give one of them too")
         return None
-    given = chosen_policies.compiled(paths, assignments) if paths else None
+    if paths:
+        given = chosen_policies.compiled(paths, assignments)
+        return replay.others(lambda _chain: given, profile)
     params = options.params(assignments)
-    known: dict[tuple[str, str], Chain] = {}
-
-    def other(own: str, chain: Chain) -> Chain:
-        if profile not in (None, own):
-            return chain
-        if (own, chain.revision) not in known:
-            known[own, chain.revision] = with_policies(chain, given if given is not None else _with_params(chain.policies, params))
-        return known[own, chain.revision]
-
-    return other
+    return replay.others(lambda chain: _with_params(chain.policies, params), profile)
 
 
 def _with_params(policies: Sequence[CompiledPolicy], params: Any) -> list[CompiledPolicy]:

@@ -89,7 +89,7 @@ class PodResult:
 
     `reasons` counts nodes by the reason of their rejection, only where the pod found none; `totals` are by tier. `victims` are the pods
     that preemption would evict; where they were evicted (SEQUENTIAL), the pod has a node, otherwise `nominated` is their node. `notes` say
-    where policies conflict. `devices` are those that the pod gets on its node.
+    where policies conflict. `devices` are those that the pod gets on its node. `group` is the group with which the pod was tried, or "".
     """
 
     pod: str
@@ -103,6 +103,7 @@ class PodResult:
     notes: tuple[str, ...]
     explanation: Explanation | None
     devices: tuple[GivenDevice, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,4 +325,5 @@ def pod_result(decision: Decision, evicted: tuple[PodView, ...], explanation: Ex
         notes=decision.notes,
         explanation=explanation,
         devices=decision.devices,
+        group=decision.group,
     )

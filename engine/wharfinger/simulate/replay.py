@@ -8,16 +8,17 @@ none. With other policies each decision is made on the state as it was then, not
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.difference import causes
-from wharfinger.framework.chain import Chain
+from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import without_nominations
@@ -34,6 +35,20 @@ NOT_AGAIN = "the recorded decision does not come out again"
 
 Others = Callable[[str, Chain], Chain]
 """Returns the chain to compare with that of a profile."""
+
+
+def others(policies: Callable[[Chain], Sequence[CompiledPolicy]], profile: str | None = None) -> Others:
+    """The chains of a log with the policies that are given for each, those of one profile or of all."""
+    known: dict[tuple[str, str], Chain] = {}
+
+    def other(own: str, chain: Chain) -> Chain:
+        if profile not in (None, own):
+            return chain
+        if (own, chain.revision) not in known:
+            known[own, chain.revision] = with_policies(chain, policies(chain))
+        return known[own, chain.revision]
+
+    return other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

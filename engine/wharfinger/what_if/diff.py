@@ -8,9 +8,10 @@ that the chain after has led to: if it chooses the same node there as the chain 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +33,15 @@ from wharfinger.simulate.placing import Tried, ignore
 from wharfinger.what_if.leaving_pods import recreated
 
 ZONE = "topology.kubernetes.io/zone"
+
+
+class Way(Enum):
+    """How a pod changes: to another node, to none, to a node where it had none, or to other devices of the same node."""
+
+    ELSEWHERE = "elsewhere"
+    LOST = "lost"
+    GAINED = "gained"
+    DEVICES = "devices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +75,7 @@ class PodChange:
     """A pod that is on another node after than before, on none on one side, or on the same node with other devices.
 
     A message says why there is no node, "" where there is one. `follows`: no rule decides otherwise about this pod, it only follows others;
-    `causes` are empty then.
+    `causes` are empty then. `group` is the group with which the pod is placed on either side, or "".
     """
 
     pod: str
@@ -77,6 +87,34 @@ class PodChange:
     causes: tuple[Cause, ...]
     before_devices: tuple[GivenDevice, ...] = ()
     after_devices: tuple[GivenDevice, ...] = ()
+    group: str = ""
+
+    @property
+    def way(self) -> Way:
+        """How the pod changes."""
+        if self.before is None:
+            return Way.GAINED
+        if self.after is None:
+            return Way.LOST
+        return Way.DEVICES if self.before == self.after else Way.ELSEWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """Several members of a group that change in the same way and by the same rules, in the order of the changes."""
+
+    group: str
+    members: tuple[PodChange, ...]
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """The nodes before, sorted."""
+        return tuple(sorted({member.before for member in self.members if member.before is not None}))
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """The nodes after, sorted."""
+        return tuple(sorted({member.after for member in self.members if member.after is not None}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +152,22 @@ class Diff:
         """The changes, counted."""
         return totals((change.before, change.after, change.follows, change.causes) for change in self.changes)
 
+    @cached_property
+    def rows(self) -> tuple[PodChange | GroupChange, ...]:
+        """The changes in order, with several members of a group that change alike in the place of the first of them."""
+        alike: defaultdict[tuple[object, ...], list[PodChange]] = defaultdict(list)
+        for change in self.changes:
+            alike[(change.group, change.way, _rules(change)) if change.group else (change.pod,)].append(change)
+        return tuple(found[0] if len(found) == 1 else GroupChange(group=found[0].group, members=tuple(found)) for found in alike.values())
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about conflicts of policies on either side, each once."""
         return tuple(dict.fromkeys((*self.before.run.notes, *self.after.run.notes)))
+
+
+def _rules(change: PodChange) -> tuple[str, ...]:
+    return tuple(cause.rule for cause in change.causes)
 
 
 def totals(changes: Iterable[tuple[str | None, str | None, bool, Sequence[Cause]]]) -> Totals:
@@ -275,6 +325,7 @@ def _of_asked(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, 
                 causes=because,
                 before_devices=devices[0],
                 after_devices=devices[1],
+                group=result.group or former.results[uid].group,
             )
 
 

@@ -40,6 +40,11 @@ class LogDiff:
     unplaced: tuple[int, int]
     notes: tuple[str, ...]
 
+    @property
+    def rows(self) -> tuple[DecisionChange, ...]:
+        """The changes: each decision is told by itself."""
+        return self.changes
+
     @cached_property
     def totals(self) -> Totals:
         """The changes, counted."""

@@ -6,6 +6,7 @@ import re
 import pytest
 import yaml
 
+import wharfinger
 from tests.golden import FOLDER, assert_golden
 from tests.unit.scheduler.decision_log.recording import FIRST, SECOND, recorded
 
@@ -120,6 +121,27 @@ def test_over_a_log_the_changes_are_those_of_replay(wharf, log, tmp_path):
     ]
     assert found["changes"]
     assert all(each["causes"] for each in found["changes"])
+
+
+def test_the_function_compares_over_a_log_as_the_verb_does(wharf, log, tmp_path):
+    path, _ = log
+    files = [written(tmp_path, name, text) for name, text in (("first.policy", FIRST), ("second.policy", SECOND))]
+    first, second = map(wharfinger.load_policies, files)
+    for against, flags in ((None, []), (first, ["--against", files[0]])):
+        said = json.loads(wharf("diff", "--log", path, "--policy", files[1], *flags, "--format", "json")[1])
+        found = wharfinger.diff(second, against, log=path)
+        assert [(each.pod, each.before, each.after) for each in found.changes] == [
+            (each["pod"], each["before"]["node"], each["after"]["node"]) for each in said["changes"]
+        ]
+    assert not wharfinger.diff(second, log=path, scheduler_name="another").changes
+
+
+def test_the_function_wants_either_a_cluster_or_a_log(log):
+    cluster = wharfinger.load_snapshot("cluster.yaml")
+    on_cluster = {"cluster": cluster, "against": ()}
+    for given in ({}, {"cluster": cluster}, {"cluster": cluster, "log": log[0]}, {**on_cluster, "scheduler_name": "x"}):
+        with pytest.raises(wharfinger.UsageError, match="log="):
+            wharfinger.diff((), **given)
 
 
 def test_over_a_log_two_sets_of_policies_are_compared(wharf, log, tmp_path):

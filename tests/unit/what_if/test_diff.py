@@ -5,6 +5,7 @@ import pytest
 from tests.unit.groups.test_turns import pod as gang_pod
 from tests.unit.simulate.clusters import POLICY, chain_of, pods_of, policy, state_of
 from tests.unit.simulate.test_groups import cluster as gang_cluster
+from wharfinger.cli import diff_report
 from wharfinger.event_loop import at_once
 from wharfinger.explain.difference import Kind
 from wharfinger.framework.chain import assemble
@@ -15,7 +16,7 @@ from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import place_pod, queue_order
-from wharfinger.what_if.diff import ZONE, diff
+from wharfinger.what_if.diff import ZONE, GroupChange, diff
 from wharfinger.what_if.leaving_pods import recreated
 
 OTHER = POLICY.replace("least_allocated", "most_allocated").replace("filter no_spot", "filter no_spot when pod.priority > 7")
@@ -181,3 +182,24 @@ def test_a_group_of_the_side_after_is_the_cause_for_its_members():
     assert str(found.changes[0].causes[0]).startswith("group default/train: 5 members must be placed at once; rack r0 takes 4")
     back = diff(assemble([gangs]), assemble(), gang_cluster(sizes=(1, 1)), views)
     assert back.totals.gained == 5
+
+
+def test_a_group_that_changes_as_a_whole_is_one_row_in_all_formats():
+    gangs = policy('policy "gangs"\ngroup by pod.labels["job"] { min_count 5 within required "rack" }\n')
+    views = [*(gang_pod(f"m-{number}", labels={"job": "train"}) for number in range(5)), gang_pod("alone")]
+    found = diff(assemble(), assemble([gangs]), gang_cluster(sizes=(1, 1)), views)
+    (row,) = found.rows
+    assert isinstance(row, GroupChange)
+    assert (row.group, [member.pod for member in row.members]) == ("default/train", [f"default/m-{number}" for number in range(5)])
+    titles = diff_report.Titles(before="none", after="gangs")
+    printed = diff_report.table(found, titles, 9)
+    assert printed.count("group default/train (5 pods)") == 1
+    assert "    pods: default/m-0, default/m-1, default/m-2, default/m-3, default/m-4\n" in printed
+    assert "groups placed  0 of 0  0 of 1" in printed
+    assert diff_report.markdown(found, titles, 9).count("| group default/train (5 pods) |") == 1
+    plain = diff_report.value(found, titles)
+    nodes = sorted({change.before for change in found.changes})
+    assert plain["groups"] == [
+        {"group": "default/train", "way": "lost", "pods": [f"default/m-{number}" for number in range(5)], "before": nodes, "after": []}
+    ]
+    assert {change["group"] for change in plain["changes"]} == {"default/train"}
