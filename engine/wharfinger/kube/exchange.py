@@ -333,8 +333,12 @@ class _Channel(asyncio.BufferedProtocol):
         notice_silence(transport.get_extra_info("socket"))
         if self._tls is None:
             self._ready.set_result(None)
-        else:
+            return
+        try:
             self._tls.start()
+        except ssl.SSLError as error:  # no version or cipher is allowed
+            self._break_off(error)
+        else:
             self._transport.write(self._tls.take())
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 — part of the interface
@@ -360,14 +364,13 @@ class _Channel(asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        lost = exc if isinstance(exc, OSError) else ConnectionResetError("the connection broke off")
         if self._waiting is not None:
             try:
                 self._succeed(self._reader.end())
             except ConnectionError as error:
                 self._fail(exc if isinstance(exc, OSError) else error)
         if not self._ready.done():
-            self._ready.set_exception(lost)
+            self._ready.set_exception(exc if isinstance(exc, OSError) else ConnectionResetError("the connection broke off"))
         if not self.gone.done():
             self.gone.set_result(None)
 

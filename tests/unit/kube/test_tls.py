@@ -14,6 +14,7 @@ from tests.unit.web.certificates import signed_by_itself
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.exchange import Exchanges
 from wharfinger.kube.tls import ClientTls
 
 
@@ -127,5 +128,19 @@ def test_a_server_that_does_not_shake_hands_is_unreachable(tmp_path, last_words)
             async with Connection(known, Limits(connect_timeout=0.5)) as connection:
                 with pytest.raises(refusals.Unreachable):
                     await connection.request("POST", "/x", body=b"{}")
+
+    asyncio.run(main())
+
+
+def test_a_context_that_allows_no_version_is_told_at_once():
+    async def main():
+        context = ssl.create_default_context()
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            exchanges = Exchanges(f"https://{host}:{port}", lambda: context, None, 60.0, "")
+            with pytest.raises(ssl.SSLError, match=r"(?i)no.protocols"):
+                await exchanges.ask("POST", "/x", None, b"{}", "application/json", 60.0)
+            await exchanges.close()
 
     asyncio.run(main())
