@@ -31,9 +31,9 @@ DEFAULTS = {"cpu": 100, "memory": 200 << 20}  # what a container without request
 
 
 def aggregate(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
-    """The value of an aggregate over placed pods; Unmodelled over devices."""
+    """The value of an aggregate over placed pods, or of a count of devices; Unmodelled for other aggregates over devices."""
     if expr.selection.type.kind is Kind.DEVICES:
-        raise Unmodelled(expr)
+        return _of_devices(self, expr, place)
     found = self.selection(expr.selection)
     label = _domain_label(self, expr, place.node) if expr.per is typed.Per.DOMAIN else None
     present = True if label is None else label.present
@@ -62,6 +62,13 @@ def aggregate(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
         else z3.Function(f"{name} is there", z3.IntSort(), z3.BoolSort())(label.term)
     )
     return replace(value, present=both(present, some))
+
+
+def _of_devices(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
+    """An unknown for how many devices of a node are selected, the same wherever the same text is asked about the same node."""
+    if expr.reduction is not typed.Reduction.COUNT:
+        raise Unmodelled(expr)
+    return self.world.free(f"{self.text_of(expr)} at {node(place.node)}", Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
 
 
 def _sum_ends(self: Encoder, expr: typed.Aggregate, place: Place) -> tuple[float, float]:

@@ -385,6 +385,17 @@ def _grouping(policy: typed.Policy) -> str | None:
     return None
 
 
+def _device_preferences(policy: typed.Policy) -> list[str]:
+    """The texts of a policy's `prefer device`, in the order in which they apply."""
+    return [f"{'' if each.when is None else describe(each.when)} = {describe(each.value)}" for each in policy.device_preferences]
+
+
+def _ordering_devices(policy: typed.Policy) -> str | None:
+    """What of a policy chooses devices, which no statement about nodes covers; None without any."""
+    first = next(iter(policy.device_preferences), None)
+    return None if first is None else f"`prefer device` ({first.span}): which of a node's devices a pod gets"
+
+
 MARGINS = (2.0, 0.0)
 VICTIM = "running_1"
 """The only placed pod of an example of an eviction, as tests name it."""
@@ -425,10 +436,11 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
         return trials[1 - passing[0]].policy.source.name if len(passing) == 1 and not alike(trials, example) else None
 
     def blocked(_: Sequence[Encoder]) -> str | None:
-        said = [tuple(beyond_decisions(each.policy)) for each in (compiled, other)]
+        said = [(*beyond_decisions(each.policy), *_device_preferences(each.policy)) for each in (compiled, other)]
         named = [({let.name: describe(let.value) for let in each.policy.lets}, each.params) for each in (compiled, other)]
         same = not any(said) or (said[0] == said[1] and named[0] == named[1])
-        return None if same else next(why for why in (_grouping(side.policy) for side in sides) if why is not None)
+        why = (each for side in sides for each in (_grouping(side.policy), _ordering_devices(side.policy)))
+        return None if same else next(each for each in why if each is not None)
 
     text = f"{sides[0].policy.source.name} and {sides[1].policy.source.name} decide alike"
     return answer(

@@ -11,7 +11,7 @@ from wharfinger.policies import policy_tests
 
 FOLDER = Path(__file__).parents[3] / "policies"
 BEYOND = {"gang-racks", "gpu-sharing"}
-"""Shipped policies that read groups or devices, which are beyond what is modelled."""
+"""Shipped policies that read members of groups or sum up over devices, which is beyond what is modelled."""
 MODELLED = sorted(path.stem for path in FOLDER.glob("*.policy") if path.stem not in BEYOND)
 
 

@@ -165,6 +165,38 @@ def test_a_scope_of_labels_of_namespaces_is_shown_by_such_a_pod():
     )
 
 
+FREE = "count(devices where not it.taken, on: node)"
+
+
+def test_counts_of_devices_are_equal_where_their_texts_are():
+    rule = 'filter pool {{ require {pool} == "ml" else "no" on missing reject }}\nfilter free {{ require {free} > 0 else "no" }}'
+    one = compiled('policy "x"\n' + rule.format(pool='node.labels["pool"]', free=FREE))
+    other = compiled(f'policy "x"\nlet left = {FREE}\n' + rule.format(pool='(node.labels["pool"] ?? "")', free="left"))
+    assert statements.same_as(one, other).verdict is Verdict.PROVED
+    assert statements.implied_by(one, "free").verdict is not Verdict.PROVED
+    more = compiled('policy "x"\n' + rule.format(pool='node.labels["pool"]', free=FREE.replace("not ", "")))
+    assert statements.same_as(one, more).verdict is Verdict.UNKNOWN
+    answer = statements.dead(one, "free")
+    assert answer.verdict is Verdict.REFUTED
+    assert fails(one, answer)
+
+
+def test_a_sum_over_devices_is_beyond_what_is_modelled():
+    policy = compiled('policy "x"\nfilter f { require sum(devices, it.free["milli"] ?? 0, on: node) >= 0 else "no" }')
+    assert statements.dead(policy, "f").verdict is Verdict.UNKNOWN
+
+
+def test_versions_that_choose_other_devices_are_not_proved_alike():
+    one, same, other = (
+        compiled(f'policy "x"\nprefer device first = {value}\nscore s = 1', name)
+        for value, name in (('it.free["milli"] ?? 0', "a"), ('it.free["milli"] ?? 0', "b"), ('-(it.free["milli"] ?? 0)', "c"))
+    )
+    assert statements.same_as(one, same).verdict is Verdict.PROVED
+    answer = statements.same_as(one, other)
+    assert answer.verdict is Verdict.UNKNOWN
+    assert "prefer device" in answer.because
+
+
 def test_names_and_conditions_that_are_wrong():
     policy = compiled(RULES)
     with pytest.raises(UnknownObject, match="no filter fwe; did you mean few"):
