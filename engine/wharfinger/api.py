@@ -45,7 +45,7 @@ from wharfinger.what_if.optimal import search as solving
 from wharfinger.what_if.optimal.search import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
-from wharfinger.what_if.rebalance.plan import Rebalance, Wishes
+from wharfinger.what_if.rebalance.plan import PlanOptions, Rebalance
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.search import Tuned, tuned
@@ -197,7 +197,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     by: Sequence[str] = (),
     nodes: int = 0,
     like: str | None = None,
-    most: int = counting.MOST,
+    most: int = counting.DEFAULT_LIMIT,
     changes: bool = True,
     config: ChainConfig | None = None,
 ) -> Capacity:
@@ -266,7 +266,7 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     `pods` (by default the pending ones) that have a place get it first. The cluster's state is left as the plan leaves it.
     Raises UsageError for an unknown goal, and a resource that no node offers; InvalidObject for a quantity that is none.
     """
-    wishes = Wishes(
+    plan_options = PlanOptions(
         goals=rebalancing.goals_named(goals),
         cost=cost,
         most_moves=most_moves,
@@ -274,7 +274,7 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
         unit={name: quantity.amount_at(name, amount) for name, amount in (whole or {}).items()},
         limits=Limits(namespaces=frozenset(namespaces), youngest=min_age, most_priority=most_priority, scheduler=pods_of),
     )
-    return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, wishes, _waiting(cluster, pods))
+    return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, plan_options, _waiting(cluster, pods))
 
 
 def optimal(
@@ -287,7 +287,7 @@ def optimal(
 ) -> Optimal:
     """A placement of all of `pods` (by default the pending ones), running pods moved where needed, or the proof that there is none.
 
-    Searches for at most so many seconds; needs the extra `optimal`. Changes nothing.
+    Searches for at most `seconds`; needs the extra `optimal`. Changes nothing.
     """
     waiting = _waiting(cluster, pods)
     now = cluster.state.snapshot().now

@@ -32,7 +32,7 @@ class Failed(Struct, frozen=True):
 
 
 def ignore(event: object) -> None:
-    """Does nothing: the `emit` of code that nobody observes."""
+    """Does nothing: the `emit` of code without subscribers."""
 
 
 class Subscribers:

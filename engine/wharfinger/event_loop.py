@@ -42,12 +42,12 @@ class SystemClock:
     """Seconds since some moment; the time in which the machine was suspended counts, so that leases and waits end then."""
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so many seconds."""
+        """Sleep for a number of seconds."""
         await asyncio.sleep(seconds)
 
 
 async def until(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
-    """True if the event was set within so many seconds of the clock."""
+    """True if the event was set before the timeout, in seconds of the clock."""
     if event.is_set():
         return True
     happened = asyncio.ensure_future(event.wait())
@@ -75,7 +75,7 @@ class Backoff:
     most: float = 10.0
 
     def seconds(self, failures: int) -> float:
-        """The wait after so many failures in a row; 0 after none."""
+        """The wait in seconds after a number of failures in a row; 0 after none."""
         if failures <= 0:
             return 0.0
         doublings = min(failures - 1, 63)  # beyond that only overflow would come
@@ -128,16 +128,16 @@ class Background:
             self._failed(error)
 
 
-PATIENCE = 0.0002
+SWITCH_INTERVAL = 0.0002
 """Seconds after which the lock is asked for; Python's own 0.005 would make a decision of 1 ms last 40."""
-REST = 0.005
+BUILD_PAUSE = 0.005
 """Seconds for which the scheduler rests between two slices."""
-LONGEST = 3.0
+MAX_PAUSED_BUILD = 3.0
 """Seconds of building after which the scheduler does not rest for it any more."""
 
 SLICE = 0.003
 """Seconds of work on the event loop at a time."""
-PAUSE = 0.003
+SLICE_PAUSE = 0.003
 """Seconds between two slices: a scheduler with much to do loses at most half of its time."""
 
 P = ParamSpec("P")
@@ -164,7 +164,7 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
             result: T = finished.value
             return result
         if clock.monotonic() >= ends:
-            await clock.sleep(PAUSE)
+            await clock.sleep(SLICE_PAUSE)
             ends = clock.monotonic() + SLICE
 
 
@@ -189,8 +189,8 @@ class BuildThread:
             return await asyncio.to_thread(function, *args, **kwargs)
 
     def rest(self) -> float:
-        """Seconds for which the scheduler should rest after a slice; 0 if nothing is being built, or for longer than `LONGEST`."""
-        return 0.0 if self._began is None or self._clock.monotonic() - self._began > LONGEST else REST
+        """Seconds for which the scheduler should rest after a slice; 0 if nothing is being built, or for longer than `MAX_PAUSED_BUILD`."""
+        return 0.0 if self._began is None or self._clock.monotonic() - self._began > MAX_PAUSED_BUILD else BUILD_PAUSE
 
 
 def free_one_by_one(former: list[object]) -> None:
@@ -205,9 +205,9 @@ _usual_intervals: list[float] = []
 
 @contextmanager
 def _short_switch_interval() -> Iterator[None]:
-    """A context in which threads switch after `PATIENCE` seconds; contexts may overlap, and end in any order."""
+    """A context in which threads switch after `SWITCH_INTERVAL` seconds; contexts may overlap, and end in any order."""
     _usual_intervals.append(_usual_intervals[0] if _usual_intervals else sys.getswitchinterval())
-    sys.setswitchinterval(min(PATIENCE, _usual_intervals[0]))
+    sys.setswitchinterval(min(SWITCH_INTERVAL, _usual_intervals[0]))
     try:
         yield
     finally:
@@ -216,14 +216,14 @@ def _short_switch_interval() -> Iterator[None]:
             sys.setswitchinterval(usual)
 
 
-YOUNG = 10_000
+GENERATION_0_THRESHOLD = 10_000
 """New objects per look at the young."""
 NEVER = 1_000_000_000
-LOOK = 1.0
+COLLECTION_POLL_SECONDS = 1.0
 """Seconds between two checks whether it is quiet."""
-WORTH_IT = 500_000
-"""New objects that make a full collection worth while in a quiet moment."""
-OVERDUE = 10 * WORTH_IT
+QUIET_COLLECTION_THRESHOLD = 500_000
+"""New objects after which a full collection runs in a quiet moment."""
+FORCED_COLLECTION_THRESHOLD = 10 * QUIET_COLLECTION_THRESHOLD
 """New objects that make it due at any moment."""
 
 
@@ -231,7 +231,7 @@ OVERDUE = 10 * WORTH_IT
 def rarely() -> Iterator[None]:
     """A context in which existing objects are left out of collections, and Python starts no full collection by itself."""
     usual = gc.get_threshold()
-    gc.set_threshold(YOUNG, NEVER, NEVER)
+    gc.set_threshold(GENERATION_0_THRESHOLD, NEVER, NEVER)
     gc.freeze()
     try:
         yield
@@ -249,9 +249,9 @@ async def collect_in_quiet(quiet: Callable[[], bool], clock: Clock, loaded: Call
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_freeze_when(loaded))
             while True:
-                await clock.sleep(LOOK)
+                await clock.sleep(COLLECTION_POLL_SECONDS)
                 grown = _grown()
-                if grown >= OVERDUE or (grown >= WORTH_IT and quiet()):
+                if grown >= FORCED_COLLECTION_THRESHOLD or (grown >= QUIET_COLLECTION_THRESHOLD and quiet()):
                     gc.collect()
 
 
@@ -262,7 +262,7 @@ async def _freeze_when(loaded: Callable[[], Awaitable[None]]) -> None:
 
 def _grown() -> int:
     """About how many objects there are more than at the last full collection: those that were looked at when young."""
-    return gc.get_count()[1] * YOUNG
+    return gc.get_count()[1] * GENERATION_0_THRESHOLD
 
 
 class Tasks:

@@ -25,7 +25,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import cluster, openb
 from wharfinger.simulate.placing import place_pods
 from wharfinger.what_if.rebalance.freed_nodes import one_gpu
-from wharfinger.what_if.rebalance.plan import Goal, Rebalance, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 
 CUTS = 8
 OWNER = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="openb", uid="openb", controller=True)
@@ -92,7 +92,7 @@ def small(name: str, seed: int, n_nodes: int, leaving: float = 0.4) -> ClusterSt
 
 def plan(name: str, state: ClusterState, goal: Goal, most_moves: int = 10_000, cost: float = 0.0) -> Rebalance:
     """A plan for one goal."""
-    return rebalance(chain_of(name), state, Wishes(goals=(goal,), most_moves=most_moves, cost=cost))
+    return rebalance(chain_of(name), state, PlanOptions(goals=(goal,), most_moves=most_moves, cost=cost))
 
 
 class NotProved(Exception):

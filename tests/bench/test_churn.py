@@ -9,10 +9,10 @@ from wharfinger.model.columns import domains, node_table, resource_table, string
 
 
 def test_what_is_kept_stays_as_much(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(node_table, "SPARE", 100)  # so that a few minutes are enough to fill what is bounded
-    monkeypatch.setattr(strings, "MOST_KEYS", 8)
-    monkeypatch.setattr(domains, "MOST_KEYS", 4)
-    monkeypatch.setattr(resource_table, "SPARE", 10)
+    monkeypatch.setattr(node_table, "SPARE_CODES", 100)  # so that a few minutes are enough to fill what is bounded
+    monkeypatch.setattr(strings, "MAX_KEYS", 8)
+    monkeypatch.setattr(domains, "MAX_KEYS", 4)
+    monkeypatch.setattr(resource_table, "SPARE_LANES", 10)
     found = asyncio.run(churn.measured(8, 8))
     grown = {name: by for name, by in churn.growth(found).items() if name != "bytes"}  # nobody traces them here
     assert max(grown.values()) <= 1.1, (grown, found)

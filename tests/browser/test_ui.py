@@ -13,7 +13,7 @@ from tests.cluster.waiting import eventually
 from wharfinger.daemon.live_board import reading
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.model import objects
-from wharfinger.web.ui.pages import MOST_WATCHERS
+from wharfinger.web.ui.pages import MAX_WATCHERS
 
 MEASURED = """policy "load"
 metric busy: percent = prometheus("busy", node: "instance", max_age: 60s, min_coverage: 10%)
@@ -654,10 +654,10 @@ def test_one_node_is_one(visit):
 
 
 def test_one_page_too_many_says_so_and_waits_for_its_turn(scheduler, chromium):
-    others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MOST_WATCHERS)]
+    others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MAX_WATCHERS)]
     tab = chromium.new_page()
     tab.goto(scheduler.url)
-    wait_text(tab, "#trouble", f"{MOST_WATCHERS} pages are open already")
+    wait_text(tab, "#trouble", f"{MAX_WATCHERS} pages are open already")
     scheduler.ask(lambda page: [page.page.feed.leave(other) for other in others])
     wait_text(tab, "#live", "live")
     assert not tab.is_visible("#trouble")

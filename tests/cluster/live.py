@@ -14,7 +14,7 @@ from unittest.mock import Mock
 from tests.cluster.waiting import PATIENCE
 from tests.observed import subscribed
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.serve import first_contact
+from wharfinger.daemon.serve import wait_for_server
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
 from wharfinger.emit import Failed, Handlers
 from wharfinger.event_loop import SystemClock
@@ -112,7 +112,7 @@ class LiveScheduler:
         async with connection_of(settings, clock) as connection:
             if self._silence is not None:
                 connection.limits = replace(connection.limits, watch_silence=self._silence)
-            version = await first_contact(connection, clock, Mock())
+            version = await wait_for_server(connection, clock, Mock())
             subscribers = subscribed(self.complaints.handlers)
             policies = PolicyStore((), {NAME: self._chain}, clock, emit=subscribers.emit)
             daemon = Daemon(settings, policies, connection, version, subscribers=subscribers, clock=clock, log=Mock())

@@ -31,7 +31,7 @@ from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain, DrainedPod, Fate
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, Rebalance, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 
 POLICY = """
 policy "what-if"
@@ -383,8 +383,8 @@ class RebalanceScenario(Scenario):
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Plan the moves, on a copy of the cluster."""
         state = restored(checkpoint_of(cluster.state), cluster.state.snapshot().now)
-        wishes = Wishes(goals=(self.goal,), limits=Limits(namespaces=frozenset({self.namespace})))
-        self.foretold = rebalance(assemble(policies[NAME]), state, wishes, self._pending(cluster))
+        plan_options = PlanOptions(goals=(self.goal,), limits=Limits(namespaces=frozenset({self.namespace})))
+        self.foretold = rebalance(assemble(policies[NAME]), state, plan_options, self._pending(cluster))
 
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
         """Run the command, and create a replacement for each pod that it evicts."""

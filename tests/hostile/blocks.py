@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.hostile.writing import POD_LABEL, POLICY, each, joined, lines
-from wharfinger.language.check.policy import MOST_CLAUSES
+from wharfinger.language.check.policy import MAX_CLAUSES
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.file_nodes import MOST_ITEMS
+from wharfinger.language.parse.file_nodes import MAX_ITEMS
 
 TYPICAL = "workload typical = [{ cpu: 4cpu, gpu: 1, milli: 500, weight: 100% }]\n"
 NAMES = sorted(word for word in grammar.terminals().keywords if word not in grammar.terminals().reserved and word not in {"node", "pod"})
@@ -49,7 +49,7 @@ def scored(pattern: str, n: int) -> str:
 def permits(condition: str, n: int) -> str:
     """A policy of many permits."""
     pattern = f"permit p{{0}} timeout 1min when pod.priority > {{0}} {{ require {condition} }}\n"
-    return group(after="".join(each(pattern, n, of=MOST_ITEMS)))
+    return group(after="".join(each(pattern, n, of=MAX_ITEMS)))
 
 
 def in_test(*patterns: str, expects: str = "place p\nexpect p on n") -> Callable[[int], str]:
@@ -88,8 +88,8 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "many lines of a group": lambda n: group(*each("timeout {0}s", n)),
     "counts of the group": lambda n: group(after=scored('count(group, within: "k{0}")', n)),
     "counts of the group in lets": lambda n: group(
-        after="".join(each('let a{0} = count(group, within: "k{0}") + count(group)\n', n, of=MOST_ITEMS // 2))
-        + "".join(each("score s{0} = a{0} normalize max on missing 0\n", n, of=MOST_ITEMS // 2))
+        after="".join(each('let a{0} = count(group, within: "k{0}") + count(group)\n', n, of=MAX_ITEMS // 2))
+        + "".join(each("score s{0} = a{0} normalize max on missing 0\n", n, of=MAX_ITEMS // 2))
     ),
     "questions to the group": lambda n: group(
         after=required("(pod.group.size > {0} and pod.group.placed < {0} or pod.group.min == {0})", n)
@@ -99,25 +99,25 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "permits of labels": lambda n: permits(joined([POD_LABEL] * 3, " and ") + " on missing pass", n),
     "permits that count": lambda n: permits("count(pods where it.priority > {0}, on: node) < 9", n),
     "permits that count the group": lambda n: permits('count(group) > {0} else "{count(group)} of {{0}}"', n),
-    "a permit of many clauses": lambda n: group(after=f"permit p {{\n{chr(10).join(each(CLAUSE, n, of=MOST_CLAUSES))}\n}}\n"),
+    "a permit of many clauses": lambda n: group(after=f"permit p {{\n{chr(10).join(each(CLAUSE, n, of=MAX_CLAUSES))}\n}}\n"),
     # devices
     "many preferences of devices": lambda n: lines(
-        'prefer device d{0} when pod.priority > {0} = it.capacity["memory"] / 1Gi + {0}', n=min(n, MOST_ITEMS)
+        'prefer device d{0} when pod.priority > {0} = it.capacity["memory"] / 1Gi + {0}', n=min(n, MAX_ITEMS)
     ),
     "thousands of preferences of devices": lambda n: lines("prefer device d{0} = it.name == 'a{0}'", n=n),
     "a long preference of devices": lambda n: POLICY + f"prefer device d = {joined(each(DEVICE_NAME, n), ' or ')}\n",
     "selections of devices": lambda n: lines(
         'score s{0} = count(devices where it.attributes["a{0}"] == pod.labels["l{0}"], on: node) normalize max on missing 0',
-        n=min(n, MOST_ITEMS),
+        n=min(n, MAX_ITEMS),
     ),
     "a long selection of devices": lambda n: (
         POLICY + f"score s = count(devices where {joined(each(DEVICE_ATTRIBUTE, n), ' or ')}, on: node) normalize max\n"
     ),
     "devices of a captured name": lambda n: lines(
         "score s{0} = count(devices where it.name != pod.name and it.name != 'g{0}', on: node) normalize max on missing 0",
-        n=min(n, MOST_ITEMS),
+        n=min(n, MAX_ITEMS),
     ),
-    "all devices": lambda n: lines("score s{0} = count(devices, on: node) + {0} normalize max", n=min(n, MOST_ITEMS)),
+    "all devices": lambda n: lines("score s{0} = count(devices, on: node) + {0} normalize max", n=min(n, MAX_ITEMS)),
     # workloads
     "a workload of many rows": lambda n: (
         POLICY
@@ -126,11 +126,11 @@ FAMILIES: dict[str, Callable[[int], str]] = {
         + "prefer device d = -fragmentation_with(it, w)\n"
     ),
     "many workloads": lambda n: lines(
-        "workload w{0} = [{ cpu: {0}m, weight: 100% }, ]", "score s{0} = fragmentation(w{0}) normalize minmax", n=min(n, MOST_ITEMS // 2)
+        "workload w{0} = [{ cpu: {0}m, weight: 100% }, ]", "score s{0} = fragmentation(w{0}) normalize minmax", n=min(n, MAX_ITEMS // 2)
     ),
     "many fragmentations": lambda n: POLICY + TYPICAL + scored("fragmentation(typical)", n),
     "devices put together with a workload": lambda n: (
-        POLICY + TYPICAL + "".join(each("prefer device d{0} = {0} - fragmentation_with(it, typical)\n", n, of=MOST_ITEMS))
+        POLICY + TYPICAL + "".join(each("prefer device d{0} = {0} - fragmentation_with(it, typical)\n", n, of=MAX_ITEMS))
     ),
     # words, texts and times
     "names that are keywords elsewhere": lambda n: (
@@ -150,11 +150,11 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "versions, tiers and one-sided params": lambda n: (
         'policy "hostile" version "1.2.3"\n@owner\nparam a: count = 3\nparam b: count range 0..3\nquantum 1\nquantum 2 tier 2\n'
         "let f(x: count, ) = max(x, 1, )\n"
-        + "".join(each("score s{0} tier 2 = f(node.pod_count) + a + b + {0} normalize minmax\n", n, of=MOST_ITEMS - 10))
+        + "".join(each("score s{0} tier 2 = f(node.pod_count) + a + b + {0} normalize minmax\n", n, of=MAX_ITEMS - 10))
         + "filter g { reject node.name in [] or false or node.pod_count in [1, 2, ] }\npreemption { only_evict when true }\n"
     ),
     "imports that are called": lambda n: 'import "l.policy" as l\n' + POLICY + scored("l.f({0}) + l.g()", n),
-    "functions of nothing": lambda n: lines("let f{0}() = {0}", n=min(n, MOST_ITEMS)),
+    "functions of nothing": lambda n: lines("let f{0}() = {0}", n=min(n, MAX_ITEMS)),
     # tests
     "huge groups in a test": in_test('pod w{0} { labels: { "job": "g" } }', expects="place group g\nexpect group g placed"),
     "many groups in a test": in_test('pod w{0} { labels: { "job": "g{0}" } }', "place group g{0}"),

@@ -27,10 +27,10 @@ from tests.hostile.writing import (
     scope,
     score,
 )
-from wharfinger.language.check.declarations import DEEPEST
-from wharfinger.language.check.policy import MOST_CLAUSES
-from wharfinger.language.files import MOST_BYTES
-from wharfinger.language.parse.file_nodes import MOST_ITEMS
+from wharfinger.language.check.declarations import MAX_DEPTH
+from wharfinger.language.check.policy import MAX_CLAUSES
+from wharfinger.language.files import MAX_BYTES
+from wharfinger.language.parse.file_nodes import MAX_ITEMS
 from wharfinger.language.parse.parser import parse_expression
 from wharfinger.language.parse.tokens import Lexer
 from wharfinger.language.report.codes import Code
@@ -129,52 +129,52 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     ),
     "calls in selections": lambda n: (
         f"{POLICY}let f(x: number) = it.priority > x\n"
-        f"filter f {{ require {joined(each('count(pods where f({0}), on: node) > 3', n, of=MOST_ITEMS), ' or ')} }}\n"
+        f"filter f {{ require {joined(each('count(pods where f({0}), on: node) > 3', n, of=MAX_ITEMS), ' or ')} }}\n"
     ),
     # many
     "many requirements": lambda n: (
-        f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL} on missing pass', n, of=MOST_CLAUSES))}\n}}\n"
+        f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL} on missing pass', n, of=MAX_CLAUSES))}\n}}\n"
     ),
     "many guards": lambda n: (
-        f"{POLICY}filter f {{\n{chr(10).join(each(f'require has(node.labels[{Q}l{{0}}{Q}])', n, of=MOST_CLAUSES))}\n}}\n"
+        f"{POLICY}filter f {{\n{chr(10).join(each(f'require has(node.labels[{Q}l{{0}}{Q}])', n, of=MAX_CLAUSES))}\n}}\n"
     ),
-    "many filters": lambda n: lines(f"filter f{{0}} {{ require {LABEL} on missing pass }}", n=min(n, MOST_ITEMS)),
-    "many guarded filters": lambda n: lines(f"filter f{{0}} when {POD_LABEL} {{ require {LABEL} on missing pass }}", n=min(n, MOST_ITEMS)),
-    "many scores": lambda n: lines("score s{0} = clamp(node.pod_count + {0}, 0, 100)", n=min(n, MOST_ITEMS)),
-    "many preferences": lambda n: lines(f"prefer s{{0}} weight 2 = {LABEL} on missing 0", n=min(n, MOST_ITEMS)),
-    "many ranked scores": lambda n: lines("score s{0} = node.pod_count * {0} normalize minmax", n=min(n, MOST_ITEMS)),
-    "many tiers": lambda n: lines("score s{0} tier 1 + 1 = node.pod_count normalize minmax", n=min(n, MOST_ITEMS)),
+    "many filters": lambda n: lines(f"filter f{{0}} {{ require {LABEL} on missing pass }}", n=min(n, MAX_ITEMS)),
+    "many guarded filters": lambda n: lines(f"filter f{{0}} when {POD_LABEL} {{ require {LABEL} on missing pass }}", n=min(n, MAX_ITEMS)),
+    "many scores": lambda n: lines("score s{0} = clamp(node.pod_count + {0}, 0, 100)", n=min(n, MAX_ITEMS)),
+    "many preferences": lambda n: lines(f"prefer s{{0}} weight 2 = {LABEL} on missing 0", n=min(n, MAX_ITEMS)),
+    "many ranked scores": lambda n: lines("score s{0} = node.pod_count * {0} normalize minmax", n=min(n, MAX_ITEMS)),
+    "many tiers": lambda n: lines("score s{0} tier 1 + 1 = node.pod_count normalize minmax", n=min(n, MAX_ITEMS)),
     "many tie breaks": lambda n: f"{POLICY}tie_break {', '.join(each('node.pod_count + {0} asc', n))}\n",
     "many victim rules": lambda n: victims(each(f"never_evict when {PLACED_LABEL} on missing keep", n)),
     "victim rules of identity": lambda n: victims(each(f"never_evict when {IDENTITY}", n)),
-    "many params": lambda n: lines("param p{0}: count = 1 range 0..1", n=min(n, MOST_ITEMS - 1)) + "tie_break node.pod_count + p0 asc\n",
+    "many params": lambda n: lines("param p{0}: count = 1 range 0..1", n=min(n, MAX_ITEMS - 1)) + "tie_break node.pod_count + p0 asc\n",
     "many metrics": lambda n: lines(
         'metric m{0}: percent = prometheus("q{0}", node: "i")', "prefer p{0} = m{0} > 50% on missing 0", n=min(n, 240)
     ),
     "many imports": lambda n: "".join(each('import "l{0}.policy" as l{0}\n', n)) + one("node.pod_count > 3", ""),
     "many annotations": lambda n: POLICY + "".join(each('@owner("x{0}")\n', n)) + "filter f { require node.pod_count > 3 }\n",
-    "many quanta": lambda n: lines("quantum 1 tier {0}", n=min(n, MOST_ITEMS)),
+    "many quanta": lambda n: lines("quantum 1 tier {0}", n=min(n, MAX_ITEMS)),
     "arguments of a plugin": lambda n: (
         f"{POLICY}base kubernetes {{ NodeResourcesFit weight 1 with {{ {', '.join(each('x{0}: {0}', n))} }} }}\n"
     ),
     # selections
-    "many selections": lambda n: counted(each(PLACED_LABEL, n, of=MOST_ITEMS)),
-    "selections of identity": lambda n: counted(each(IDENTITY, n, of=MOST_ITEMS)),
-    "selections of a namespace": lambda n: counted(each("it.namespace == pod.namespace and it.priority > {0}", n, of=MOST_ITEMS)),
-    "selections of times": lambda n: counted(each("age(it.created) > {0}s", n, of=MOST_ITEMS)),
-    "selections of a captured label": lambda n: counted(each('it.labels["a{0}"] == pod.labels["b{0}"]', n, of=MOST_ITEMS)),
+    "many selections": lambda n: counted(each(PLACED_LABEL, n, of=MAX_ITEMS)),
+    "selections of identity": lambda n: counted(each(IDENTITY, n, of=MAX_ITEMS)),
+    "selections of a namespace": lambda n: counted(each("it.namespace == pod.namespace and it.priority > {0}", n, of=MAX_ITEMS)),
+    "selections of times": lambda n: counted(each("age(it.created) > {0}s", n, of=MAX_ITEMS)),
+    "selections of a captured label": lambda n: counted(each('it.labels["a{0}"] == pod.labels["b{0}"]', n, of=MAX_ITEMS)),
     "a selection of many labels": lambda n: counted([joined(each(PLACED_LABEL, n), " or ")]),
     "a selection of many names": lambda n: counted([joined(each('it.name != "n{0}"', n), " and ")]),
     "sums of many selections": lambda n: lines(
-        "score s{0} = sum(pods where it.priority > {0}, it.requests.cpu) / 1cpu + node.pod_count normalize minmax", n=min(n, MOST_ITEMS)
+        "score s{0} = sum(pods where it.priority > {0}, it.requests.cpu) / 1cpu + node.pod_count normalize minmax", n=min(n, MAX_ITEMS)
     ),
     "largest of many selections": lambda n: lines(
         'score s{0} = max(pods where it.priority > {0}, it.priority, within: "topology.kubernetes.io/zone") normalize minmax on missing 0',
-        n=min(n, MOST_ITEMS),
+        n=min(n, MAX_ITEMS),
     ),
-    "many domains": lambda n: lines('score s{0} = count(pods, within: "key{0}") normalize minmax on missing 0', n=min(n, MOST_ITEMS)),
+    "many domains": lambda n: lines('score s{0} = count(pods, within: "key{0}") normalize minmax on missing 0', n=min(n, MAX_ITEMS)),
     "many spreads": lambda n: lines(
-        'score s{0} = spread(pods where it.priority > {0}, by: "topology.kubernetes.io/zone") on missing 0', n=min(n, MOST_ITEMS)
+        'score s{0} = spread(pods where it.priority > {0}, by: "topology.kubernetes.io/zone") on missing 0', n=min(n, MAX_ITEMS)
     ),
     # wrong
     "unknown names": lambda n: wrong(each("node.pod_count > nmae_{0}", n), each("let name_{0} = 1", 40)),
@@ -183,13 +183,13 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "unknown functions": lambda n: wrong(each("ratoi{0}(1, 2) > 3", n)),
     "unknown units": lambda n: wrong(each("node.free.memory > {0}Gb", n)),
     "wrong dimensions": lambda n: wrong(each("node.free.cpu == {0}", n)),
-    "missing everywhere": lambda n: f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL}', n, of=MOST_CLAUSES))}\n}}\n",
+    "missing everywhere": lambda n: f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL}', n, of=MAX_CLAUSES))}\n}}\n",
     "needless guards": lambda n: one(joined(each("has(node.pod_count)", n), " and "), ""),
     "wrong calls": lambda n: wrong(each("f({0}cpu) > 3", n), ["let f(x: count) = x + 1"]),
-    "functions in a circle": lambda n: lines("let a{0}(x: count) = b{0}(x)", "let b{0}(x: count) = a{0}(x)", n=min(n, MOST_ITEMS // 2)),
-    "names given twice": lambda n: lines("filter f { require node.pod_count > {0} }", n=min(n, MOST_ITEMS)),
-    "lets in a circle": lambda n: lines("let a{0} = b{0}", "let b{0} = a{0}", n=min(n, MOST_ITEMS // 2)),
-    "one large circle": lambda n: POLICY + "".join(f"let a{i} = a{(i + 1) % min(n, MOST_ITEMS)}\n" for i in range(min(n, MOST_ITEMS))),
+    "functions in a circle": lambda n: lines("let a{0}(x: count) = b{0}(x)", "let b{0}(x: count) = a{0}(x)", n=min(n, MAX_ITEMS // 2)),
+    "names given twice": lambda n: lines("filter f { require node.pod_count > {0} }", n=min(n, MAX_ITEMS)),
+    "lets in a circle": lambda n: lines("let a{0} = b{0}", "let b{0} = a{0}", n=min(n, MAX_ITEMS // 2)),
+    "one large circle": lambda n: POLICY + "".join(f"let a{i} = a{(i + 1) % min(n, MAX_ITEMS)}\n" for i in range(min(n, MAX_ITEMS))),
     "policies in one file": lambda n: lines('policy "p{0}"', n=n),
     "tests of nothing": lambda n: lines('test "t{0}" { node a {} expect b on c }', n=min(n, 500)),
     "unknown objects": lambda n: f'{POLICY}test "t" {{\n{chr(10).join(each("expect pod_{0} on node_{0}", n))}\n}}\n',
@@ -286,7 +286,7 @@ def ways(n: int) -> str:
 def largest(family: Callable[[int], str]) -> str:
     """A text of a family about as long as a file may be."""
     n = 8
-    while n < MOST_BYTES and len(text := family(2 * n)) <= MOST_BYTES and text != family(n):
+    while n < MAX_BYTES and len(text := family(2 * n)) <= MAX_BYTES and text != family(n):
         n *= 2
     while n > 1 and _too_many_words(text := family(n)):
         n = 3 * n // 4
@@ -303,8 +303,8 @@ def makers() -> dict[str, Callable[[], str]]:
     """What makes each hostile text, by its name."""
     found: dict[str, Callable[[], str]] = {name: partial(largest, family) for name, family in (NESTED | FAMILIES | PRODUCTS).items()}
     for piece in PIECES:
-        found[f"repeated: {piece!r}"] = partial(repeated, piece, "", MOST_BYTES)
-        found[f"repeated in a let: {piece!r}"] = partial(repeated, piece, f"{POLICY}let a = ", MOST_BYTES // 8)
+        found[f"repeated: {piece!r}"] = partial(repeated, piece, "", MAX_BYTES)
+        found[f"repeated in a let: {piece!r}"] = partial(repeated, piece, f"{POLICY}let a = ", MAX_BYTES // 8)
     return found | chains()
 
 
@@ -331,7 +331,7 @@ def longest(step: str) -> int:
     """The length of the longest chain of such a let that is not nested too deep."""
     text = step.format("a", i=1)
     expression = parse_expression(Source(name="step", text=text), 0, len(text), Diagnostics())
-    return (DEEPEST - 6) // depth(expression)
+    return (MAX_DEPTH - 6) // depth(expression)
 
 
 def depth(node: ast.Node) -> int:

@@ -86,7 +86,7 @@ def containers(draw: st.DrawFn) -> objects.Container:
     )
 
 
-def _wishes() -> list[dict[str, Any]]:
+def _plan_options() -> list[dict[str, Any]]:
     """Fields of pods that say which nodes they tolerate, require or prefer; most pods say nothing."""
     in_a = objects.NodeSelectorTerm(match_expressions=(objects.NodeSelectorRequirement(key=ZONE, operator="In", values=("a",)),))
     ssd = objects.NodeSelectorTerm(match_expressions=(objects.NodeSelectorRequirement(key="disk", operator="Exists"),))
@@ -120,7 +120,7 @@ def _wishes() -> list[dict[str, Any]]:
     ]
 
 
-WISHES = _wishes()
+WISHES = _plan_options()
 
 
 @st.composite

@@ -150,7 +150,7 @@ def test_filters_kept_by_domain_decide_as_row_by_row(texts, seed, monkeypatch):
         snapshot = state.snapshot(1.0)
         kept = decider.decide(snapshot, pod)
         with monkeypatch.context() as patch:
-            patch.setattr(row_classes, "MOST_CLASSES", 0)
+            patch.setattr(row_classes, "MAX_CLASSES", 0)
             fresh = decide(decider.chain, snapshot, pod)
         by_domain += kept.evaluation.filtering.feasible_set.classes is not None
         assert fresh.evaluation.filtering.feasible_set.classes is None

@@ -12,7 +12,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import queue_order
-from wharfinger.what_if.capacity.count import MOST, capacity
+from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, capacity
 from wharfinger.what_if.capacity.further_pods import grouped
 from wharfinger.what_if.capacity.room_count import Count
 from wharfinger.what_if.supposed_changes import SupposedChanges
@@ -102,4 +102,4 @@ def test_pods_with_claims_are_counted_as_a_dry_run_places_them(nodes, attached, 
     assert {share.place: share.placed + share.more for share in room.nodes} == counts
     with SupposedChanges(state) as supposed:  # as it is counted for each change that is supposed
         waiting = grouped(queue_order(chain, plain.pods_of(state, claiming(replicas))))
-        assert Count(chain, supposed, MOST).total(waiting, 0) == (run.placed, False)
+        assert Count(chain, supposed, DEFAULT_LIMIT).total(waiting, 0) == (run.placed, False)

@@ -15,7 +15,7 @@ from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.model import objects
-from wharfinger.model.devices.device import Asked, AttributeValue, Device, Store, Version
+from wharfinger.model.devices.device import AttributeValue, Device, DeviceDemand, Store, Version
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
@@ -56,8 +56,8 @@ class Given:
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         return self._by_node.get(node.metadata.name, ())[len(pods) :]
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:
-        return Asked(1, 250.0)
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+        return DeviceDemand(1, 250.0)
 
     def token(self, store: Store) -> Hashable:
         return None

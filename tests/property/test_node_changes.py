@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from tests.property import clusters
-from wharfinger.framework.cluster_event import OF_PART, events_of_node_attribute, node_updated
+from wharfinger.framework.cluster_event import EVENT_OF_PART, events_of_node_attribute, node_updated
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.model import attributes, objects
 from wharfinger.model.objects.node_view import NodePart, NodeView
@@ -84,4 +84,4 @@ def test_an_attribute_that_reads_otherwise_has_an_event(old: objects.Node, new: 
 
 
 def test_every_part_has_an_event_of_its_own() -> None:
-    assert len(set(OF_PART.values())) == len(NodePart)
+    assert len(set(EVENT_OF_PART.values())) == len(NodePart)

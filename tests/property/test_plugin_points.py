@@ -105,9 +105,9 @@ def node_of(rng: random.Random, name: str) -> objects.Node:
     )
 
 
-def pod_of(name: str, app: str, wishes: dict[str, Any], node: str = "") -> objects.Pod:
+def pod_of(name: str, app: str, plan_options: dict[str, Any], node: str = "") -> objects.Pod:
     metadata = objects.ObjectMeta(name=name, namespace="web", uid=name, labels={"app": app})
-    return objects.Pod(metadata=metadata, spec=objects.PodSpec(containers=(objects.Container(name="c"),), node_name=node, **wishes))
+    return objects.Pod(metadata=metadata, spec=objects.PodSpec(containers=(objects.Container(name="c"),), node_name=node, **plan_options))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,7 +118,7 @@ def test_remembered_decisions_follow_the_points(seed: int) -> None:
     for name in names:
         state.add_node(node_of(rng, name))
     decider = Decider(chain.assemble([compiled(MIXED)]))
-    askers = [PodView(pod_of(f"asker-{number}", "a", wishes)) for number, wishes in enumerate(clusters.WISHES[2:])]
+    askers = [PodView(pod_of(f"asker-{number}", "a", plan_options)) for number, plan_options in enumerate(clusters.WISHES[2:])]
     running: list[objects.Pod] = []
     for step in range(40):
         if rng.random() < 0.15:

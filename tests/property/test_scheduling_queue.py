@@ -72,8 +72,8 @@ class Queue(RuleBasedStateMachine):
         self.end(queued, lambda: self.queue.put_back(queued))
 
     @rule(queued=consumes(popped))
-    def shelve(self, queued):
-        self.end(queued, lambda: self.queue.shelve(queued))
+    def wait_for_event(self, queued):
+        self.end(queued, lambda: self.queue.wait_for_event(queued))
 
     @rule(queued=consumes(popped))
     def done(self, queued):

@@ -20,8 +20,8 @@ _NEW_NAME = "extracted"
 SYNTAX = ("P0", "P1")  # what is wrong with a text that does not parse has a replacement or none
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _ENDS_EXPRESSION = re.compile(r"\s+(?:else|on missing|normalize)\b")
-MOST_SHOWN = 40  # letters in a title
-MOST_TRIED = 4  # texts of one help
+MAX_TITLE_LENGTH = 40  # letters in a title
+MAX_TRIED = 4  # texts of one help
 NAMES_EXPRESSIONS = frozenset({"FILTER", "PERMIT", "SCORE", "PREFER", "AVOID", "LET", "TIE_BREAK", "FOR"})
 BEGINNINGS = frozenset({"filter", "score", "prefer", "avoid", "let", "param", "require", "reject"})
 
@@ -86,9 +86,9 @@ def _fixes(document: Document, finding: Finding) -> Iterator[Action]:
 
 
 def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) -> Action:
-    shown = text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 1]}…"
+    shown = text if len(text) <= MAX_TITLE_LENGTH else f"{text[: MAX_TITLE_LENGTH - 1]}…"
     before = whole[start:end]
-    short = "\n" not in before and len(before) <= MOST_SHOWN
+    short = "\n" not in before and len(before) <= MAX_TITLE_LENGTH
     title = f"Remove `{before}`" if not text else f"Replace `{before}` by `{shown}`" if short else f"Write `{shown}`"
     return Action(title=title, edits=(Edit(start, end, text),), fixes=finding)
 
@@ -99,7 +99,7 @@ def _from_help(document: Document, finding: Finding) -> Iterator[Action]:
     before = _errors(alone)
     if (finding.code, finding.start) not in before:
         return  # it is about more than this statement
-    for meant in dict.fromkeys(_IN_HELP.findall(finding.help or "")[:MOST_TRIED]):
+    for meant in dict.fromkeys(_IN_HELP.findall(finding.help or "")[:MAX_TRIED]):
         for start, end in _places(document, finding, meant):
             after = _errors(alone.with_text(applied(alone.text, (Edit(start, end, meant),))))
             new = {code for code, _ in after} - {code for code, _ in before}

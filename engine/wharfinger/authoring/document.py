@@ -65,7 +65,7 @@ class _WithoutTests:
         return self.texts.read(name, diagnostics)
 
 
-class Nowhere:
+class NoFiles:
     """No stored texts: a document that stands alone."""
 
     def exists(self, name: str) -> bool:  # noqa: ARG002 — a port
@@ -102,7 +102,7 @@ class Document:
         self.version = version
         self._near: tuple[int, Document] | None = None
         self._known = frozenset[str]()
-        self._stored = texts if texts is not None else Nowhere()
+        self._stored = texts if texts is not None else NoFiles()
         self._texts = Opened({name: self.text}, self._stored)
 
     def with_text(self, text: str, version: int | None = None) -> Document:

@@ -22,9 +22,9 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.cluster import Cluster
 
-MOST_PODS = 20_000  # looked at for keys and values
-MOST_NODES = 2_000  # whose values are calculated for a spread
-MOST_VALUES = 5  # named in a spread of texts
+MAX_PODS = 20_000  # looked at for keys and values
+MAX_NODES = 2_000  # whose values are calculated for a spread
+MAX_VALUES = 5  # named in a spread of texts
 
 Counts = Mapping[str, Counter[str]]
 """By key, how many objects have each value."""
@@ -56,7 +56,7 @@ class KnownCluster:
         """Pods of the cluster: those that wait for a node, and those that have one."""
         snapshot = self.snapshot
         placed = (pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row))
-        return (*self.cluster.pending, *placed)[:MOST_PODS]
+        return (*self.cluster.pending, *placed)[:MAX_PODS]
 
     @cached_property
     def _nodes(self) -> Mapping[str, Counts]:
@@ -137,9 +137,9 @@ def _counted(mappings: Iterable[Mapping[str, str]]) -> Counts:
 
 def _chosen(nodes: int) -> Sequence[int]:
     """The rows to look at: all, or evenly chosen ones of many."""
-    if nodes <= MOST_NODES:
+    if nodes <= MAX_NODES:
         return range(nodes)
-    return [int(row) for row in np.linspace(0, nodes - 1, MOST_NODES)]
+    return [int(row) for row in np.linspace(0, nodes - 1, MAX_NODES)]
 
 
 def _values(
@@ -187,6 +187,6 @@ def _shown(value: Any) -> str:
 
 
 def _texts(counts: Counter[str]) -> str:
-    named = [f"{text} ({number:,})" for text, number in counts.most_common(MOST_VALUES)]
+    named = [f"{text} ({number:,})" for text, number in counts.most_common(MAX_VALUES)]
     more = len(counts) - len(named)
     return ", ".join(named) + (f" and {wording.count(more, 'other')}" if more else "")

@@ -18,9 +18,9 @@ from wharfinger.language.parse.interactive import ITEMS, Interactive
 from wharfinger.language.parse.tokens import Lexer, Token
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 
-MOST_IN_MESSAGE = 200  # words of one message that are looked through for the end of a statement
-MOST_KEPT = 1000  # readings of pieces, of all documents
-LONGEST_IN_PIECES = 500_000  # characters; a longer text exceeds the limits of the language as a whole
+MAX_MESSAGE_WORDS = 200  # words of one message that are looked through for the end of a statement
+MAX_KEPT = 1000  # readings of pieces, of all documents
+MAX_TEXT_LENGTH = 500_000  # characters; a longer text exceeds the limits of the language as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Statements:
 def _pieces(source: Source) -> list[tuple[int, _Piece]]:
     """The pieces of a text, each with where it begins."""
     text = source.text
-    starts = [0, *(found.start() for found in _beginning().finditer(text) if found.start())] if len(text) <= LONGEST_IN_PIECES else [0]
+    starts = [0, *(found.start() for found in _beginning().finditer(text) if found.start())] if len(text) <= MAX_TEXT_LENGTH else [0]
     found = [(start, _piece(text[start:end])) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
     return [(0, _piece(text))] if any(piece.tokens and piece.tokens[-1].type in {"DOT", "AT"} for _, piece in found[:-1]) else found
 
@@ -119,7 +119,7 @@ def _beginning() -> re.Pattern[str]:
     return re.compile(rf"^(?:(?:{'|'.join(spelled)})(?=[ \t]+[A-Za-z\"_])|group(?=[ \t]+(?:by\b|\{{)))", re.MULTILINE)
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_KEPT)
 def _piece(text: str) -> _Piece:
     source = Source(name="", text=text)
     tokens = tuple(Lexer(source, Diagnostics()).read())
@@ -127,7 +127,7 @@ def _piece(text: str) -> _Piece:
     return _Piece(text, tokens, words, tuple(_statements(words)))
 
 
-@lru_cache(maxsize=MOST_KEPT)
+@lru_cache(maxsize=MAX_KEPT)
 def _is_complete(text: str) -> bool:
     """True if a piece is a number of statements of which none goes on in the next piece."""
     return _is_in_order(_piece(text).tokens)
@@ -161,7 +161,7 @@ def _statements(words: Iterable[Word]) -> Iterator[tuple[int, int, Word | None, 
 
 
 def _end(words: list[Word]) -> int:
-    return max(word.end for word in words[-MOST_IN_MESSAGE:])
+    return max(word.end for word in words[-MAX_MESSAGE_WORDS:])
 
 
 def _moved(words: Iterable[Word], shift: int) -> Iterable[Word]:

@@ -28,7 +28,7 @@ from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies import policy_tests
 
-MOST_NODES = 3  # the chosen one and others
+MAX_NODES = 3  # the chosen one and others
 NATIVE = ("cpu", "memory", "ephemeral-storage")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -78,7 +78,7 @@ class _Written:
         """The node of the decision, then nodes that filters of the policy reject, then others that pass."""
         names = [self.decision.node] if self.decision.node is not None else []
         rejected = [node for rule in self.compiled.filters for node in self._rejected(rule.name)[:1]]
-        return list(dict.fromkeys([*names, *rejected, *self.snapshot.names]))[:MOST_NODES]
+        return list(dict.fromkeys([*names, *rejected, *self.snapshot.names]))[:MAX_NODES]
 
     def _rejected(self, rule: str) -> list[str]:
         mask = self.decision.diagnosis.rejected_by(f"{self.compiled.name}/{rule}")

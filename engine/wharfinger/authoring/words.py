@@ -1,6 +1,6 @@
 """The words of a policy by what they are: a keyword, the name of a let, a field, a node of a test.
 
-This is known from the tokens alone, so it is known also where a text does not parse, which is most of the time while somebody types. The
+This is known from the tokens alone, so it is known also where a text does not parse, which is most of the time while a user types. The
 parser decides what is right; here a word gets the role that it most likely has. A statement at the beginning of a line ends whatever was
 left open before it, so that a brace that is missing spoils no more than its own statement.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.interactive import ITEMS, STEPS
+from wharfinger.language.parse.interactive import ITEMS, STEP_TERMINALS
 from wharfinger.language.parse.tokens import CLOSE, OPEN, PLACEHOLDER, Lexer, Token
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 
@@ -285,7 +285,7 @@ class Reading:
 
     def _identifier(self, token: Token, before: Token | None, after: Token | None) -> Word:
         begins = token.type in ITEMS and self._begins_item(token, before)
-        step = not begins and token.type in STEPS and self._begins_step(token, before)
+        step = not begins and token.type in STEP_TERMINALS and self._begins_step(token, before)
         slot, self.slot = self.slot, None
         if begins:
             self._begin(token.type, token.start)

@@ -30,7 +30,7 @@ from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, Rows, al
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
-from wharfinger.model.devices.device import WHOLE, Asked, Device
+from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand
 from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
@@ -82,10 +82,10 @@ def _state(context: AtNode) -> State:
     )
 
 
-def _asked(context: AtNode | AtRows) -> tuple[float, float, Asked]:
+def _asked(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
     """The CPU, memory and devices that the pod to be placed asks for."""
     pod = context.pod
-    asked = context.snapshot.devices.asked(pod) or Asked(0)
+    asked = context.snapshot.devices.asked(pod) or DeviceDemand(0)
     return float(pod.requests.get("cpu", 0)), float(pod.requests.get("memory", 0)), asked
 
 

@@ -17,7 +17,7 @@ from wharfinger.language.semantics.catalogue import Function, Parameter, Volatil
 from wharfinger.language.semantics.typed import MetricKey
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.columns.pod_table import started_at
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.requests import MAX_AMOUNT
 
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
 
@@ -29,7 +29,7 @@ def _unseen_at(resource: str) -> Callable[[AtNode, MetricKey], float | None]:
             return None
         since = float(samples.times[context.row]) - metric.window
         pods = context.snapshot.pods_on(context.row)
-        return float(min(sum(pod.requests.get(resource, 0) for pod in pods if started_at(pod) > since), MOST))
+        return float(min(sum(pod.requests.get(resource, 0) for pod in pods if started_at(pod) > since), MAX_AMOUNT))
 
     return evaluate
 

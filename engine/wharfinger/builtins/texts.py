@@ -28,7 +28,7 @@ from wharfinger.model.columns.strings import StringTable
 
 DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: np.int32}
 UNKNOWN, MISSING, PRESENT = -1, 0, 1
-SPARE = 64  # room for strings that are interned later; the last entry stands for code -1, absent
+SPARE_CODES = 64  # room for strings that are interned later; the last entry stands for code -1, absent
 
 REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
 REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2
@@ -36,7 +36,7 @@ DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 VERSION = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
 
-LONGEST_VERSION = 255  # as semver.org suggests; no number in it is then too long to be read
+MAX_VERSION_LENGTH = 255  # as semver.org suggests; no number in it is then too long to be read
 
 Identifier = tuple[int, int, str]
 Ordered = tuple[int, int, int, bool, tuple[Identifier, ...]]
@@ -79,7 +79,7 @@ class CodeTable:
         return states
 
     def _grow(self) -> None:
-        size = len(self._strings) + SPARE
+        size = len(self._strings) + SPARE_CODES
         old, old_states = self._answers[:-1], self._states[:-1]
         self._answers = np.full(size, -1 if self._dtype is str else 0, dtype=DTYPES[self._dtype])
         self._states = np.full(size, UNKNOWN, dtype=np.int8)
@@ -114,7 +114,7 @@ class TextOrder:
         if strings is not self._strings:
             self._strings, self._codes, self._ranks = strings, [], np.full(1, np.nan)
         if len(strings) >= len(self._ranks):
-            grown = np.full(len(strings) + SPARE, np.nan)
+            grown = np.full(len(strings) + SPARE_CODES, np.nan)
             grown[: len(self._ranks) - 1] = self._ranks[:-1]
             self._ranks = grown
         found = self._ranks[codes]
@@ -286,7 +286,7 @@ STRINGS = (
 @lru_cache(maxsize=1024)
 def ordered(version: str) -> Ordered | None:
     """A tuple that orders as the version does; None if the text is not a version."""
-    found = VERSION.fullmatch(version) if len(version) <= LONGEST_VERSION else None
+    found = VERSION.fullmatch(version) if len(version) <= MAX_VERSION_LENGTH else None
     if found is None:
         return None
     major, minor, patch, pre = found.groups()

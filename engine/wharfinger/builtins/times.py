@@ -16,7 +16,7 @@ import numpy as np
 
 from wharfinger.builtins.signature import AtMoment, AtNode, AtRows, always, text
 from wharfinger.language.report.wording import closest
-from wharfinger.language.semantics.bounds import ANYTHING
+from wharfinger.language.semantics.bounds import UNBOUNDED
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
 
@@ -91,7 +91,7 @@ TIMES = (
         scalar=_age,
         vector=_age_kernel,
         never_nan=True,
-        interval=lambda _: ANYTHING,
+        interval=lambda _: UNBOUNDED,
         context=True,
         volatility=Volatility.TIMED,
         clock=True,

@@ -40,8 +40,8 @@ VERBS = {verb: f"{verbs.__name__}.{task}.{verb.replace('-', '_')}" for task, fou
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-READER_LEFT = 141  # 128 + SIGPIPE, likewise
-LONGEST_HELP = 200  # characters: a whole sentence, which `--help` wraps
+BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
+MAX_HELP_LENGTH = 200  # characters: a whole sentence, which `--help` wraps
 
 
 class Verbs(typer.core.TyperGroup):
@@ -85,7 +85,9 @@ class Verbs(typer.core.TyperGroup):
         for task, found in TASKS.items():
             title, example = _title_and_example(task)
             with formatter.section(title):
-                formatter.write_dl([(f"{verb:{widest}}", self.get_command(ctx, verb).get_short_help_str(LONGEST_HELP)) for verb in found])
+                formatter.write_dl(
+                    [(f"{verb:{widest}}", self.get_command(ctx, verb).get_short_help_str(MAX_HELP_LENGTH)) for verb in found]
+                )
                 formatter.write(f"\n{'':{formatter.current_indent}}$ {example}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -193,7 +195,7 @@ def _shielded(run: Callable[[], Any]) -> int:
 def _reader_left() -> int:
     """The exit code when the reader (head, less) has closed the pipe. Python flushes at exit and would fail, so the rest is discarded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return READER_LEFT
+    return BROKEN_PIPE
 
 
 def _sentence(error: Exception) -> tuple[str, int]:

@@ -17,11 +17,11 @@ from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff, Domain, GroupChange, PodChange, Side, Spread, Totals
 from wharfinger.what_if.log_diff import DecisionChange, LogDiff
 
-MOST_DOMAINS = 20
+MAX_DOMAINS = 20
 FOLLOWS = "follows others: with them where they are after, both sides choose this node"
 OTHERS = "only following others"
 GROUP_FOLLOWS = "follows others: it is placed whole on both sides"
-MOST_NODES = 3
+MAX_NODES = 3
 """Nodes of a group that a row names."""
 
 Row = tuple[str, ...]
@@ -79,8 +79,8 @@ def _row(change: AnyChange) -> Row:
 
 def _nodes(names: Sequence[str]) -> str:
     """The nodes of a group, shortened."""
-    more = len(names) - MOST_NODES
-    return ", ".join(names[:MOST_NODES]) + (f" and {more:,} more" if more > 0 else "") or "-"
+    more = len(names) - MAX_NODES
+    return ", ".join(names[:MAX_NODES]) + (f" and {more:,} more" if more > 0 else "") or "-"
 
 
 def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
@@ -166,10 +166,10 @@ def _sums(found: Diff) -> Iterator[Row]:
 def _spread(before: Spread, after: Spread) -> Iterator[Row]:
     label = before.label.rpartition("/")[2]
     pairs = list(zip(before.domains, after.domains, strict=True))
-    for former, later in pairs[:MOST_DOMAINS]:
+    for former, later in pairs[:MAX_DOMAINS]:
         yield f"pods in {label} {former.value}" if former.value is not None else f"pods in no {label}", *_counts([former], [later])
-    if len(pairs) > MOST_DOMAINS:
-        others = pairs[MOST_DOMAINS:]
+    if len(pairs) > MAX_DOMAINS:
+        others = pairs[MAX_DOMAINS:]
         yield f"pods in {len(others):,} more", *_counts([former for former, _ in others], [later for _, later in others])
 
 

@@ -59,7 +59,7 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
     return asyncio.run(read_cluster())
 
 
-SYNC = 120.0
+SYNC_TIMEOUT = 120.0
 """Seconds within which a watched cluster must have been read."""
 
 
@@ -80,10 +80,12 @@ async def watched(kubeconfig: str | None, context: str | None, agent: str) -> As
         watching = asyncio.create_task(informers.run(live))
         try:
             try:
-                async with asyncio.timeout(SYNC):
+                async with asyncio.timeout(SYNC_TIMEOUT):
                     await informers.wait_synced()
             except TimeoutError:
-                raise UsageError(f"the cluster could not be read within {SYNC:g} s: {', '.join(sorted(informers.unsynced))}") from None
+                raise UsageError(
+                    f"the cluster could not be read within {SYNC_TIMEOUT:g} s: {', '.join(sorted(informers.unsynced))}"
+                ) from None
             yield live, connection, clock
         finally:
             watching.cancel()
@@ -97,7 +99,7 @@ def _warn_of_failures(event: object) -> None:
 
 
 @contextlib.contextmanager
-def ended_tidily() -> Iterator[None]:
+def sigterm_as_interrupt() -> Iterator[None]:
     """A context in which SIGTERM ends the command as Ctrl-C does, so that clean-up runs."""
     if threading.current_thread() is not threading.main_thread():
         yield

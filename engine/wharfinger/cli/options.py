@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from wharfinger.language.semantics import typed
     from wharfinger.model.reading.files import Objects
 
-MOST_BYTES = 16 << 20
+MAX_SNAPSHOT_BYTES = 16 << 20
 """Snapshots of up to this size are read; that takes a fraction of a second."""
 
 
-MOST_LOOKED_AT = 2_000
-"""So many entries of folders are looked at for files to offer."""
+MAX_FILES_SCANNED = 2_000
+"""The largest number of folder entries that is searched for files to offer."""
 NOT_ONES_OWN = frozenset({"node_modules", "__pycache__"})
 SNAPSHOT_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 
@@ -56,7 +56,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
         below = os.path.relpath(folder, above or ".")
         place = above if below == "." else f"{above}{below}/"
         found += [place + name for name in names if name.endswith(suffixes) and not name.startswith(".")]
-        if looked_at > MOST_LOOKED_AT:
+        if looked_at > MAX_FILES_SCANNED:
             break
     return sorted(path for path in found if path.startswith(incomplete))
 
@@ -134,7 +134,7 @@ def _read(ctx: typer.Context) -> Iterator[Objects]:
 
     for path in ctx.params.get("snapshot") or ():
         try:
-            if Path(path).is_file() and Path(path).stat().st_size <= MOST_BYTES:
+            if Path(path).is_file() and Path(path).stat().st_size <= MAX_SNAPSHOT_BYTES:
                 yield files.read_objects([path], skip_invalid=True)
         except (WharfingerError, OSError):
             continue

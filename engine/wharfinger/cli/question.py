@@ -28,7 +28,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster
 
-MOST_WIDTH = 1_000_000  # never fold a line of YAML: folding makes diffs noisy
+MAX_LINE_LENGTH = 1_000_000  # never fold a line of YAML: folding makes diffs noisy
 
 
 class Format(Enum):
@@ -92,7 +92,7 @@ def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]]
             "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
         )
     pods, remarks = _pods(flags, found, waiting)
-    streams.warn([*found.skipped, *cluster.immoderate(found.objects), *remarks])
+    streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *remarks])
     streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))
     return Question(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
 
@@ -158,7 +158,7 @@ def rendered(output: Format, table: Callable[[], str], value: Callable[[], Mappi
     if output is Format.JSON:
         # indented by msgspec: json's own indentation takes five times as long
         return msgspec.json.format(json.dumps(value(), ensure_ascii=False), indent=2) + "\n"
-    return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MOST_WIDTH))
+    return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MAX_LINE_LENGTH))
 
 
 def plain(value: Any) -> Any:

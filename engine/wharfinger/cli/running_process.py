@@ -22,10 +22,10 @@ from wharfinger.daemon import settings_fields
 from wharfinger.daemon.settings import PORT
 from wharfinger.errors import UsageError, printable, printable_lines
 
-_SECONDS = 30.0
-_LONGEST = 256 * 2**20
-_LONGEST_REFUSAL = 10_000
-HERE = f"http://127.0.0.1:{PORT}"
+_TIMEOUT = 30.0
+_MAX_ANSWER_BYTES = 256 * 2**20
+_MAX_REFUSAL_LENGTH = 10_000
+LOCAL_ADDRESS = f"http://127.0.0.1:{PORT}"
 
 Url = Annotated[str, typer.Option("--url", metavar="URL", envvar="WHARF_URL", help="Where `wharf run` serves.")]
 
@@ -38,7 +38,7 @@ class Refused(UsageError):
         self.status = status
 
 
-def text(url: str, path: str, seconds: float = _SECONDS) -> str:
+def text(url: str, path: str, seconds: float = _TIMEOUT) -> str:
     """The answer of the process for a path; UsageError without an answer, Refused with the sentence of an error answer."""
     check(url)
     return _within(seconds, url, lambda: _text(url, path, seconds))
@@ -71,9 +71,11 @@ def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
 def _text(url: str, path: str, seconds: float) -> str:
     try:
         with urlopen(url.rstrip("/") + path, timeout=seconds) as answer:  # noqa: S310 — http only, as just checked
-            content: bytes = answer.read(_LONGEST + 1)
-            if len(content) > _LONGEST:
-                raise UsageError(f"{url}{path}: the answer is longer than {_LONGEST >> 20} MiB, which is not what a scheduler answers")
+            content: bytes = answer.read(_MAX_ANSWER_BYTES + 1)
+            if len(content) > _MAX_ANSWER_BYTES:
+                raise UsageError(
+                    f"{url}{path}: the answer is longer than {_MAX_ANSWER_BYTES >> 20} MiB, which is not what a scheduler answers"
+                )
             return content.decode()
     except HTTPError as error:
         raise Refused(_refusal(error, f"{url}{path}"), error.code) from None
@@ -81,7 +83,7 @@ def _text(url: str, path: str, seconds: float) -> str:
         raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
 
 
-def failing(url: str, seconds: float = _SECONDS) -> list[str]:
+def failing(url: str, seconds: float = _TIMEOUT) -> list[str]:
     """The checks of `/readyz` that fail, each with its reason; none for a process that is ready or has no such page."""
     try:
         text(url, "/readyz", seconds)
@@ -102,24 +104,28 @@ def check(url: str) -> None:
         or parts.fragment
         or parts.username
     ):
-        raise UsageError(f"{printable(url)}: expected a URL such as {HERE}")
+        raise UsageError(f"{printable(url)}: expected a URL such as {LOCAL_ADDRESS}")
 
 
 def _refusal(error: HTTPError, place: str) -> str:
     """The sentence of a scheduler that refuses; for any other server the URL and the status."""
     with error:
         try:
-            said = error.read(_LONGEST_REFUSAL).decode(errors="replace").strip()
+            said = error.read(_MAX_REFUSAL_LENGTH).decode(errors="replace").strip()
         except (http.client.HTTPException, OSError):
             said = ""
     ours = (error.headers.get("Content-Type") or "").startswith("text/plain")
     if ours and said and not said.startswith(str(error.code)):
         return printable_lines(said)
-    fix = "" if ours and error.code >= HTTPStatus.INTERNAL_SERVER_ERROR else f"; expected the address of a `wharf run`, such as {HERE}"
+    fix = (
+        ""
+        if ours and error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        else f"; expected the address of a `wharf run`, such as {LOCAL_ADDRESS}"
+    )
     return printable(f"{place}: {error.code} {error.reason.partition(chr(10))[0]}{fix}")
 
 
-def plain(url: str, path: str, seconds: float = _SECONDS) -> Any:
+def plain(url: str, path: str, seconds: float = _TIMEOUT) -> Any:
     """The same for JSON, as plain values."""
     content = text(url, path, seconds)
     try:
@@ -210,7 +216,7 @@ class Decisions(TypedDict):
     decisions: list[Decision]
 
 
-def is_troubled(policy: PolicyState) -> bool:
+def needs_attention(policy: PolicyState) -> bool:
     """True if the last text of a policy was refused, or the policy is suspended because it takes too long to decide."""
     return policy["state"] in {"kept", "refused", "suspended"}
 

@@ -52,11 +52,11 @@ def complain_all(text: str) -> None:
     sys.stderr.write(text)
 
 
-WORTH_A_BAR = 500
+MIN_STEPS_FOR_BAR = 500
 
 
 @contextmanager
-def bar(stream: TextIO, title: str, total: int, worth: int = WORTH_A_BAR) -> Iterator[Callable[[], None]]:
+def bar(stream: TextIO, title: str, total: int, worth: int = MIN_STEPS_FOR_BAR) -> Iterator[Callable[[], None]]:
     """A function to call once per step done; it draws on `stream` if that is a terminal and there are at least `worth` steps."""
     if not stream.isatty() or total < worth:
         yield lambda: None

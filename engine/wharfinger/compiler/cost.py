@@ -59,13 +59,15 @@ class Budget:
 
 
 # Every placed pod may be of a template of its own, as those of StatefulSets and Jobs are: 10,000 templates are 2 ms an operation.
-OF_CLUSTER = Budget(operations=20_000, kept=50_000, selections=500, asked=50, counted=2_500, recounted=250, evicting=500, grouping=1_000)
-OF_NAMESPACE = Budget(operations=2_000, kept=5_000, selections=50, asked=0, counted=1_000, recounted=100, evicting=100, grouping=200)
+CLUSTER_BUDGET = Budget(
+    operations=20_000, kept=50_000, selections=500, asked=50, counted=2_500, recounted=250, evicting=500, grouping=1_000
+)
+NAMESPACE_BUDGET = Budget(operations=2_000, kept=5_000, selections=50, asked=0, counted=1_000, recounted=100, evicting=100, grouping=200)
 
 
 def budget_of(authority: Authority) -> Budget:
     """What a policy with this authority may cost."""
-    return OF_NAMESPACE if authority.restricted else OF_CLUSTER
+    return NAMESPACE_BUDGET if authority.restricted else CLUSTER_BUDGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +246,7 @@ class _Estimate:
             self.selections[node.number] = Selected(
                 span=self.module.places[node.number],
                 lookup=selection_parts.lookup(node),
-                operations=LOOK + _item_operations(node.args) + (WEIGHED if _adds_up(node) else 0),
+                operations=VISIT + _item_operations(node.args) + (WEIGHED if _adds_up(node) else 0),
                 captures=any(capture.stage is Stage.POD for capture in selection_parts.captured_nodes(selection_parts.counted(node))),
             )
         return self.selections[node.number]
@@ -260,7 +262,7 @@ def _is_kept(node: Node) -> bool:
     return node.volatility is Volatility.STATIC and not node.own
 
 
-LOOK = 4  # to visit a placed pod
+VISIT = 4  # to visit a placed pod
 WEIGHED = 6  # to add its value without rounding
 TEXT = 300  # a function of strings, evaluated for each node
 MEMBER = 50  # membership in a set of strings, likewise

@@ -23,9 +23,9 @@ from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import Circumstances
 
-NAME, PRESENT, LEAST, TIMEOUT, GOVERNED = "name", "present", "least", "timeout", "governed"
+NAME, PRESENT, MINIMUM, TIMEOUT, GOVERNED = "name", "present", "least", "timeout", "governed"
 
-LONGEST_NAME = 253
+MAX_NAME_LENGTH = 253
 """Characters of the name of a group, as Kubernetes allows them for a PodGroup: it is in events, conditions and log lines."""
 
 
@@ -64,15 +64,15 @@ class CompiledGroup:
         found = {part: registers[place] for part, place in program.registers.items()}
         if not (found.get(GOVERNED, True) and found.get(PRESENT, True)):
             return None
-        return Membership(name=_bounded(found[NAME]), min_count=_whole(found.get(LEAST, 0.0)), timeout=self._timeout)
+        return Membership(name=_bounded(found[NAME]), min_count=_whole(found.get(MINIMUM, 0.0)), timeout=self._timeout)
 
 
 def _bounded(name: str) -> str:
     """The name of a group, which an annotation may make very long: such a one is cut, and still unlike all others."""
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[: LONGEST_NAME - len(digest) - 1]}-{digest}"
+    return f"{name[: MAX_NAME_LENGTH - len(digest) - 1]}-{digest}"
 
 
 def lowered(policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> Module:
@@ -82,7 +82,7 @@ def lowered(policy: typed.Policy, group: typed.Group, params: Mapping[str, Any])
     roots: dict[str, Node] = {NAME: name.node}
     if name.present is not None:
         roots[PRESENT] = name.present
-    for part, expr in ((LEAST, group.min_count), (TIMEOUT, group.timeout)):
+    for part, expr in ((MINIMUM, group.min_count), (TIMEOUT, group.timeout)):
         if expr is not None:
             roots[part] = lowering(expr).node
     if policy.scope is not None:

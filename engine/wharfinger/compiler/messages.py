@@ -23,8 +23,8 @@ from wharfinger.model.objects.pod_view import PodView
 
 OPEN = "…"
 NONE = "<none>"
-MOST_NAMED = 3
-MOST_LETTERS = 1000  # of a message: the length of an event
+MAX_NAMED = 3
+MAX_LENGTH = 1000  # of a message: the length of an event
 
 
 def shown(value: Any, type_: Type) -> str:
@@ -47,24 +47,24 @@ def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str
     A placeholder takes three letters in the policy and may stand for an annotation of 256 KiB, so no values are computed beyond the cut.
     """
     said: list[str] = []
-    room = MOST_LETTERS
+    room = MAX_LENGTH
     for part in message.parts:
         text = part if isinstance(part, str) else value_of(part)
         said.append(text)
         room -= len(text)
         if room < 0:
-            return "".join(said)[: MOST_LETTERS - 1] + OPEN
+            return "".join(said)[: MAX_LENGTH - 1] + OPEN
     return "".join(said)
 
 
 def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:
     """Why a condition is neither true nor false: `node.labels["zone"] is missing`."""
     absent = [describe(expr) for expr in reads.possibly_absent(condition, lets)] or [describe(condition)]
-    shown_ = absent if len(absent) <= MOST_NAMED else [*absent[: MOST_NAMED - 1], "another value"]
+    shown_ = absent if len(absent) <= MAX_NAMED else [*absent[: MAX_NAMED - 1], "another value"]
     return f"{' or '.join(shown_)} is missing"
 
 
-REST = "one of the filter's further requirements does not hold"
+OTHER_REQUIREMENT = "one of the filter's further requirements does not hold"
 
 
 class Reasons:
@@ -86,7 +86,8 @@ class Reasons:
         program = self._scheduled()
         registers = schedule.bound(program, pod)
         return tuple(
-            REST if bit.clause is None else self._sentence(index, bit.clause, program, registers, missing=bit.missing) for bit in rule.bits
+            OTHER_REQUIREMENT if bit.clause is None else self._sentence(index, bit.clause, program, registers, missing=bit.missing)
+            for bit in rule.bits
         )
 
     def _sentence(self, index: int, number: int, program: schedule.Program, registers: schedule.Registers, *, missing: bool) -> str:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.language.semantics.bounds import MAX_POINTS
 from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 MIDDLE = 50.0
-MOST = 100.0
 VALUE, MISSING, SKIPPED = range(3)  # states of a raw value
 
 SMALLEST_SPREADS = {
@@ -84,10 +84,10 @@ def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) 
     """The points of nodes that have a value, `(n_rows,) float64`, a new array."""
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 ends up as 0 or 100 like any other value
         if scaling.normalize is Normalize.MAX:
-            raw = raw * MOST / high if high else raw
+            raw = raw * MAX_POINTS / high if high else raw
         elif scaling.normalize is Normalize.MINMAX:
-            raw = (raw - low) * MOST / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
-    return np.minimum(np.where(np.greater(raw, 0.0), raw, 0.0), MOST)  # never -0, which `np.maximum` leaves to the processor
+            raw = (raw - low) * MAX_POINTS / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
+    return np.minimum(np.where(np.greater(raw, 0.0), raw, 0.0), MAX_POINTS)  # never -0, which `np.maximum` leaves to the processor
 
 
 def stretches(low: float, high: float, min_spread: float) -> bool:
@@ -96,4 +96,4 @@ def stretches(low: float, high: float, min_spread: float) -> bool:
 
 
 def _instead(mean: float, scaling: Scaling) -> float:
-    return min(max(scaling.missing_points, 0.0), MOST) if scaling.on_missing is MissingAction.POINTS else mean
+    return min(max(scaling.missing_points, 0.0), MAX_POINTS) if scaling.on_missing is MissingAction.POINTS else mean

@@ -182,7 +182,7 @@ def _score(rule: typed.Score) -> str:
     return f"score {rule.name} tier {rule.tier} weight {_text(rule.weight)} when {_text(rule.when)} = {describe(rule.value)} {how}"
 
 
-MOST_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
+MAX_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
 SCOPE = "scope"
 
 
@@ -273,7 +273,7 @@ class CompiledPolicy:
         found = self._static.get(id(strings))
         if found is None:
             found = self._static[id(strings)] = (strings, StaticColumns())
-            if len(self._static) > MOST_CLUSTERS:
+            if len(self._static) > MAX_CLUSTERS:
                 self._static.popitem(last=False)
         return found[1]
 

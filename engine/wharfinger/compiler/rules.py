@@ -32,7 +32,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.semantics.types import Kind
 
-MOST_BITS = 64  # a filter's answer for one node is one uint64
+MAX_BITS = 64  # a filter's answer for one node is one uint64
 BitMeaning = tuple[int | None, bool]
 
 
@@ -80,9 +80,9 @@ class PolicyRoots:
         fails: list[tuple[Node, int | None, bool]] = []
         for number, clause in enumerate(rule.clauses):
             fails += [(node, number, missing) for node, missing in self._fails(clause)]
-        if len(fails) > MOST_BITS:
-            rest = self._lower.disjunction(*(node for node, _, _ in fails[MOST_BITS - 1 :]))
-            fails = [*fails[: MOST_BITS - 1], (rest, None, False)]
+        if len(fails) > MAX_BITS:
+            rest = self._lower.disjunction(*(node for node, _, _ in fails[MAX_BITS - 1 :]))
+            fails = [*fails[: MAX_BITS - 1], (rest, None, False)]
         for k, (node, _, _) in enumerate(fails):
             self._root(group, str(k), node)
         self._guard(group, rule.when)

@@ -34,7 +34,7 @@ FINALIZER = f"{GROUP}/teardown"
 """On a PolicyApp: something is to be removed by us before it may go."""
 
 
-MOST_CONDITIONS = 16
+MAX_CONDITIONS = 16
 
 
 class Part(BaseModel):
@@ -53,7 +53,7 @@ def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
 
 
 def map_list(*keys: str) -> dict[str, Any]:
-    """The schema extension for a list whose items are told apart by fields, so that several writers can share it."""
+    """The schema extension for a list whose items are identified by fields, so that several writers can share it."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
@@ -105,4 +105,4 @@ class Reasons(Part):
     )
 
 
-Conditions = Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS, json_schema_extra=map_list("type"))]
+Conditions = Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=map_list("type"))]

@@ -29,8 +29,8 @@ from wharfinger.crd.fields import (
     rules,
 )
 
-MOST_DIAGNOSTICS = 20
-MOST_REMEMBERED = 65_536
+MAX_DIAGNOSTICS = 20
+MAX_REPEATED_LENGTH = 65_536
 """Characters of a text that the status repeats."""
 
 
@@ -88,7 +88,7 @@ class PolicyDiagnostic(Part):
 class LastKnownGood(Part):
     """Active version of the policy, kept so that a scheduler that starts while `spec` is broken can continue with it."""
 
-    source: Annotated[str, Field(min_length=1, max_length=MOST_REMEMBERED)] = Field(description="Text of this version.")
+    source: Annotated[str, Field(min_length=1, max_length=MAX_REPEATED_LENGTH)] = Field(description="Text of this version.")
     params: Params = Field(default_factory=dict, description="Values of its params.")
     generation: Generation = Field(description="`metadata.generation` of the object that had this text.")
     since: datetime = Field(description="Time at which this version became active.")
@@ -111,7 +111,7 @@ class SchedulingPolicyStatus(Part):
     conditions: Conditions = Field(
         default=(), description="Conditions of the policy: `Ready`, `Compiled`, `Tested`, `Active` and `MetricsAvailable`."
     )
-    diagnostics: Annotated[tuple[PolicyDiagnostic, ...], Field(max_length=MOST_DIAGNOSTICS)] = Field(
+    diagnostics: Annotated[tuple[PolicyDiagnostic, ...], Field(max_length=MAX_DIAGNOSTICS)] = Field(
         default=(), description="First findings of the check of `spec.source`."
     )
     matched: Count | None = Field(default=None, description="Number of pods that the policy governs.")
@@ -121,7 +121,7 @@ class SchedulingPolicyStatus(Part):
     nodes: Count | None = Field(default=None, description="Number of nodes in the cluster.")
 
 
-MOST_DRIFTED = 50
+MAX_DRIFTED = 50
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
 
 Quantity = Annotated[
@@ -259,19 +259,19 @@ class PolicyAppStatus(Part):
     selector: Word | None = Field(default=None, description="Label selector of the pods, for the scale subresource.")
     policy: PolicyName | None = Field(default=None, description="Name of the policy that decides where the pods run.")
     drifted: Count | None = Field(default=None, description="Number of running pods whose node no longer passes the policy.")
-    drift: Annotated[tuple[DriftedPod, ...], Field(max_length=MOST_DRIFTED)] = Field(
+    drift: Annotated[tuple[DriftedPod, ...], Field(max_length=MAX_DRIFTED)] = Field(
         default=(), description="First of these pods, with the reasons."
     )
     last_eviction: datetime | None = Field(default=None, description="Time of the last eviction of such a pod.")
     conditions: Conditions = Field(default=(), description="Conditions of the app: `Ready`, `Applied`, `Governed` and `Drifted`.")
 
 
-MOST_PLACEMENTS = 200
-MOST_PODS_WITH_DEVICES = 8
-MOST_RULES = 50
-MOST_PODS = 1000
-MOST_NEW_NODES = 100
-LONGEST_LIFE = 7 * 24 * 3600
+MAX_PLACEMENTS = 200
+MAX_PODS_WITH_DEVICES = 8
+MAX_RULES = 50
+MAX_PODS = 1000
+MAX_NEW_NODES = 100
+MAX_LIFETIME = 7 * 24 * 3600
 
 Template = Annotated[
     dict[str, Any],
@@ -303,7 +303,7 @@ class PreviewNodes(Part):
             "static pods of such a node."
         )
     )
-    count: Annotated[int, Field(ge=1, le=MOST_NEW_NODES, json_schema_extra={"format": "int32"})] = Field(
+    count: Annotated[int, Field(ge=1, le=MAX_NEW_NODES, json_schema_extra={"format": "int32"})] = Field(
         default=1, description="Number of supposed nodes."
     )
 
@@ -318,7 +318,7 @@ class PlacementPreviewSpec(Part):
     workload_ref: WorkloadRef | None = Field(
         default=None, description="Existing workload whose pods are to be placed. Either this or `template` is needed."
     )
-    replicas: Annotated[int, Field(ge=1, le=MOST_PODS, json_schema_extra={"format": "int32"})] | None = Field(
+    replicas: Annotated[int, Field(ge=1, le=MAX_PODS, json_schema_extra={"format": "int32"})] | None = Field(
         default=None, description="Number of pods to place. Default: the replicas of the workload, or 1 for a template."
     )
     policies: (
@@ -351,7 +351,7 @@ class PlacementPreviewSpec(Part):
         description=("Names of nodes that are drained before the pods are placed, in this order and by the rules of `wharf drain`."),
     )
     capacity: bool | None = Field(default=None, description="If true, the answer also counts how many further pods fit.")
-    ttl_seconds: Annotated[int, Field(ge=10, le=LONGEST_LIFE, json_schema_extra={"format": "int32"})] = Field(
+    ttl_seconds: Annotated[int, Field(ge=10, le=MAX_LIFETIME, json_schema_extra={"format": "int32"})] = Field(
         default=3600, description="Time after creation at which the preview is deleted, in seconds."
     )
 
@@ -361,7 +361,7 @@ class PlacementCount(Part):
 
     node: Word = Field(description="Name of the node.")
     count: Count = Field(description="Number of these pods on the node.")
-    devices: Annotated[tuple[Word, ...], Field(max_length=MOST_PODS_WITH_DEVICES)] | None = Field(
+    devices: Annotated[tuple[Word, ...], Field(max_length=MAX_PODS_WITH_DEVICES)] | None = Field(
         default=None, description="Devices that these pods get, a line `pod: request: device` for each; of the first pods only."
     )
 
@@ -388,14 +388,14 @@ class PlacementPreviewStatus(Part):
     observed_generation: Generation | None = Field(default=None, description="`metadata.generation` to which this answer belongs.")
     pods: Count | None = Field(default=None, description="Number of pods to place.")
     placed: Count | None = Field(default=None, description="Number of these pods that get a node.")
-    placements: Annotated[tuple[PlacementCount, ...], Field(max_length=MOST_PLACEMENTS)] = Field(
+    placements: Annotated[tuple[PlacementCount, ...], Field(max_length=MAX_PLACEMENTS)] = Field(
         default=(), description="Nodes with the number of pods that they get, in descending order of this number, then by name."
     )
     more_nodes: Count | None = Field(default=None, description="Number of nodes that get pods and are not listed in `placements`.")
     message: Annotated[str, Field(max_length=4096)] | None = Field(
         default=None, description="Reason why the first pod without a node has none."
     )
-    rules: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = Field(
+    rules: Annotated[tuple[RuleCount, ...], Field(max_length=MAX_RULES)] = Field(
         default=(), description="Result of each rule for the first pod without a node. Rules that reject no node are left out."
     )
     nearest_miss: NearestMiss | None = Field(

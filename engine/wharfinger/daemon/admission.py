@@ -23,18 +23,18 @@ from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.operator.policy_admission import MOST_MEMORY, READY, Judgement, Question
+from wharfinger.operator.policy_admission import MAX_MEMORY_BYTES, READY, Judgement, Question
 from wharfinger.signals.fair_queue import Asker, Places, TooMany, Turns
 from wharfinger.telemetry.logs import Log
-from wharfinger.web.admission import Admission, Busy, Caller, Callers, Judge, Late, Verdict
+from wharfinger.web.admission import Admission, Caller, Callers, DeadlineExceeded, Judge, Overloaded, Verdict
 from wharfinger.web.server import Server, ServingCertificate
 
 PROCESSES = 3
-SECONDS = 2.0
+JUDGEMENT_TIMEOUT = 2.0
 """Seconds that one judgement may take; a usual text takes a hundredth of that."""
 PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_asker=1, waiting=64, waiting_of_asker=8)
 _START_SECONDS = 30.0
-_LONGEST_LINE = 2**20
+_MAX_LINE_BYTES = 2**20
 
 
 def judge_command(rights: TenantRights) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class TooLong(WharfingerError):
 class Judges:
     """Processes that judge, started when they are needed."""
 
-    def __init__(self, monotonic: Callable[[], float], *, command: tuple[str, ...], seconds: float = SECONDS) -> None:
+    def __init__(self, monotonic: Callable[[], float], *, command: tuple[str, ...], seconds: float = JUDGEMENT_TIMEOUT) -> None:
         self.turns = Turns(PLACES, monotonic)
         self._command = command
         self._seconds = seconds
@@ -126,11 +126,13 @@ class Judges:
         status = await process.wait()
         if status in {-14, -9}:  # SIGALRM of its own, SIGKILL of ours
             raise TooLong(f"the text was not judged within {self._seconds:g} s; `wharf check` says what it costs")
-        raise WharfingerError(f"the process that judged the text ended with status {status}; it may take {MOST_MEMORY >> 20} MiB of memory")
+        raise WharfingerError(
+            f"the process that judged the text ended with status {status}; it may take {MAX_MEMORY_BYTES >> 20} MiB of memory"
+        )
 
     async def _started(self) -> Process:
         process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE, start_new_session=True
+            *self._command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_MAX_LINE_BYTES, start_new_session=True
         )
         self._all.add(process)
         assert process.stdout is not None  # noqa: S101 — as it is started
@@ -155,7 +157,7 @@ class Judges:
             process.kill()
 
 
-LOOK = 10.0
+POLL_SECONDS = 10.0
 """Seconds between two looks at the files of the certificate."""
 
 
@@ -187,11 +189,11 @@ def judge_of(judges: Judges, log: Log) -> Judge:
         try:
             found = await judges(obj, Asker(caller.user, group=caller.address or caller.user))
         except TooMany:
-            raise Busy from None
+            raise Overloaded from None
         except WharfingerError as error:
             log.warning("admission gave no verdict", user=caller.user, object=_name(obj), error=str(error))
             if isinstance(error, TooLong):
-                raise Late from error
+                raise DeadlineExceeded from error
             raise
         return Verdict(refusal=found.refusal, warnings=found.warnings)
 
@@ -215,4 +217,4 @@ async def _followed(certificate: ServingCertificate, clock: Clock, log: Log) -> 
             if str(error) != trouble:
                 log.warning("admission has no new certificate", error=str(error))
             trouble = str(error)
-        await clock.sleep(LOOK)
+        await clock.sleep(POLL_SECONDS)

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from wharfinger.telemetry.recent_decisions import RecentDecisions
     from wharfinger.web.policies import Policies
 
-STEP = 1500
+PODS_PER_STEP = 1500
 """Pods that are grouped in one step; other tasks run between two steps."""
-MOST_GROUPS = 40
-MOST_PODS_OF_GROUP = 12
+MAX_GROUPS = 40
+MAX_PODS_OF_GROUP = 12
 """Most pods of a group that are listed."""
-MOST_NAMESPACES = 200
+MAX_NAMESPACES = 200
 """Most namespaces that are offered to choose from."""
 
 
@@ -62,16 +62,16 @@ def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
     groups: dict[Cause, list[QueuedPod]] = {}
     namespaces: set[str] = set()
     waiting = list(scheduler.queue)
-    for start in range(0, len(waiting), STEP):
-        _sort(waiting[start : start + STEP], query, groups, namespaces)
+    for start in range(0, len(waiting), PODS_PER_STEP):
+        _sort(waiting[start : start + PODS_PER_STEP], query, groups, namespaces)
         yield
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     since = clock.now() - clock.monotonic()
     return {
         "total": sum(map(len, groups.values())),
-        "groups": [_plain(cause, pods, since) for cause, pods in largest[:MOST_GROUPS]],
-        "omitted": max(0, len(groups) - MOST_GROUPS),
-        "namespaces": sorted(namespaces)[:MOST_NAMESPACES],
+        "groups": [_plain(cause, pods, since) for cause, pods in largest[:MAX_GROUPS]],
+        "omitted": max(0, len(groups) - MAX_GROUPS),
+        "namespaces": sorted(namespaces)[:MAX_NAMESPACES],
     }
 
 
@@ -103,7 +103,7 @@ def _plain(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str, Any]:
                 "priority": queued.pod.priority,
                 "since": round(since + queued.first_seen),
             }
-            for queued in pods[:MOST_PODS_OF_GROUP]
+            for queued in pods[:MAX_PODS_OF_GROUP]
         ],
     }
 
@@ -170,8 +170,8 @@ class LiveBoard:
     def find(self, text: str) -> Iterator[list[str]]:
         """The pods that have a text in their names, in any case, in steps."""
         wanted, known = text.lower(), [pod.key for pod in self._daemon().scheduler.known_pods]
-        for start in range(0, len(known), STEP):
-            yield [key for key in known[start : start + STEP] if wanted in key.lower()]
+        for start in range(0, len(known), PODS_PER_STEP):
+            yield [key for key in known[start : start + PODS_PER_STEP] if wanted in key.lower()]
 
     def node(self, name: str) -> Mapping[str, Any]:
         """One node."""

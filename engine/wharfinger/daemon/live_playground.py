@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from wharfinger.compiler.cost import OF_NAMESPACE
+from wharfinger.compiler.cost import NAMESPACE_BUDGET
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.model.state.followed_copy import FollowedCopy
 from wharfinger.web.playground.clusters import Choice, Examples, Opened, Run
-from wharfinger.web.playground.trial import MOST_PODS_OFFERED
+from wharfinger.web.playground.trial import MAX_PODS_OFFERED
 from wharfinger.web.playground.workbench import Limits, Workbench
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.scheduler import Scheduler
 
 LIVE = "live"
-IDLE = 300.0
+IDLE_SECONDS = 300.0
 """Seconds without a question after which the copy is freed."""
-LIMITS = Limits(rest=4.0, patience=20.0, waiting=8, budget=OF_NAMESPACE)
+LIMITS = Limits(rest=4.0, patience=20.0, waiting=8, budget=NAMESPACE_BUDGET)
 """A fifth of the time at most, and what a policy of a namespace may cost: who asks need not be allowed to write policies."""
 
 
@@ -57,7 +57,7 @@ class LiveClusters(Examples):
         if daemon is None or daemon.scheduler.missing_kinds:
             raise WharfingerError("the cluster is not known yet")
         scheduler, now = daemon.scheduler, float(int(self._clock.now()))
-        waiting = tuple(islice((queued.pod for queued in scheduler.queue), MOST_PODS_OFFERED))
+        waiting = tuple(islice((queued.pod for queued in scheduler.queue), MAX_PODS_OFFERED))
         state = await in_slices(self._copy.follow(scheduler.state.snapshot(now)), self._clock)
         self._free_later()
         return Opened(state=state, waiting=waiting, now=now, chain=_chain_of(scheduler), find=scheduler.known_pod)
@@ -65,7 +65,7 @@ class LiveClusters(Examples):
     def _free_later(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE, self._copy.drop)
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._copy.drop)
 
 
 def _chain_of(scheduler: Scheduler) -> Callable[[CompiledPolicy | None, PodView], Chain]:

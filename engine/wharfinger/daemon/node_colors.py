@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 METRIC, POD, GROUP = "metric:", "pod:", "group:"
 DEVICES = "devices"
-MOST_RESOURCES = 30
-MOST_METRICS = 50
-MOST_KEPT = 6
+MAX_RESOURCES = 30
+MAX_METRICS = 50
+MAX_FOLLOWED = 6
 """Pods whose scores are kept up to date, and kinds of members of a group that are looked at."""
-MOST_CELLS = 1_000_000
+MAX_CELLS = 1_000_000
 """Results of a rule for a node that are kept for groups."""
 
 
@@ -70,11 +70,11 @@ class NodeColorings:
         """(key, title) of every colouring except those of pods."""
         offered = [name for index, name in enumerate(snapshot.resource_names) if snapshot.has_allocatable[index].any()]
         ordered = sorted(offered, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
-        yield from ((name, f"{name} requested") for name in ordered[:MOST_RESOURCES])
+        yield from ((name, f"{name} requested") for name in ordered[:MAX_RESOURCES])
         yield "pods", "pods per node"
         if snapshot.objects.following(Pools):
             yield DEVICES, "devices held by claims"
-        yield from ((f"{METRIC}{name}", f"metric {name}") for name, _ in zip(self._metrics(), range(MOST_METRICS), strict=False))
+        yield from ((f"{METRIC}{name}", f"metric {name}") for name, _ in zip(self._metrics(), range(MAX_METRICS), strict=False))
 
     def _metrics(self) -> dict[str, typed.Metric]:
         policies = [policy for profile in self._scheduler.profiles for policy in profile.chain.policies]
@@ -142,10 +142,10 @@ class NodeColorings:
         if profile is None:
             raise UnknownObject(f"group {group.key} belongs to another scheduler")
         if self._decider is None or self._decider.chain is not profile.chain:
-            self._decider = Decider(profile.chain, most_cells=MOST_CELLS)
+            self._decider = Decider(profile.chain, most_cells=MAX_CELLS)
         found = domains([level.key for level in group.terms.levels if level.required], snapshot)
         values = np.full(snapshot.n_nodes, np.nan)
-        for each in at_once(member_classes.classes(self._decider, group.waiting, snapshot))[:MOST_KEPT]:
+        for each in at_once(member_classes.classes(self._decider, group.waiting, snapshot))[:MAX_FOLLOWED]:
             room = np.minimum(member_classes.room(self._decider, snapshot, each.pod), len(each.members))
             for domain in found:
                 taken = min(len(each.members), int(room[domain.rows].sum()))
@@ -160,7 +160,7 @@ class NodeColorings:
         if kept is None or kept.chain is not chain or kept.key != key:
             kept = _PodEvaluation(chain, key, Evaluation(chain.lineup(pod, snapshot)))
         self._evaluations[pod.uid] = kept
-        while len(self._evaluations) > MOST_KEPT:
+        while len(self._evaluations) > MAX_FOLLOWED:
             self._evaluations.popitem(last=False)
         return kept.evaluation
 

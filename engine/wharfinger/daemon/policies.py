@@ -98,7 +98,7 @@ def chain_config(profile: Profile, note: Note) -> ChainConfig | None:
         raise UsageError(f"{path}: {error}; profile {profile.scheduler_name} needs one of its own name there") from error
 
 
-MOST_BYTES = 65_536
+MAX_LIBRARY_BYTES = 65_536
 """Of all libraries together: they are handed to the process that judges for the webhook as an argument of its command."""
 
 
@@ -110,8 +110,8 @@ def rights_of(settings: Settings) -> TenantRights:
         if name in texts:
             raise UsageError(f"tenantLibraries: there are two files called {name}; policies import them by that name")
         texts[name] = _library(path)
-    if sum(len(text.encode()) for text in texts.values()) > MOST_BYTES:
-        raise UsageError(f"tenantLibraries: together they have more than {MOST_BYTES:,} bytes")
+    if sum(len(text.encode()) for text in texts.values()) > MAX_LIBRARY_BYTES:
+        raise UsageError(f"tenantLibraries: together they have more than {MAX_LIBRARY_BYTES:,} bytes")
     return TenantRights(TenantPolicies(settings.tenant_policies), frozenset(settings.tenant_servers), tuple(sorted(texts.items())))
 
 
@@ -208,7 +208,7 @@ POLICIES = "Policies"
 
 Follow = Callable[[ActivePolicies], None]
 
-_LOOK = 0.2  # seconds between two looks whether the cluster is known
+_POLL_SECONDS = 0.2  # seconds between two looks whether the cluster is known
 
 
 class _LiveScheduling:
@@ -251,11 +251,11 @@ def connect(
 
 
 async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
-    """Tells the scheduler when every source of policies was read, and tries the policies once the cluster is known; never returns."""
+    """Notifies the scheduler once every source of policies was read, and tries the policies once the cluster is known; never returns."""
     await store.all_sources_known.wait()
     scheduler.sink.synced(POLICIES)
     while scheduler.missing_kinds:
-        await clock.sleep(_LOOK)
+        await clock.sleep(_POLL_SECONDS)
     await store.review()
     await store.keep_reviewing()
 

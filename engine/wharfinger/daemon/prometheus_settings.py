@@ -19,7 +19,7 @@ from wharfinger.daemon.settings_fields import AnyPath, Duration, FilePath, Part
 from wharfinger.signals.query import PrometheusServer
 
 _SECRET = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey")
-_OF_THE_EXCHANGE = frozenset({"accept-encoding", "connection", "content-length", "transfer-encoding"})
+_RESERVED_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "transfer-encoding"})
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: token
 _API = ("/api/v1", "/api/v1/query")
 
@@ -88,7 +88,7 @@ class Prometheus(Part):
         odd = next((name for name in value if not _HEADER.fullmatch(name)), None)
         if odd is not None:
             raise ValueError(f"{odd!r} is no name of a header; it has letters, digits and hyphens")
-        own = next((name for name in value if name.lower() in _OF_THE_EXCHANGE), None)
+        own = next((name for name in value if name.lower() in _RESERVED_HEADERS), None)
         if own is not None:
             raise ValueError(f"{own} is a matter of each exchange; leave it out")
         return value

@@ -45,16 +45,14 @@ from wharfinger.web.ui import pages as ui
 
 Complain = Callable[[str], None]
 
-_PASSING = (refusals.Unreachable, refusals.ServerError, refusals.TooManyRequests)
 
-
-async def first_contact(connection: Connection, clock: Clock, complain: Complain) -> ServerVersion:
+async def wait_for_server(connection: Connection, clock: Clock, complain: Complain) -> ServerVersion:
     """The version of the API server, as soon as it answers; UsageError when it never will answer us."""
     waits = Backoff(first=0.5)
     while True:
         try:
             return await server_version(connection)
-        except _PASSING as error:
+        except refusals.TRANSIENT as error:
             if _is_about_trust(error):
                 raise UsageError(f"cannot trust the API server {connection.credentials.server}: {error}") from error
             complain(f"the API server {connection.credentials.server} does not answer yet, asking again: {error}")
@@ -173,7 +171,7 @@ async def _cache(health: Health, connection: Connection) -> Mapping[str, Any]:
 
 async def _reached(connection: Connection, clock: Clock, log: Log, stop: asyncio.Event) -> ServerVersion | None:
     """The version of the API server as soon as it answers, None if the process is stopped before that."""
-    contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
+    contact = asyncio.ensure_future(wait_for_server(connection, clock, log.warning))
     async with Tasks() as tasks:
         await tasks.until(contact, stop)
     if contact.done():

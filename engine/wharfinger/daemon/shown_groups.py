@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.scheduler import Scheduler
     from wharfinger.web.ui.board import PodQuery
 
-STEP = 500
+GROUPS_PER_STEP = 500
 """Groups that are looked at in one step; other tasks run between two steps."""
-MOST = 60
+MAX_GROUPS = 60
 """Groups that are listed, those that wait first."""
-TURN = "waits for its turn"
-TRIED = "being placed"
+WAITS_FOR_TURN = "waits for its turn"
+BEING_PLACED = "being placed"
 
 
 def groups(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Generator[None, None, Mapping[str, Any]]:
@@ -32,13 +32,13 @@ def groups(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Generator[Non
     entries = {entry.key: entry for entry in waiting}
     placed: list[str] = []
     keys = list(index)
-    for start in range(0, len(keys), STEP):
+    for start in range(0, len(keys), GROUPS_PER_STEP):
         yield
-        placed += [key for key in keys[start : start + STEP] if key not in entries and _is_placed(scheduler, index, key, query)]
+        placed += [key for key in keys[start : start + GROUPS_PER_STEP] if key not in entries and _is_placed(scheduler, index, key, query)]
     since = clock.now() - clock.monotonic()
-    listed = [*(_waiting(entry, index, since) for entry in waiting[:MOST])]
+    listed = [*(_waiting(entry, index, since) for entry in waiting[:MAX_GROUPS])]
     snapshot = scheduler.state.snapshot()
-    listed += [_placed(index, key, snapshot) for key in placed[: max(0, MOST - len(listed))]]
+    listed += [_placed(index, key, snapshot) for key in placed[: max(0, MAX_GROUPS - len(listed))]]
     total = len(waiting) + len(placed)
     return {"total": total, "waiting": len(waiting), "groups": listed, "omitted": total - len(listed)}
 
@@ -67,7 +67,7 @@ def _waiting(entry: QueuedGroup, index: GroupIndex, since: float) -> dict[str, A
     if entry.place is Place.GATED:
         state, message = GroupState.AWAITING.value, missing_members(index, entry.key, max(0, held)) or str(entry.gate or "")
     elif entry.place in {Place.ACTIVE, Place.IN_FLIGHT}:
-        state, message = (TURN if entry.place is Place.ACTIVE else TRIED), said
+        state, message = (WAITS_FOR_TURN if entry.place is Place.ACTIVE else BEING_PLACED), said
     else:
         enough = terms is not None and placed and placed >= terms.min_count
         state, message = (GroupState.IN_PART if enough else GroupState.NO_ROOM).value, said

@@ -27,7 +27,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 MISSING = "missing"
-MOST_DEVICES = 4
+MAX_DEVICES = 4
 NO_VALUE = frozenset({Kind.PODS, Kind.DEVICES, Kind.LABELS, Kind.POD, Kind.NODE, Kind.DEVICE, Kind.WORKLOAD})
 """Kinds whose values are too long to print under an operand."""
 
@@ -146,7 +146,7 @@ def _anchor(part: typed.Expr) -> tuple[int, int]:
     return span.line, span.column
 
 
-MOST_LETS = 8
+MAX_LETS = 8
 
 
 class PolicyCommentary:
@@ -189,8 +189,8 @@ class PolicyCommentary:
                 got = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid in given]
                 others = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid not in given]
                 if got:
-                    rest = f"; others: {wording.capped(others, MOST_DEVICES)}" if others else ""
-                    yield f"{policy.name}: prefer device {preference.name}: gets {wording.capped(got, MOST_DEVICES)}{rest}"
+                    rest = f"; others: {wording.capped(others, MAX_DEVICES)}" if others else ""
+                    yield f"{policy.name}: prefer device {preference.name}: gets {wording.capped(got, MAX_DEVICES)}{rest}"
 
     def _interpreter(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
         if self._at is None or self._at[0] is not pod or self._at[1] is not snapshot:
@@ -221,7 +221,7 @@ def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.E
     waiting = [expression]
     known = {let.name: let for let in policy.lets if not let.of_group}
     shown: set[str] = set()
-    while waiting and len(shown) <= MOST_LETS:
+    while waiting and len(shown) <= MAX_LETS:
         part = waiting.pop(0)
         found = values(part, lambda sub: printed(interpreter.value(sub, row), sub))
         lines += lay_out(part.span.source, found)

@@ -17,8 +17,8 @@ from wharfinger.framework.evaluation.diagnosis import NodeRejection
 from wharfinger.language.report import wording
 from wharfinger.model.state.snapshot import Snapshot
 
-MOST_CAUSES = 3
-LEAST_SHIFT = 1e-9
+MAX_CAUSES = 3
+MIN_SHIFT = 1e-9
 """Points below which a shift is a rounding error."""
 ORDER = "order among equals"
 PREEMPTION = "preemption"
@@ -139,7 +139,7 @@ class _Comparison:
         if other.row is None:
             return []
         found = []
-        for rejection in decision.diagnosis.at(other.row)[:MOST_CAUSES]:
+        for rejection in decision.diagnosis.at(other.row)[:MAX_CAUSES]:
             answer = RuleAnswer(present=True, sentences=self._sentences(side, rejection, other.row))
             passes = RuleAnswer(present=self._has(other, rejection.plugin))
             before, after = (passes, answer) if side else (answer, passes)
@@ -160,11 +160,11 @@ class _Comparison:
         shifts = [(score.tier, score.gap - (before[name].gap if name in before else 0.0), name) for name, score in after.items()] + [
             (score.tier, -score.gap, name) for name, score in before.items() if name not in after
         ]
-        towards = sorted((tier, -shift, name) for tier, shift, name in shifts if shift > LEAST_SHIFT)
+        towards = sorted((tier, -shift, name) for tier, shift, name in shifts if shift > MIN_SHIFT)
         first = [name for tier, _, name in towards if tier == towards[0][0]]
         return [
             self.cause(name, Kind.SCORE, None, _score_answer(before.get(name)), _score_answer(after.get(name)))
-            for name in first[:MOST_CAUSES]
+            for name in first[:MAX_CAUSES]
         ]
 
     def _scores(self, decision: Decision) -> dict[str, _Scores]:

@@ -19,7 +19,7 @@ from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
-MOST_DOMAINS = 50
+MAX_DOMAINS = 50
 """Domains that are listed."""
 HAS_A_PLACE = "has a place"
 """The state of a group that waits and would be placed now."""
@@ -99,8 +99,8 @@ def explained_group(chain: Chain, state: ClusterState, index: GroupIndex, key: s
         state=_state(found, waiting),
         message=_message(found, waiting),
         terms=tuple(_terms(index.terms(key), index, key)),
-        domains=fits[:MOST_DOMAINS],
-        omitted=max(0, len(fits) - MOST_DOMAINS),
+        domains=fits[:MAX_DOMAINS],
+        omitted=max(0, len(fits) - MAX_DOMAINS),
         members=tuple(_members(index, key, found, gates)),
     )
 

@@ -30,11 +30,11 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 
-MOST_PARTS = 4
+MAX_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayOut:
+class Remedy:
     """The changes by which a node would be chosen, or at least be feasible."""
 
     node: str
@@ -51,7 +51,7 @@ class ExplainedPod:
     explanation: Explanation
     bound_to: str
     remarks: tuple[str, ...]
-    ways_out: tuple[WayOut, ...]
+    ways_out: tuple[Remedy, ...]
     group: str = ""
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ def _victims(decision: Decision) -> str:
     return ", ".join([*own, *counted])
 
 
-def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[WayOut]:
+def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[Remedy]:
     remedies = Remedies(chain)
     nearest = explanation.nearest if decision.node is None else ()
     reports = {report.node: report for report in (*nearest, *explanation.asked)}
@@ -175,7 +175,7 @@ def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Exp
         else:
             sentences = tuple(_behind(report, explanation.top[0])) if explanation.top else ()
         if sentences:
-            yield WayOut(node=name, sentences=sentences)
+            yield Remedy(node=name, sentences=sentences)
 
 
 def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
         return
     yield f"it would need {wording.number(short)} more points to draw level with {best.node}; what weighs most:"
     gaps = sorted(zip(best.scores, report.scores, strict=True), key=lambda pair: pair[1].weighted - pair[0].weighted)
-    yield from (f"  {_gap(ahead, own)}" for ahead, own in gaps[:MOST_PARTS] if ahead.weighted > own.weighted)
+    yield from (f"  {_gap(ahead, own)}" for ahead, own in gaps[:MAX_PARTS] if ahead.weighted > own.weighted)
 
 
 def _gap(ahead: ScorePart, own: ScorePart) -> str:

@@ -30,9 +30,9 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.model.state.tables import Circumstances
 
-MOST_PODS = 100
+MAX_PODS = 100
 """Pods that are decided about."""
-MOST_EXAMPLES = 5
+MAX_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class RejectingFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Differing:
+class PodDifference:
     """A pod for which the policy makes a difference: the nodes chosen without it and with it, and its rules that cause this."""
 
     pod: str
@@ -84,7 +84,7 @@ class ExplainedPolicy:
     n_nodes: int
     looked_at: int
     filters: tuple[RejectingFilter, ...]
-    differing: tuple[Differing, ...]
+    differing: tuple[PodDifference, ...]
     suspended: tuple[str, ...]
     cost: Cost
 
@@ -110,7 +110,7 @@ class ExplainedPolicy:
         }
 
 
-def _plain(found: Differing) -> dict[str, Any]:
+def _plain(found: PodDifference) -> dict[str, Any]:
     return {
         "pod": found.pod,
         "without": found.without,
@@ -141,7 +141,7 @@ def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: st
             pods=len(governed),
             waiting=sum(not pod.node_name for pod in governed),
             of=len(every),
-            examples=tuple(pod.key for pod in looked_at[:MOST_EXAMPLES]),
+            examples=tuple(pod.key for pod in looked_at[:MAX_EXAMPLES]),
         ),
         n_nodes=snapshot.n_nodes,
         looked_at=len(looked_at),
@@ -167,13 +167,13 @@ def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: Circumstances
 
 
 def _sample(pods: Sequence[PodView]) -> list[PodView]:
-    """At most `MOST_PODS` of the pods: waiting ones first, then one of each template before a second one of any, then by key."""
+    """At most `MAX_PODS` of the pods: waiting ones first, then one of each template before a second one of any, then by key."""
     seen: Counter[bytes] = Counter()
     keyed = []
     for pod in sorted(pods, key=lambda pod: (bool(pod.node_name), pod.key)):
         keyed.append((bool(pod.node_name), seen[pod.template], pod.key, pod))
         seen[pod.template] += 1
-    return [pod for *_, pod in sorted(keyed, key=lambda entry: entry[:3])[:MOST_PODS]]
+    return [pod for *_, pod in sorted(keyed, key=lambda entry: entry[:3])[:MAX_PODS]]
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class _Found:
     chain: Chain
     without: Chain
     policy: CompiledPolicy
-    differing: list[Differing] = field(default_factory=list)
+    differing: list[PodDifference] = field(default_factory=list)
     _rejections: dict[str, _Rejections] = field(default_factory=dict)
     _deciders: tuple[Decider, Decider] = field(init=False)
     _commentaries: tuple[PolicyCommentary, PolicyCommentary] = field(init=False)
@@ -212,7 +212,7 @@ class _Found:
         self._count(decision, snapshot)
         because = causes(other, decision, snapshot, self._commentaries)
         if because:
-            self.differing.append(Differing(pod=pod.key, without=other.node, chosen=decision.node, causes=tuple(because)))
+            self.differing.append(PodDifference(pod=pod.key, without=other.node, chosen=decision.node, causes=tuple(because)))
         if assumed:
             state.assume(unbound(pod), pod.node_name)
         elif placed:
@@ -271,11 +271,11 @@ def _filter(found: RejectingFilter) -> str:
 
 def _differing(found: ExplainedPolicy) -> Iterator[str]:
     yield f"  it makes a difference for {len(found.differing):,} of {wording.count(found.looked_at, 'pod')} looked at"
-    for each in found.differing[:MOST_EXAMPLES]:
+    for each in found.differing[:MAX_EXAMPLES]:
         yield f"    {each.pod}: {each.chosen or 'no node'}, without it {each.without or 'no node'}"
         yield from (f"      {cause.sentence('without it')}" for cause in each.causes)
-    if len(found.differing) > MOST_EXAMPLES:
-        yield f"    … and {wording.count(len(found.differing) - MOST_EXAMPLES, 'more pod')}"
+    if len(found.differing) > MAX_EXAMPLES:
+        yield f"    … and {wording.count(len(found.differing) - MAX_EXAMPLES, 'more pod')}"
 
 
 def _per_pod(found: Cost) -> str:

@@ -102,7 +102,7 @@ class Explanation:
         return text(self)
 
 
-TOP = 3
+TOP_SCORES = 3
 NEAREST = 3
 
 
@@ -128,7 +128,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         notes=(*decision.notes, *_suspended(decision, snapshot)),
         steps=tuple(_step(found, decision, snapshot, commentary) for found in decision.diagnosis.filters),
         nearest=tuple(rows.report(row) for row in _nearest_rows(decision, snapshot)),
-        top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP)),
+        top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP_SCORES)),
         asked=tuple(rows.report(snapshot.known_row(name)) for name in nodes),
         devices=devices,
         preferences=tuple(told),
@@ -215,7 +215,7 @@ class _Rows:
         return Verdict(rule=rule, sentences=rejection[0], values=rejection[1])
 
 
-MOST_REASONS = 6
+MAX_REASONS = 6
 
 
 def text(found: Explanation) -> str:
@@ -263,12 +263,12 @@ def _filters(found: Explanation) -> str:
 
 
 def _reasons(step: Step) -> Iterator[str]:
-    shown = list(step.reasons.items())[:MOST_REASONS]
+    shown = list(step.reasons.items())[:MAX_REASONS]
     for index, (reason, count) in enumerate(shown):
         example = f", e.g. {step.example}" if index == 0 and step.example else ""
         yield f"rejects {wording.count(count, 'node')}{example}: {reason}"
-    if len(step.reasons) > MOST_REASONS:
-        yield f"… and {wording.count(len(step.reasons) - MOST_REASONS, 'more reason')}"
+    if len(step.reasons) > MAX_REASONS:
+        yield f"… and {wording.count(len(step.reasons) - MAX_REASONS, 'more reason')}"
     yield from (f"  {detail}" for detail in step.details)
 
 

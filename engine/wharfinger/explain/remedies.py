@@ -27,7 +27,7 @@ def details(rule: str, pod: PodView, node: NodeView) -> tuple[str, ...]:
     return tuple(detail for detail, _ in _of_builtin(rule, pod, node) if detail)
 
 
-MOST_REMEDIES = 8
+MAX_REMEDIES = 8
 
 _BOUNDS = {
     Op.LT: ("less than", "at least"),
@@ -52,7 +52,7 @@ class Remedies:
             sentences = _of_policy(*found, pod, snapshot, row)
         else:
             sentences = (remedy for _, remedy in _of_builtin(rule, pod, snapshot.node(row)))
-        return tuple(dict.fromkeys(sentences))[:MOST_REMEDIES]
+        return tuple(dict.fromkeys(sentences))[:MAX_REMEDIES]
 
 
 def _of_policy(policy: CompiledPolicy, rule: typed.Filter, pod: PodView, snapshot: Snapshot, row: int) -> Iterator[str]:

@@ -64,7 +64,7 @@ class ClusterEvent(Flag):
     TIME = auto()
 
 
-NOTHING = ClusterEvent(0)
+NO_EVENT = ClusterEvent(0)
 NODE_UPDATE = (
     ClusterEvent.NODE_ALLOCATABLE
     | ClusterEvent.NODE_LABEL
@@ -77,7 +77,7 @@ NODE = ClusterEvent.NODE_ADD | NODE_UPDATE
 POD = ClusterEvent.POD_PLACED | ClusterEvent.POD_CHANGED | ClusterEvent.POD_REMOVED
 ANY = ~ClusterEvent.TIME
 
-OF_KIND: Mapping[str, ClusterEvent] = {
+EVENT_OF_KIND: Mapping[str, ClusterEvent] = {
     "PersistentVolumeClaim": ClusterEvent.CLAIM,
     "PersistentVolume": ClusterEvent.VOLUME,
     "StorageClass": ClusterEvent.STORAGE_CLASS,
@@ -134,14 +134,14 @@ def node_updated(old: objects.Node, new: objects.Node) -> Change | None:
     parts = changed_parts(old, new)
     if not parts:
         return None
-    events = NOTHING
+    events = NO_EVENT
     for part in parts:
-        events |= OF_PART[part]
+        events |= EVENT_OF_PART[part]
     keys = _changed(old.metadata.labels, new.metadata.labels) | _changed(old.metadata.annotations, new.metadata.annotations)
     return Change(events=events, label="NodeUpdate", node=new.metadata.name, now=new, keys=keys)
 
 
-OF_PART: Mapping[NodePart, ClusterEvent] = {part: ClusterEvent[f"NODE_{part.name}"] for part in NodePart}
+EVENT_OF_PART: Mapping[NodePart, ClusterEvent] = {part: ClusterEvent[f"NODE_{part.name}"] for part in NodePart}
 """The event of a change of a part of a node object."""
 
 
@@ -151,8 +151,8 @@ def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
 
 KEYED = ClusterEvent.NODE_LABEL | ClusterEvent.NODE_ANNOTATION
 
-_OF_ATTRIBUTE = {
-    "name": NOTHING,
+_EVENT_OF_ATTRIBUTE = {
+    "name": NO_EVENT,
     "created": ClusterEvent.NODE_OTHER,
     "labels": ClusterEvent.NODE_LABEL,
     "annotations": ClusterEvent.NODE_ANNOTATION,
@@ -165,9 +165,9 @@ _OF_ATTRIBUTE = {
     "free": POD | ClusterEvent.NODE_ALLOCATABLE,
     "pod_count": POD,
 }
-"""Events by the first word of a node attribute; for others see `_OF_VOLATILITY` (tests/property/test_node_changes.py checks both)."""
+"""Events by the first word of a node attribute; for others see `_EVENT_OF_VOLATILITY` (tests/property/test_node_changes.py checks both)."""
 
-_OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.TIMED: ANY, Volatility.GLOBAL: ANY}
+_EVENT_OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.TIMED: ANY, Volatility.GLOBAL: ANY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +189,8 @@ def of_filter(policy: CompiledPolicy, rule: typed.Filter) -> Wakes:
     """The events that may help a pod which a filter or permit of the policy has rejected."""
     lets = {let.name: let.value for let in policy.policy.lets}
     roots = [*([] if rule.when is None else [rule.when]), *(clause.condition for clause in rule.clauses)]
-    events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NOTHING)
-    events |= ClusterEvent.NAMESPACE if policy.scope_reads_namespaces else NOTHING
+    events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NO_EVENT)
+    events |= ClusterEvent.NAMESPACE if policy.scope_reads_namespaces else NO_EVENT
     keys: set[str | None] = set()
     for root in roots:
         for part in reads.walk(root, lets):
@@ -218,9 +218,9 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
         case typed.Call(function=function) if function.clock:
             return ClusterEvent.TIME
         case typed.Call(function=function) if function.context:
-            return _OF_VOLATILITY[function.volatility]
+            return _EVENT_OF_VOLATILITY[function.volatility]
         case _:
-            return NOTHING
+            return NO_EVENT
 
 
 def _reads_devices(part: typed.Aggregate | typed.Call) -> bool:
@@ -232,7 +232,7 @@ def _reads_devices(part: typed.Aggregate | typed.Call) -> bool:
 
 def events_of_node_attribute(attribute: Attribute) -> ClusterEvent:
     """The events after which a node attribute may have another value on an existing node."""
-    return _OF_ATTRIBUTE.get(attribute.path.partition(".")[0], _OF_VOLATILITY[attribute.volatility])
+    return _EVENT_OF_ATTRIBUTE.get(attribute.path.partition(".")[0], _EVENT_OF_VOLATILITY[attribute.volatility])
 
 
 def _keys(part: typed.Expr) -> Iterator[str | None]:

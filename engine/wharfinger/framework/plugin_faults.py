@@ -18,7 +18,7 @@ from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import SKIP_ALWAYS, Affected, PreparedFilter, PreparedScore, Rejected, Skip
-from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, Mask, Reason, Rows
+from wharfinger.framework.verdict import MAX_NODE_SCORE, MAX_REASONS, Mask, Reason, Rows
 
 if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
@@ -131,8 +131,8 @@ def _reasons(plugin: str, found: Any) -> tuple[Reason, ...]:
     """The reasons of a filter, if they are `Reason` values and not too many."""
     if not isinstance(found, tuple) or not all(isinstance(reason, Reason) for reason in found):
         raise PluginContractError(f"{plugin}.reasons is not a tuple of Reason values: {found!r}")
-    if len(found) > MOST_REASONS:
-        raise PluginContractError(f"{plugin} has {len(found)} reasons; at most {MOST_REASONS} have a bit")
+    if len(found) > MAX_REASONS:
+        raise PluginContractError(f"{plugin} has {len(found)} reasons; at most {MAX_REASONS} have a bit")
     return found
 
 

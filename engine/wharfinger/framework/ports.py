@@ -121,6 +121,15 @@ class Condition:
     message: str
 
 
+MAX_CONDITION_MESSAGE = 32_768
+"""Characters that the message of a `metav1.Condition` may have."""
+
+
+def condition_message(text: str) -> str:
+    """The text as the message of a condition, cut to `MAX_CONDITION_MESSAGE`: the API server stores no longer one."""
+    return text if len(text) <= MAX_CONDITION_MESSAGE else text[: MAX_CONDITION_MESSAGE - 4] + " ..."
+
+
 class PodWriter(Protocol):
     """Writes the status of pods. Every method may raise `WriteFailed`."""
 

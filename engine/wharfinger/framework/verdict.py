@@ -22,7 +22,7 @@ Rows: TypeAlias = slice | NDArray[np.intp]
 Mask: TypeAlias = NDArray[np.bool_]
 Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
-MOST_REASONS = 64
+MAX_REASONS = 64
 
 
 @dataclass(frozen=True, slots=True)

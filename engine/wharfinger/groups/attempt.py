@@ -40,7 +40,7 @@ class Attempt:
     freed: Preemption | None = None
     group: Group | None = None
 
-    def once_free(self) -> Attempt:
+    def after_evictions(self) -> Attempt:
         """What is found for the group once the victims of preemption have left; itself where there are none."""
         if self.freed is None or self.group is None:
             return self

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wharfinger.framework.ports import Condition
+from wharfinger.framework.ports import Condition, condition_message
 from wharfinger.groups.terms import Group
 from wharfinger.model import objects
 
@@ -24,8 +24,6 @@ SCHEDULED = "PodGroupScheduled"
 DISRUPTED = "DisruptionTarget"
 UNSCHEDULABLE = "pod group is unschedulable"
 WAITS_FOR_PREEMPTION = "pod group is waiting for preemption to complete"
-LONGEST = 32_768
-"""Letters that the message of a `metav1.Condition` may have."""
 
 
 def scheduled() -> Condition:
@@ -35,22 +33,18 @@ def scheduled() -> Condition:
 
 def unschedulable(message: str) -> Condition:
     """The condition of a group that is not placed now."""
-    return Condition(type=SCHEDULED, status="False", reason="Unschedulable", message=_cut(message))
+    return Condition(type=SCHEDULED, status="False", reason="Unschedulable", message=condition_message(message))
 
 
 def scheduler_error(message: str) -> Condition:
     """The condition of a group for which deciding failed."""
-    return Condition(type=SCHEDULED, status="False", reason="SchedulerError", message=_cut(message))
+    return Condition(type=SCHEDULED, status="False", reason="SchedulerError", message=condition_message(message))
 
 
 def disrupted(scheduler_name: str, preemptor: str = "pod") -> Condition:
     """The condition of a group that is evicted as a whole for a `pod` or `podgroup`."""
     message = f"{scheduler_name}: preempting to accommodate a higher priority {preemptor}"
     return Condition(type=DISRUPTED, status="True", reason="PreemptionByScheduler", message=message)
-
-
-def _cut(message: str) -> str:
-    return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."
 
 
 def rejection(group: Group, snapshot: Snapshot, why: str = "") -> str:

@@ -2,9 +2,9 @@
 
 A pod with `activeDeadlineSeconds` ends that many seconds after its start at the latest. Pods are taken away in the order in which they end
 until the group fits. If the pods with deadlines are not enough, those that have run longest are taken away too, except those of DaemonSets;
-then nobody knows when the group fits.
+then the time at which the group fits is not known.
 
-Pods are really taken from the state: pass a copy that nobody else uses.
+Pods are really taken from the state: pass a copy of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wharfinger.groups.placing import STEPS, placing
+from wharfinger.groups.placing import MAX_STEPS, placing
 from wharfinger.groups.tentative import CHANGES_PER_STEP
 from wharfinger.groups.terms import Group, Placed
 from wharfinger.model.state.cluster_state import put_back
@@ -39,7 +39,7 @@ def ends_at(pod: PodView, now: float) -> float | None:
     return None if seconds is None else (pod.started or now) + seconds
 
 
-def expecting(decider: Decider, state: ClusterState, group: Group, *, steps: int = STEPS) -> Generator[None, None, Expected | None]:
+def expecting(decider: Decider, state: ClusterState, group: Group, *, steps: int = MAX_STEPS) -> Generator[None, None, Expected | None]:
     """A generator of steps that returns where the group is expected to be placed; None if it would not fit even then.
 
     The state has the same pods on the same nodes when the generator ends or is closed. `steps` is the budget of each question if the group

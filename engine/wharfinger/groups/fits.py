@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
 
-STEPS = 20_000
+MAX_STEPS = 20_000
 """The default budget: decisions about one member in one domain."""
 
 
-def domain_fits(decider: Decider, state: ClusterState, group: Group, *, steps: int = STEPS) -> Generator[None, None, tuple[DomainFit, ...]]:
+def domain_fits(
+    decider: Decider, state: ClusterState, group: Group, *, steps: int = MAX_STEPS
+) -> Generator[None, None, tuple[DomainFit, ...]]:
     """A generator of steps that returns what each domain takes of the waiting members, most first.
 
     The domains are those of the required levels; the whole cluster where there are none. With placed members only their own domain is

@@ -24,7 +24,7 @@ from wharfinger.groups.domains import Domain
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.search import ExactSearch
 from wharfinger.groups.policy_groups import crowding
-from wharfinger.groups.tentative import Tentative, Tried
+from wharfinger.groups.tentative import DomainPlacement, Tentative
 from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, Level, NotFound, Placed
 from wharfinger.language.report.wording import count
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
 
-STEPS = 20_000
+MAX_STEPS = 20_000
 """The default budget: decisions about one member on the nodes of one domain."""
-FEW = 16
+MAX_ONE_BY_ONE = 16
 """Members of a group without levels that are placed one by one before anything else is asked."""
 STEPS_FOR_MORE = 1_000
 """The most steps that are spent on members beyond the minimum that greedy placing leaves out."""
-MOST_NEAREST = 3
+MAX_NEAREST = 3
 
 
 def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
@@ -47,7 +47,7 @@ def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
     state: ClusterState,
     group: Group,
     *,
-    steps: int = STEPS,
+    steps: int = MAX_STEPS,
     keep: bool = False,
     within: Mapping[str, str] | None = None,
 ) -> Generator[None, None, GroupAnswer]:
@@ -108,7 +108,7 @@ class _Search:
     def _in_stages(self, required: Sequence[str], pinned: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
         """The answer with all levels, else without the narrowest preferred one, and so on."""
         group = self._group
-        few = len(self._members) <= min(FEW, self.tentative.steps_left)
+        few = len(self._members) <= min(MAX_ONE_BY_ONE, self.tentative.steps_left)
         if few and not (pinned or group.terms.levels or group.terms.spread):
             nodes = yield from self._one_by_one()
             if nodes is not None:
@@ -123,7 +123,7 @@ class _Search:
             best, fits = yield from self._best_of(keys, pinned)
             if best is not None and (exact or not best.left or (group.needed and len(best.nodes) >= self._wanted)):
                 return Placed(nodes=best.nodes, domains=best.domain.labels, left=tuple(best.left))
-            found = sorted(fits, key=lambda fit: (-fit.fits, fit.value))[:MOST_NEAREST]
+            found = sorted(fits, key=lambda fit: (-fit.fits, fit.value))[:MAX_NEAREST]
         return self._failure(found)
 
     def _classify(self) -> Generator[None, None, None]:
@@ -159,7 +159,9 @@ class _Search:
                 rows.append(row)
         return domains.of_rows(required, rows, snapshot) if rows else {}
 
-    def _best_of(self, keys: Sequence[str], pinned: Mapping[str, str]) -> Generator[None, None, tuple[Tried | None, list[DomainFit]]]:
+    def _best_of(
+        self, keys: Sequence[str], pinned: Mapping[str, str]
+    ) -> Generator[None, None, tuple[DomainPlacement | None, list[DomainFit]]]:
         """The first domain of some topology keys that takes all members, else the one that takes most; and how many each domain takes."""
         snapshot = self.tentative.snapshot
         candidates = [
@@ -174,7 +176,7 @@ class _Search:
         order = sorted(
             range(len(candidates)), key=lambda number: (-bounds[number], crowd[number], -quality[number], str(candidates[number]))
         )
-        best: Tried | None = None
+        best: DomainPlacement | None = None
         failed = False
         excluded: set[int] = set()
         unsure = len(self._classes) > 1 or _has_rules(self._members[0])
@@ -210,7 +212,7 @@ class _Search:
             best = yield from self._with_more(best, [candidates[number] for number in order if bounds[number] > len(best.nodes)])
         return best, fits
 
-    def _with_more(self, best: Tried, promising: Sequence[Domain]) -> Generator[None, None, Tried]:
+    def _with_more(self, best: DomainPlacement, promising: Sequence[Domain]) -> Generator[None, None, DomainPlacement]:
         """A placement in which more members of highest priority have a node; `best` if the exact search soon finds none."""
         ends_at = self.tentative.steps_left - STEPS_FOR_MORE
         for domain in promising:
@@ -222,17 +224,17 @@ class _Search:
                 best = found
         return best
 
-    def _priorities(self, tried: Tried) -> list[int]:
+    def _priorities(self, tried: DomainPlacement) -> list[int]:
         """The priorities of the placed members, descending."""
         return [pod.priority for pod in self._members if pod.uid in tried.nodes]
 
     def _exactly(
         self, candidates: Sequence[Domain], promising: Sequence[int], fits: list[DomainFit]
-    ) -> Generator[None, None, Tried | None]:
+    ) -> Generator[None, None, DomainPlacement | None]:
         """The first placement that the exact search finds in these domains; what they take at most is written to `fits`."""
         for number in promising:
             found = yield from self._exact.place(candidates[number])
-            if isinstance(found, Tried):
+            if isinstance(found, DomainPlacement):
                 return found
             if found is None:
                 self._proven = False
@@ -267,9 +269,9 @@ class _Search:
         keys = np.where(evaluation.filtering.feasible, evaluation.scoring.tiers[0].key(slice(None)), -np.inf)
         return [_mean_of_best(keys[domain.rows], len(each.members)) for domain in candidates]
 
-    def _fill(self, domain: Domain) -> Generator[None, None, Tried]:
+    def _fill(self, domain: Domain) -> Generator[None, None, DomainPlacement]:
         """Assume as many members as the chain places in a domain one after the other; those refused are tried again after others came."""
-        tried = Tried(domain)
+        tried = DomainPlacement(domain)
         rows = domain.rows if domain.labels else None
         waiting = self._members
         while True:
@@ -295,7 +297,7 @@ class _Search:
                 return tried
             waiting = left
 
-    def _fit(self, tried: Tried) -> DomainFit:
+    def _fit(self, tried: DomainPlacement) -> DomainFit:
         """How many members the domain took, and what stops the next one; asked while they are assumed."""
         reasons = self.tentative.reasons(tried.left[0], tried.domain) if tried.left else {}
         domain = tried.domain

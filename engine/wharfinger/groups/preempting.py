@@ -12,7 +12,7 @@ by the affinity of members to it, a pod that is not looked at alone may be evict
 kube-scheduler does not preempt for groups with levels of topology. Here each domain is looked at by itself, and the one that is cheapest to
 free is taken, by the criteria by which preemption for single pods chooses a node.
 
-Pods are really taken from the state: pass a copy that nobody else uses.
+Pods are really taken from the state: pass a copy of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
 from wharfinger.groups.exact import member_classes
-from wharfinger.groups.placing import STEPS, placing_with
+from wharfinger.groups.placing import MAX_STEPS, placing_with
 from wharfinger.groups.tentative import CHANGES_PER_STEP, Tentative
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption
 from wharfinger.model.state.cluster_state import put_back
@@ -90,7 +90,7 @@ def _cost(units: Sequence[Unit], violations: int) -> tuple[int, int, int, int]:
 
 
 def preempting(
-    decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = STEPS
+    decider: Decider, state: ClusterState, group: Group, others: Iterable[Group] = (), *, steps: int = MAX_STEPS
 ) -> Generator[None, None, PreemptionAnswer]:
     """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help.
 
@@ -110,7 +110,7 @@ def preempting(
 
 
 def _never_preempts(group: Group) -> bool:
-    """True if nobody may be evicted for the group, by its own policy or, if it has none, by that of a member."""
+    """True if no pod may be evicted for the group, by its own policy or, if it has none, by that of a member."""
     own = group.terms.preemption_policy
     return "Never" in ({own} if own else {pod.object.spec.preemption_policy for pod in group.waiting})
 

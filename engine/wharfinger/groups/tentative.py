@@ -29,7 +29,7 @@ CHANGES_PER_STEP = 20
 
 
 @dataclass(slots=True)
-class Tried:
+class DomainPlacement:
     """What one domain takes: members with their nodes in order, and the members left."""
 
     domain: Domain

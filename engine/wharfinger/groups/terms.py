@@ -1,6 +1,6 @@
 """What holds for a group of pods, and the answers to the question where it goes.
 
-The terms are the same whoever wrote them: a PodGroup (`scheduling.k8s.io/v1alpha2`), labels of the coscheduling plugin, or a policy.
+The terms are the same from every source: a PodGroup (`scheduling.k8s.io/v1alpha2`), labels of the coscheduling plugin, or a policy.
 """
 
 from __future__ import annotations

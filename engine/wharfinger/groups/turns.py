@@ -61,7 +61,7 @@ def groups_among(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> 
     return _with_placed(index, state) if index else index
 
 
-STEP = 500
+PODS_PER_STEP = 500
 """Placed pods that are looked at in one step."""
 
 
@@ -71,7 +71,7 @@ def groups_in_steps(chain: Chain, state: ClusterState, pods: Iterable[PodView]) 
     if index:
         for number, (pod, _) in enumerate(state.placements()):
             index.put(pod)
-            if number % STEP == STEP - 1:
+            if number % PODS_PER_STEP == PODS_PER_STEP - 1:
                 yield
         set_group_sizes(index, state)
     return index

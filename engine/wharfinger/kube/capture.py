@@ -22,7 +22,6 @@ from wharfinger.model.reading import snapshot_file
 
 PAGE = 500
 _ATTEMPTS = 4
-_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 _NOT_AT_THAT_VERSION = (refusals.Gone, refusals.BadRequest, refusals.Invalid, refusals.ServerError)
 
 
@@ -104,7 +103,7 @@ class _Reading:
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._at_that_moment(resource)
-            except _PASSING as error:
+            except refusals.TRANSIENT as error:
                 await self.clock.sleep(waits.after(error))
         return await self._at_that_moment(resource)
 

@@ -16,7 +16,7 @@ import msgspec
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
-from wharfinger.kube.writes import PatientWrites, path_of
+from wharfinger.kube.writes import GuardedWrites, path_of
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import consumer_of, is_reserved
 from wharfinger.model.objects.devices import FINALIZER
@@ -36,7 +36,7 @@ class ApiClaimWriter:
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._connection = connection
         self._clock = clock
-        self._writes = PatientWrites(connection, clock, may_write)
+        self._writes = GuardedWrites(connection, clock, may_write)
         self._write = self._writes.write
 
     @property

@@ -29,12 +29,12 @@ from yarl import URL
 from wharfinger.emit import Emit, ignore
 from wharfinger.kube import refusals
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import Condition, Exchanges, no_condition, notice_silence
+from wharfinger.kube.exchange import Condition, Exchanges, enable_keepalive, no_condition
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
 
-LONGEST = 15.0
+UNREACHABLE_AFTER = 15.0
 """Seconds without an answer after which the server counts as unreachable."""
 ASK = 5.0
 """Seconds without an answer after which the version is requested; also the timeout of that request."""
@@ -63,7 +63,7 @@ class Contact:
     @property
     def trouble(self) -> str | None:
         """Why the server counts as unreachable; None while it does not."""
-        if self.silence < LONGEST:
+        if self.silence < UNREACHABLE_AFTER:
             return None
         return f"no answer for {self.silence:.0f} s{self._failure and ': '}{self._failure}"
 
@@ -79,7 +79,7 @@ async def keep_asking(connection: Connection, clock: Clock) -> None:
                 continue  # the contact has recorded it
 
 
-_LONGEST_LINE = 64 * 2**20  # bytes; objects in etcd are far smaller
+_MAX_LINE_BYTES = 64 * 2**20  # bytes; objects in etcd are far smaller
 
 
 async def whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -90,7 +90,7 @@ async def whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         head, *more = chunk.split(b"\n")
         rest.append(head)
         length += len(head)
-        if length > _LONGEST_LINE:
+        if length > _MAX_LINE_BYTES:
             raise refusals.Unreachable("a watch that sends no end of line")
         if not more:
             continue
@@ -106,8 +106,8 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
-_FAREWELL = 1.0  # seconds that open connections have to end when everything is closed
-_LOOK = 0.01
+_CLOSE_TIMEOUT = 1.0  # seconds that open connections have to end when everything is closed
+_POLL_SECONDS = 0.01
 _BROKEN = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
 
 
@@ -237,7 +237,7 @@ class Connection:
                 yield whole_lines(answer.content)
         except _BROKEN as error:
             if status and isinstance(error, TimeoutError):
-                raise refusals.Silent(f"GET {path}: the watch has said nothing for {self.limits.watch_silence:g} s") from error
+                raise refusals.SilentWatch(f"GET {path}: the watch has said nothing for {self.limits.watch_silence:g} s") from error
             self._doubt(error)
             raise self._lost(_unreachable("GET", path, error)) from error
         except refusals.Unauthorized:
@@ -294,14 +294,14 @@ class Connection:
 
     async def _see_sockets_closed(self) -> None:
         """Waits until aborted TLS connections have sent their close, for which the event loop has to run a little longer."""
-        for _ in range(round(_FAREWELL / _LOOK)):
+        for _ in range(round(_CLOSE_TIMEOUT / _POLL_SECONDS)):
             if all(each.fileno() < 0 for each in self._sockets):
                 return
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
         made = socket.socket(*address[:3])
-        notice_silence(made)
+        enable_keepalive(made)
         self._sockets.add(made)
         return made
 

@@ -101,11 +101,11 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, str], base: Path) -> 
 
 _UNREADABLE = (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders do not check the file
 _IN_HOME = "~/.kube/config"
-_PATIENCE = 30.0  # seconds that an exec plugin may take; all requests wait for it
-_ROTATION = 60.0  # seconds between reads of files that may rotate, as in the official loaders
+_EXEC_TIMEOUT = 30.0  # seconds that an exec plugin may take; all requests wait for it
+_REREAD_SECONDS = 60.0  # seconds between reads of files that may rotate, as in the official loaders
 
 
-class Now(Protocol):
+class MonotonicClock(Protocol):
     """A clock that never goes back."""
 
     def __call__(self) -> float:
@@ -115,7 +115,7 @@ class Now(Protocol):
 class Credentials:
     """A server's address, its TLS context and the current Authorization header."""
 
-    def __init__(self, kubeconfig: str | None, context: str | None, now: Now) -> None:
+    def __init__(self, kubeconfig: str | None, context: str | None, now: MonotonicClock) -> None:
         self._kubeconfig = kubeconfig
         self._context = context
         self._now = now
@@ -144,10 +144,12 @@ class Credentials:
     async def load(self) -> None:
         """Reads everything afresh; UsageError when there is nothing to connect to or it cannot be read."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_EXEC_TIMEOUT):
                 await self._load()
         except TimeoutError as error:
-            raise UsageError(f"cannot connect to the API server: the exec plugin of the kubeconfig took over {_PATIENCE:g} s") from error
+            raise UsageError(
+                f"cannot connect to the API server: the exec plugin of the kubeconfig took over {_EXEC_TIMEOUT:g} s"
+            ) from error
         except (TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"cannot read how to connect to the API server: this is no kubeconfig: {error}") from error
         except _UNREADABLE as error:
@@ -156,15 +158,15 @@ class Credentials:
 
     async def authorization(self) -> str | None:
         """The value of the Authorization header, renewed when it is due."""
-        if self._now() - self._read_at >= _ROTATION:
+        if self._now() - self._read_at >= _REREAD_SECONDS:
             async with self._lock:
-                if self._now() - self._read_at >= _ROTATION:
+                if self._now() - self._read_at >= _REREAD_SECONDS:
                     await self._rotate()
         return self._header
 
     def doubt(self) -> None:
         """Has files read again before the next request: the server's certificate was not trusted, so they may have changed."""
-        self._read_at = self._now() - _ROTATION
+        self._read_at = self._now() - _REREAD_SECONDS
 
     async def renew(self, refused: str | None) -> bool:
         """True when the header is another one than the refused one after everything was read again."""
@@ -204,7 +206,7 @@ class Credentials:
         self._read_at = self._now()
         with contextlib.suppress(*_UNREADABLE):  # TimeoutError among them
             if self._loader is not None:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_EXEC_TIMEOUT):
                     await self._loader.load()
             elif self.configuration.refresh_api_key_hook is not None:
                 self.configuration.refresh_api_key_hook(self.configuration)

@@ -26,7 +26,7 @@ from wharfinger.kube.refusals import Backoff
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.model.objects.pod_view import PodView
 
-_LONGEST_NOTE = 1024
+_MAX_NOTE_LENGTH = 1024
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Series:
 def cut(note: str) -> str:
     """A note of at most 1,024 bytes (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
     raw = note.encode()
-    return note if len(raw) <= _LONGEST_NOTE else raw[: _LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
+    return note if len(raw) <= _MAX_NOTE_LENGTH else raw[: _MAX_NOTE_LENGTH - 4].decode(errors="ignore") + " ..."
 
 
 def _reference(reference: Reference) -> dict[str, str]:

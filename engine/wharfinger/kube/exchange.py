@@ -22,7 +22,7 @@ from yarl import URL
 from wharfinger.kube.tls import ClientTls
 
 
-def notice_silence(made: socket.socket) -> None:
+def enable_keepalive(made: socket.socket) -> None:
     """Turns on keep-alive probes, so the socket detects within a minute that the other side has gone."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
@@ -30,8 +30,8 @@ def notice_silence(made: socket.socket) -> None:
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-_LONGEST_HEAD = 64 * 1024
-_LONGEST_BODY = 64 * 2**20
+_MAX_HEAD_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 64 * 2**20
 _BODILESS = (204, 304)
 _HEADERS = re.compile(rb"\r\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)", re.IGNORECASE)
 """The headers that are read, with their values; an answer has ten others."""
@@ -78,7 +78,7 @@ class AnswerReader:
         """True if a head was read; the head of an interim answer (1xx) leaves the status at 0."""
         head, end, rest = self._rest.partition(b"\r\n\r\n")
         if not end:
-            if len(head) > _LONGEST_HEAD:
+            if len(head) > _MAX_HEAD_BYTES:
                 raise NotHttp("an answer whose headers do not end")
             return False
         first = head.partition(b"\r\n")[0]
@@ -104,7 +104,7 @@ class AnswerReader:
         told = self._headers.get(b"content-length")
         if told is None:
             return None  # it ends with the connection
-        if not told.isdigit() or int(told) > _LONGEST_BODY:
+        if not told.isdigit() or int(told) > _MAX_BODY_BYTES:
             raise NotHttp(f"an answer of {told[:80].decode('latin-1')} bytes")
         length = int(told)
         if len(self._rest) < length:
@@ -145,8 +145,8 @@ class AnswerReader:
 
 
 _BUFFER = 2**16
-_IDLE = 60.0  # seconds after which the server may be closing an unused connection
-_FAREWELL = 1.0
+_IDLE_SECONDS = 60.0  # seconds after which the server may be closing an unused connection
+_CLOSE_TIMEOUT = 1.0
 
 
 Condition = Callable[[], None]
@@ -227,7 +227,7 @@ class Exchanges:
         for channel in tuple(self._open):
             channel.abort()
         if gone:
-            await asyncio.wait(gone, timeout=_FAREWELL)
+            await asyncio.wait(gone, timeout=_CLOSE_TIMEOUT)
 
     def _expire_at(self, deadline: float) -> None:
         """End requests that have no answer at this time of the loop; one timer serves all connections."""
@@ -250,7 +250,7 @@ class Exchanges:
         now = asyncio.get_running_loop().time()
         while self._idle:
             channel = self._idle.pop()
-            if channel.is_open and now - channel.used_at < _IDLE:
+            if channel.is_open and now - channel.used_at < _IDLE_SECONDS:
                 return channel
             channel.abort()
         return None
@@ -330,7 +330,7 @@ class _Channel(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        notice_silence(transport.get_extra_info("socket"))
+        enable_keepalive(transport.get_extra_info("socket"))
         if self._tls is None:
             self._ready.set_result(None)
             return

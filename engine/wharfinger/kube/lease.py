@@ -32,8 +32,8 @@ LEAP = 1.0
 """Seconds by which the time of day may be set ahead between two renewals and still be trusted."""
 
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
-_PATIENCE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
-_MOST_TRANSITIONS = 2**31 - 1  # the field's type in the API server
+_REQUEST_SHARE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
+_MAX_TRANSITIONS = 2**31 - 1  # the field's type in the API server
 _CLAIMS = 4  # own writes of one attempt, at most
 
 
@@ -80,7 +80,7 @@ class LeaseElection:
         self._known = _Elector(settings)
         self._leading_until: float | None = None
         self._ahead = 0.0  # time of day minus monotonic clock at the last renewal
-        self._patience = settings.renew_deadline * _PATIENCE
+        self._patience = settings.renew_deadline * _REQUEST_SHARE
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         base = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
         self._collection, self._path = base, f"{base}/{settings.resource_name}"
@@ -201,7 +201,7 @@ class LeaseElection:
         claimed = {**spec, "holderIdentity": self._settings.identity, "renewTime": now}
         claimed["leaseDurationSeconds"] = math.ceil(self._settings.lease_duration)  # rounding down would let others take over too soon
         if taken_over:
-            claimed |= {"acquireTime": now, "leaseTransitions": min((spec.get("leaseTransitions") or 0) + 1, _MOST_TRANSITIONS)}
+            claimed |= {"acquireTime": now, "leaseTransitions": min((spec.get("leaseTransitions") or 0) + 1, _MAX_TRANSITIONS)}
         return claimed
 
     def _observe(self, lease: dict[str, Any]) -> None:

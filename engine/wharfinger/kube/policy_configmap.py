@@ -22,7 +22,7 @@ from wharfinger.language.files import NONE_MEANT, SUFFIX
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta
 
-_WAIT = 5.0  # seconds until a ConfigMap that may not be read is asked for again
+_RETRY_SECONDS = 5.0  # seconds until a ConfigMap that may not be read is asked for again
 
 
 class ConfigMap(KubeStruct, frozen=True):
@@ -57,7 +57,7 @@ class ConfigMapSource:
     async def run(self, sink: PolicySink) -> None:
         """Watches the ConfigMap until cancelled."""
         watched = _ConfigMapSink(self.name, self._reference, sink)
-        settings = ReflectorSettings(unavailable_wait=_WAIT)
+        settings = ReflectorSettings(unavailable_wait=_RETRY_SECONDS)
         reflector = Reflector(self._connection, self._resource, watched, self._clock, self._emit, settings)
         watched.refusal = lambda: reflector.refused
         await reflector.run()

@@ -95,7 +95,7 @@ class Reflector:
                 if not self._has_next_version(error):
                     await self._unavailable(error)
                     await self._clock.sleep(self._settings.unavailable_wait)
-            except refusals.Silent as error:
+            except refusals.SilentWatch as error:
                 if self._bookmarked or self._version is None:
                     await self._failed(error)
             except (refusals.ApiError, InvalidObject, wire.BrokenLine) as error:

@@ -27,9 +27,9 @@ import msgspec
 
 from wharfinger.errors import WharfingerError
 
-_LONGEST_TEXT = 500
+_MAX_TEXT_LENGTH = 500
 _NOT_SERVED = "404 page not found"  # the text of Go's HTTP server for an unknown path, such as a kind without a definition
-_MOST_PATIENCE = 60.0  # seconds; a longer Retry-After is cut
+_MAX_RETRY_AFTER = 60.0  # seconds; a longer Retry-After is cut
 
 
 class ApiError(WharfingerError):
@@ -82,8 +82,12 @@ class Unreachable(ApiError):
     """No answer, or an incomplete one."""
 
 
-class Silent(Unreachable):
+class SilentWatch(Unreachable):
     """A watch without any line for long: nothing has happened, or the connection is dead."""
+
+
+TRANSIENT = (TooManyRequests, ServerError, Unreachable)
+"""Errors after which the same request may succeed."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -116,7 +120,7 @@ def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     try:
         told = msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = body[:_LONGEST_TEXT].decode(errors="replace").strip()
+        said = body[:_MAX_TEXT_LENGTH].decode(errors="replace").strip()
         told = Status(message="the API server does not serve this kind" if said == _NOT_SERVED else said or None)
     return _exception(status, told, _seconds(retry_after))
 
@@ -136,8 +140,8 @@ def _exception(status: int, told: Status, retry_after: float | None) -> ApiError
         found = Gone
     if retry_after is None and told.details is not None:
         retry_after = told.details.retry_after
-    patience = None if retry_after is None else min(max(retry_after, 0.0), _MOST_PATIENCE)
-    message = (told.message or f"HTTP status {status}")[:_LONGEST_TEXT]
+    patience = None if retry_after is None else min(max(retry_after, 0.0), _MAX_RETRY_AFTER)
+    message = (told.message or f"HTTP status {status}")[:_MAX_TEXT_LENGTH]
     return found(message, status=status, reason=told.reason or "", retry_after=patience)
 
 

@@ -32,7 +32,6 @@ from wharfinger.model.reading import decode
 _BIND_ATTEMPTS = 5  # while the server is too busy; then the pod queues again
 
 _ATTEMPTS = 5
-_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
@@ -121,7 +120,7 @@ def binding(pod: PodView, node: str) -> bytes:
     )
 
 
-class PatientWrites:
+class GuardedWrites:
     """Writes to an API server while `may_write` is true, which is checked right before sending."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool]) -> None:
@@ -143,7 +142,7 @@ class PatientWrites:
         for left in reversed(range(_ATTEMPTS)):
             try:
                 return await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)
-            except _PASSING as error:
+            except refusals.TRANSIENT as error:
                 if not left:
                     raise WriteFailed(str(error)) from error
                 await self._clock.sleep(waits.after(error))
@@ -168,7 +167,7 @@ class ApiWriter:
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._clock = clock
-        self._write = PatientWrites(connection, clock, may_write).write
+        self._write = GuardedWrites(connection, clock, may_write).write
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
         """Writes the condition and the nominated node; sends nothing if the pod has both already."""
@@ -235,7 +234,7 @@ class ApiPodGroupWriter:
     ) -> None:
         self._clock = clock
         self._served = served
-        self._write = PatientWrites(connection, clock, may_write).write
+        self._write = GuardedWrites(connection, clock, may_write).write
 
     @property
     def api_version(self) -> str:
@@ -264,7 +263,7 @@ class ApiVolumeWriter:
     """A VolumeWriter that writes to an API server while `may_write` is true."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
-        self._write = PatientWrites(connection, clock, may_write).write
+        self._write = GuardedWrites(connection, clock, may_write).write
 
     async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
         """Writes annotations on the claim; WriteFailed if it has been replaced by another one."""

@@ -13,12 +13,12 @@ from typing import BinaryIO
 
 from wharfinger.errors import UsageError
 from wharfinger.language.check import import_key
-from wharfinger.language.parse.tokens import MOST_TOKENS
+from wharfinger.language.parse.tokens import MAX_TOKENS
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.syntax import ast
 
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TEXT_CONTROLS = frozenset("\t\n\r\f")
 
@@ -34,7 +34,7 @@ def read_source(path: Path | str, diagnostics: Diagnostics, name: str | None = N
 
 def read_stream(stream: BinaryIO, name: str, diagnostics: Diagnostics) -> Source | None:
     """The source that a stream holds, or None with a finding; never reads more than a little over the limit."""
-    return decode(stream.read(MOST_BYTES + len(BYTE_ORDER_MARK) + 1), name, diagnostics)
+    return decode(stream.read(MAX_BYTES + len(BYTE_ORDER_MARK) + 1), name, diagnostics)
 
 
 def decode(content: bytes, name: str, diagnostics: Diagnostics) -> Source | None:
@@ -50,8 +50,8 @@ def decode(content: bytes, name: str, diagnostics: Diagnostics) -> Source | None
 
 def _refusal(content: bytes, name: str) -> tuple[Code, str, str | None] | None:
     """The reason why some bytes are no policy text (code, sentence, help), or None if they are."""
-    if len(content) > MOST_BYTES:
-        return Code.P004, f"{name} is larger than {MOST_BYTES // 1024} KiB", "is this a policy file?"
+    if len(content) > MAX_BYTES:
+        return Code.P004, f"{name} is larger than {MAX_BYTES // 1024} KiB", "is this a policy file?"
     if not content.strip():
         return Code.P001, f"{name} is empty", 'a policy begins with `policy "name"`'
     if b"\0" in content:
@@ -95,7 +95,7 @@ def with_tests(file: ast.File, partner: ast.File | None) -> ast.File:
     return replace(file, tests=file.tests + partner.tests) if partner is not None and only_tests(partner) else file
 
 
-MOST_IMPORTS = 100
+MAX_IMPORTS = 100
 _SHARE_LESS = "split the libraries, so that each policy imports only what it uses"
 
 Fetch = Callable[[str], "ast.File | str"]
@@ -113,14 +113,14 @@ class _Total:
         """Counts one more file. True if all together are no larger than one file may be."""
         self.words += file.words
         self.bytes += len(file.span.source.text.encode())
-        return self.words <= MOST_TOKENS and self.bytes <= MOST_BYTES
+        return self.words <= MAX_TOKENS and self.bytes <= MAX_BYTES
 
     def broken(self, file: ast.File) -> tuple[Code, str]:
         """The limit that is broken, and what to say of the file that imports too much."""
         name = file.span.source.name
-        if self.words > MOST_TOKENS:
-            return Code.P007, f"{name} and what it imports have more than {MOST_TOKENS:,} words and symbols"
-        return Code.P004, f"{name} and what it imports are larger than {MOST_BYTES // 1024} KiB"
+        if self.words > MAX_TOKENS:
+            return Code.P007, f"{name} and what it imports have more than {MAX_TOKENS:,} words and symbols"
+        return Code.P004, f"{name} and what it imports are larger than {MAX_BYTES // 1024} KiB"
 
 
 def imported(file: ast.File, fetch: Fetch, diagnostics: Diagnostics, help_: str) -> Iterator[tuple[str, ast.File | None]]:
@@ -138,7 +138,7 @@ def imported(file: ast.File, fetch: Fetch, diagnostics: Diagnostics, help_: str)
         if key in seen:
             continue
         seen.add(key)
-        found = fetch(key) if len(seen) <= MOST_IMPORTS else f"there are more than {MOST_IMPORTS} imports"
+        found = fetch(key) if len(seen) <= MAX_IMPORTS else f"there are more than {MAX_IMPORTS} imports"
         if isinstance(found, str):
             message = f"cannot import `{item.path.value}`: {found}"
             diagnostics.error(Code.P308, message, item.path.span, label="not imported", help=help_)

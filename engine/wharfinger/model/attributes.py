@@ -153,7 +153,7 @@ COMMON: Final = (
     ),
 )
 
-OF_GROUP: Final = (
+GROUP_ATTRIBUTES: Final = (
     _pod_row(
         "group.size",
         Kind.COUNT,
@@ -205,7 +205,7 @@ def _as_item(attribute: Attribute) -> Attribute:
     return replace(attribute, subject=Subject.ITEM, type=attribute.type.shaped(Shape.ITEM))
 
 
-POD_ATTRIBUTES: Final = (*COMMON, *OF_GROUP, *(_as_item(attribute) for attribute in (*COMMON, *PLACED)))
+POD_ATTRIBUTES: Final = (*COMMON, *GROUP_ATTRIBUTES, *(_as_item(attribute) for attribute in (*COMMON, *PLACED)))
 
 
 # ── devices ──

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.crd.fields import Condition
-from wharfinger.crd.models import MOST_DRIFTED, AppPhase, DriftedPod, DriftPolicy, PolicyAppSpec
+from wharfinger.crd.models import MAX_DRIFTED, AppPhase, DriftedPod, DriftPolicy, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of
@@ -24,12 +24,12 @@ from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import decode
 from wharfinger.operator import app_objects
 from wharfinger.operator.controller import condition, cut, ready, seconds_of
-from wharfinger.operator.judgement import Judge, Standing
+from wharfinger.operator.judgement import Judge, PolicyViolation
 from wharfinger.operator.object_cache import AppPods, key_of
 
 DEADLINE = "ProgressDeadlineExceeded"
 
-LOOK_AGAIN = 3.0
+MIN_CHECK_SECONDS = 3.0
 """Fewest seconds between two checks of the pods of an app while only the cluster changes."""
 
 
@@ -90,7 +90,7 @@ def status_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> dict[
         status["policy"] = observed.governance.policy
     if observed.drift is not None:
         status["drifted"] = len(observed.drift)
-        status["drift"] = [pod.plain() for pod in observed.drift[:MOST_DRIFTED]]
+        status["drift"] = [pod.plain() for pod in observed.drift[:MAX_DRIFTED]]
     return status
 
 
@@ -198,7 +198,7 @@ class AppDrift:
         question = (policies, policy, spec.scheduler_name)
         known = self._known.get(app)
         now = self._clock.monotonic()
-        if known is not None and known.question == question and (known.cluster == cluster or now - known.at < LOOK_AGAIN):
+        if known is not None and known.question == question and (known.cluster == cluster or now - known.at < MIN_CHECK_SECONDS):
             return known.drift
         found = []
         for pod in self._pods.of(app):
@@ -254,6 +254,6 @@ class AppDrift:
         self._events.record_about(reference_of(app), Event(type=kind, reason=reason, action="Evict", note=note, related=related))
 
 
-def _drifted(pod: Any, standing: Standing) -> DriftedPod:
+def _drifted(pod: Any, standing: PolicyViolation) -> DriftedPod:
     reasons = tuple(cut(reason, 1024) for reason in standing.reasons[:16])
     return DriftedPod(pod=pod.metadata.name, node=pod.spec.node_name, reasons=reasons)

@@ -34,7 +34,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 
 DRAIN = 5.0
 """Seconds that a stop waits for what is being worked on."""
-LOOK = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two looks which kinds are missing."""
 
 
@@ -198,7 +198,7 @@ class Operator:
             if back := missing - now:
                 self._emit(KindsBack(sorted(back)))
             missing = now
-            await self._clock.sleep(LOOK)
+            await self._clock.sleep(POLL_SECONDS)
 
 
 def _enqueue(controller: Controller, obj: Any) -> None:

@@ -32,12 +32,12 @@ from wharfinger.framework.ports import Clock, Leadership, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.model.objects.metadata import time_text
 
-_LOOK_AGAIN = 0.25  # seconds between two checks whether this process leads
-_PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
+_POLL_SECONDS = 0.25  # seconds between two checks whether this process leads
+_EXPECTED = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
 """Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
 
-_LONGEST = 4000
-_LONGEST_SUMMARY = 160
+_MAX_MESSAGE_LENGTH = 4000
+_MAX_SUMMARY_LENGTH = 160
 
 
 class KeyAdded(Struct, frozen=True):
@@ -47,7 +47,7 @@ class KeyAdded(Struct, frozen=True):
 
 
 class KeyTaken(Struct, frozen=True):
-    """A key was taken from a work queue after so many seconds."""
+    """A key was taken from a work queue after it had waited for `seconds`."""
 
     queue: str
     waited: float
@@ -113,7 +113,7 @@ class WorkQueue:
         self._emit(KeyAdded(self.name))
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Adds the key in so many seconds, or at an earlier time that was set before."""
+        """Adds the key after a delay in seconds, or at an earlier time that was set before."""
         due = self._clock.monotonic() + seconds
         if seconds <= 0:
             self.add(key)
@@ -242,7 +242,7 @@ class Controller:
         began = self._clock.monotonic()
         try:
             again = await self._reconciler.reconcile(key)
-        except (*_PASSING, WriteFailed):
+        except (*_EXPECTED, WriteFailed):
             result = "conflict"
             self.queue.retry(key)
         except Exception as error:  # noqa: BLE001 — an error of one object must not stop the others
@@ -274,22 +274,22 @@ async def _resume_as_leader(controllers: Iterable[Controller], clock: Clock, lea
             for controller in controllers:
                 controller.resume()
         led = leads
-        await clock.sleep(_LOOK_AGAIN)
+        await clock.sleep(_POLL_SECONDS)
 
 
 def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> Condition:
     """A condition without its times; `holds` None is the status Unknown."""
     status = {True: "True", False: "False", None: "Unknown"}[holds]
-    return Condition.model_validate({"type": kind, "status": status, "reason": reason, "message": cut(message, _LONGEST)})
+    return Condition.model_validate({"type": kind, "status": status, "reason": reason, "message": cut(message, _MAX_MESSAGE_LENGTH)})
 
 
 def ready(holds: bool | None, reason: str, message: str = "") -> Condition:
     """The condition `Ready`, of which kubectl shows the reason and the message: the most important message, in one short line."""
     lines = message.splitlines()
-    return condition("Ready", holds, reason, cut(lines[0], _LONGEST_SUMMARY) if lines else "")
+    return condition("Ready", holds, reason, cut(lines[0], _MAX_SUMMARY_LENGTH) if lines else "")
 
 
-def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
+def with_transition_times(wanted: Sequence[Condition], before: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
     """The conditions as they are written: each keeps the time of its last transition while its status stays the same."""
     known = {each.get("type"): each for each in before.get("conditions") or () if isinstance(each, Mapping)}
     written = []
@@ -301,7 +301,7 @@ def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: in
 
 
 def cut(text: str, most: int) -> str:
-    """The text, cut to at most so many characters."""
+    """The text, cut to a number of characters at most."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

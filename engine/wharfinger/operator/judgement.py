@@ -31,7 +31,7 @@ ELSEWHERE = "PolicyGovernsOthers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PolicyViolation:
     """Why a placed pod does not satisfy its policies on its node, and whether another node would take it."""
 
     reasons: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Judge:
             return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
-    def standing(self, pod: objects.Pod, policy: str | None = None) -> Standing | None:
+    def standing(self, pod: objects.Pod, policy: str | None = None) -> PolicyViolation | None:
         """How a placed pod stands under a policy (None: under all); None if the scheduler does not know the pod as placed."""
         chain = self.chain_of(pod.spec.scheduler_name)
         snapshot = self.snapshot()
@@ -101,7 +101,7 @@ class Judge:
         asked = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot)]
         reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
         better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
-        return Standing(reasons=reasons, better=better)
+        return PolicyViolation(reasons=reasons, better=better)
 
     def _decider(self, name: str, chain: Chain) -> Decider:
         """A decider apart from the scheduler's own, whose cache is for the pods that wait; small, as pods of apps have few templates."""

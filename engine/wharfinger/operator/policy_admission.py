@@ -4,8 +4,8 @@ Problems that depend on other policies, such as a name that is taken, are shown 
 
 Run as a module, this is a process of its own that judges one object after the other: `{"seconds": 2.0, "object": {…}}` a line on standard
 input, `{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A
-text that takes longer, or more memory than `MOST_MEMORY`, ends the process. That is why it is a process: a thread cannot be stopped, and
-its memory cannot be taken back.
+text that takes longer, or more memory than `MAX_MEMORY_BYTES`, ends the process. That is why it is a process: a thread cannot be stopped,
+and its memory cannot be taken back.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from wharfinger.model.reading import decode
 from wharfinger.operator.scheduling_policy import text_of
 from wharfinger.policies.candidate import Outcome, build
 
-MOST_MEMORY = 768 * 2**20
+MAX_MEMORY_BYTES = 768 * 2**20
 """Bytes that a process may write to; a usual text takes a tenth of it, most of which is NumPy."""
 READY = b"ready\n"
-_LONGEST = 8192  # characters of a refusal: enough for twenty findings
+_MAX_REFUSAL_LENGTH = 8192  # characters of a refusal: enough for twenty findings
 _NICENESS = 10  # decisions come first
 
 
@@ -48,7 +48,7 @@ class Question(msgspec.Struct):
     seconds: float
 
 
-def foreseen(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | None:
+def trial_outcome(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | None:
     """The outcome of building the policy in an object; None for an object of another form, which its schema refuses."""
     try:
         policy = decode.convert(dict(obj), SchedulingPolicy)
@@ -62,12 +62,12 @@ def foreseen(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | None:
 
 def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
     """The judgement about a SchedulingPolicy: a text that could not decide is refused with what is wrong with it."""
-    outcome = foreseen(obj, rights)
+    outcome = trial_outcome(obj, rights)
     if outcome is None:
         return Judgement()
     if outcome.version is None:
         report = outcome.report.strip() or "the text holds no `policy` line"
-        return Judgement(refusal=f"the policy would not become active\n{report}"[:_LONGEST])
+        return Judgement(refusal=f"the policy would not become active\n{report}"[:_MAX_REFUSAL_LENGTH])
     return Judgement(warnings=tuple(f"{finding.line}:{finding.column}: {finding.message}" for finding in outcome.findings))
 
 
@@ -75,7 +75,7 @@ def main() -> None:
     """Answers the questions on standard input until it ends."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process, whatever it is in the middle of
     os.nice(_NICENESS)
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     rights = msgspec.json.decode(sys.argv[1], type=TenantRights)
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     judged(

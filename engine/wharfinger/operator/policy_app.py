@@ -24,10 +24,10 @@ from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
 from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
 from wharfinger.operator.app_status import AppDrift, Drift
-from wharfinger.operator.controller import dated
+from wharfinger.operator.controller import with_transition_times
 from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
 
-LOOK_AGAIN = 5.0
+RESYNC_SECONDS = 5.0
 """Seconds between two reconciles of an app without changes: its pods may have drifted."""
 
 LOOK_LATER = 1.5
@@ -93,7 +93,7 @@ class PolicyAppReconciler:
         )
         status = app_status.status_of(spec, observed, phase)
         status |= {"selector": app_objects.selector(app.metadata), "observedGeneration": app.metadata.generation}
-        status["conditions"] = dated(
+        status["conditions"] = with_transition_times(
             app_status.conditions_of(spec, observed, phase), app.status, app.metadata.generation, self._clock.now()
         )
         victim = self._drift.to_evict(key_of(app), spec, drift, app.status)
@@ -102,7 +102,7 @@ class PolicyAppReconciler:
         if victim is not None:
             await self._drift.evict(app, victim)
         if not waits or problem is not None:
-            return LOOK_AGAIN
+            return RESYNC_SECONDS
         return LOOK_SOON if spec.policy is not None and spec.policy.inline is not None else LOOK_LATER
 
     async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:

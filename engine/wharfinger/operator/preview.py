@@ -24,7 +24,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.fields import Condition
 from wharfinger.crd.models import (
-    MOST_PODS,
+    MAX_PODS,
     PlacementPreviewSpec,
     PolicyAppSpec,
     PreviewPolicy,
@@ -48,7 +48,7 @@ from wharfinger.model.reading.files import Objects
 from wharfinger.model.reading.workloads import Admission
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
-from wharfinger.operator.controller import condition, dated, ready
+from wharfinger.operator.controller import condition, ready, with_transition_times
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview_answer import Answer, WhatIf, answered
@@ -60,22 +60,20 @@ _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "ReplicaSet": ("/apis/apps/v1/namespaces/{}/replicasets/{}", objects.ReplicaSet),
     "Job": ("/apis/batch/v1/namespaces/{}/jobs/{}", objects.Job),
 }
-_MOST_COMPILED = 64
+_MAX_COMPILED = 64
 
 REFRESH = 3.0
 """Fewest seconds between two answers to the same question."""
 
-REST = 4.0
+PAUSE_RATIO = 4.0
 """Previews that have an answer wait this many times as long as the last answer took: renewing them takes at most a fifth of the time."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
 """Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
 
-_LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PreviewQuestion:
     """The pods to place, the objects made with them, and the chain that decides; `note` says how the question was understood."""
 
     pods: tuple[PodView, ...]
@@ -93,7 +91,7 @@ class Questions:
         self._writer = writer
         self._compiled: dict[str, CompiledPolicy] = {}
 
-    async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> Asked:
+    async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> PreviewQuestion:
         """The question of a preview.
 
         UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
@@ -111,7 +109,7 @@ class Questions:
             _one_of_each_name(policies)
         chain = with_policies(chain, policies)
         unknown = manifest_fields.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
-        return Asked(
+        return PreviewQuestion(
             pods=tuple(map(PodView, expansion.pods)),
             made=expansion.made,
             chain=chain,
@@ -144,9 +142,9 @@ class Questions:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
 
     def _expanded(self, workload: objects.AnyObject) -> workloads.Expansion:
-        """The pods of a workload, at most `MOST_PODS`: they are made on the event loop, and a user must not block the scheduler."""
+        """The pods of a workload, at most `MAX_PODS`: they are made on the event loop, and a user must not block the scheduler."""
         try:
-            return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MOST_PODS)
+            return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MAX_PODS)
         except InvalidObject as error:
             raise UsageError(f"{error}; say in spec.replicas how many to place") from error
 
@@ -175,7 +173,7 @@ class Questions:
         authority = self._judge.rights.of(namespace)
         key = hashlib.sha256(repr((authority, wanted.source, sorted(wanted.params.items()))).encode()).hexdigest()
         if key not in self._compiled:
-            if len(self._compiled) >= _MOST_COMPILED:
+            if len(self._compiled) >= _MAX_COMPILED:
                 self._compiled.pop(next(iter(self._compiled)))
             self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params), authority)
         return self._compiled[key]
@@ -287,7 +285,7 @@ class PreviewReconciler:
             await self._answer(preview, expires)
             self._answered[key] = (question, revision)
             ended = self._clock.monotonic()
-            self._rests_until = ended + REST * (ended - began)
+            self._rests_until = ended + PAUSE_RATIO * (ended - began)
         return min(REFRESH, max(expires - self._clock.now(), 0.0))
 
     async def _answer(self, preview: PlacementPreview, expires: float) -> None:
@@ -300,14 +298,14 @@ class PreviewReconciler:
             answer = await in_slices(
                 answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
             )
-        except (*_LATER, WriteFailed):
+        except (*refusals.TRANSIENT, WriteFailed):
             raise
         except (WharfingerError, ValidationError) as error:
             conditions = unanswered(error)
         else:
             status |= answer.status()
             conditions = conditions_of(answer, asked.note)
-        status["conditions"] = dated(conditions, preview.status, meta.generation, self._clock.now())
+        status["conditions"] = with_transition_times(conditions, preview.status, meta.generation, self._clock.now())
         if status != preview.status:
             await self._writer.apply_status(preview, status)
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from wharfinger.crd.models import (
-    MOST_PLACEMENTS,
-    MOST_PODS,
-    MOST_PODS_WITH_DEVICES,
-    MOST_RULES,
+    MAX_PLACEMENTS,
+    MAX_PODS,
+    MAX_PODS_WITH_DEVICES,
+    MAX_RULES,
     NearestMiss,
     PlacementCount,
     RuleCount,
@@ -41,8 +41,8 @@ from wharfinger.what_if.drain import Drain, Fate, drain_steps
 from wharfinger.what_if.evaluation import added
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
-_MOST_REASONS = 8
-MOST_STEPS = 5 * MOST_PODS
+_MAX_REASONS = 8
+MAX_DRAIN_STEPS = 5 * MAX_PODS
 """Steps of a drain, about one decision each: pods that wait are tried again after every step, and the scheduler goes on meanwhile."""
 
 
@@ -65,7 +65,7 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Further:
+class FurtherCapacity:
     """How many further pods fit, and why the next one does not; "" if the limit ended the count."""
 
     count: int
@@ -95,7 +95,7 @@ class Answer:
     nodes: tuple[tuple[str, str | None], ...]
     miss: Miss | None
     policy_revision: str
-    further: Further | None = None
+    further: FurtherCapacity | None = None
     drained: Drained | None = None
     devices: Mapping[str, str] = field(default_factory=dict)
 
@@ -108,12 +108,12 @@ class Answer:
             "pods": len(self.nodes),
             "placed": sum(counts.values()),
             "placements": [
-                PlacementCount(node=node, count=counts[node], devices=devices.get(node)).plain() for node in ordered[:MOST_PLACEMENTS]
+                PlacementCount(node=node, count=counts[node], devices=devices.get(node)).plain() for node in ordered[:MAX_PLACEMENTS]
             ],
             "policyRevision": self.policy_revision,
         }
-        if len(ordered) > MOST_PLACEMENTS:
-            status["moreNodes"] = len(ordered) - MOST_PLACEMENTS
+        if len(ordered) > MAX_PLACEMENTS:
+            status["moreNodes"] = len(ordered) - MAX_PLACEMENTS
         if self.miss is not None:
             status |= {"message": self.miss.message, "rules": [each.plain() for each in self.miss.rules]}
             if self.miss.nearest is not None:
@@ -131,13 +131,13 @@ class Answer:
         return status
 
     def _devices_by_node(self) -> dict[str, tuple[str, ...]]:
-        """A line for each pod that gets devices, `MOST_PODS_WITH_DEVICES` of a node at most."""
+        """A line for each pod that gets devices, `MAX_PODS_WITH_DEVICES` of a node at most."""
         pods: dict[str, list[str]] = defaultdict(list)
         for pod, node in self.nodes:
             if node is not None and pod in self.devices:
                 pods[node].append(pod)
         return {
-            node: tuple(cut(f"{pod}: {self.devices[pod]}", 253) for pod in found[:MOST_PODS_WITH_DEVICES]) for node, found in pods.items()
+            node: tuple(cut(f"{pod}: {self.devices[pod]}", 253) for pod in found[:MAX_PODS_WITH_DEVICES]) for node, found in pods.items()
         }
 
 
@@ -153,7 +153,7 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
 
     For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
     covers depends on labels that these users may not see. UnknownObject for a node that is not there, UsageError for a drain of more than
-    `MOST_PODS` pods.
+    `MAX_PODS` pods.
     """
     state = yield from copied(snapshot)
     if namespace is not None:
@@ -170,7 +170,7 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
         drained = None
     further = None
     if what_if.capacity and pods:
-        further = Further(count=0, message=miss.message) if miss is not None else (yield from _further(chain, state, pods))
+        further = FurtherCapacity(count=0, message=miss.message) if miss is not None else (yield from _further(chain, state, pods))
     return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision, further=further, drained=drained, devices=devices)
 
 
@@ -199,7 +199,7 @@ def _drained(
 ) -> Generator[None, None, tuple[_Nodes, _Devices, Miss | None, Drained]]:
     """(the node of each pod, the devices of those that get some, the first miss, what becomes of the pods of the drained nodes).
 
-    UsageError after `MOST_STEPS`.
+    UsageError after `MAX_DRAIN_STEPS`.
     """
     found: Drain = yield from _bounded(drain_steps(Decider(chain), supposed, drain, waiting=pods))
     asked = {each.pod: each for each in found.pods if not each.source}
@@ -222,16 +222,16 @@ def _drained(
 
 
 def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain]:
-    """The same steps, `MOST_STEPS` at most; UsageError after that."""
+    """The same steps, `MAX_DRAIN_STEPS` at most; UsageError after that."""
     with closing(steps):
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_DRAIN_STEPS):
             try:
                 next(steps)
             except StopIteration as finished:
                 found: Drain = finished.value
                 return found
             yield
-    raise UsageError(f"the drain takes more than {MOST_STEPS:,} steps; drain fewer nodes at a time, or ask `wharf drain --live`")
+    raise UsageError(f"the drain takes more than {MAX_DRAIN_STEPS:,} steps; drain fewer nodes at a time, or ask `wharf drain --live`")
 
 
 def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
@@ -241,12 +241,12 @@ def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
             raise UnknownObject(f"there is no node {name}")
         snapshot.known_row(name)
     n_pods = sum(len(snapshot.pods_on(snapshot.known_row(name))) for name in set(what_if.drain))
-    if n_pods > MOST_PODS:
-        raise UsageError(f"{n_pods:,} pods are on the nodes to drain; at most {MOST_PODS:,} are previewed")
+    if n_pods > MAX_PODS:
+        raise UsageError(f"{n_pods:,} pods are on the nodes to drain; at most {MAX_PODS:,} are previewed")
 
 
-def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, Further]:
-    """Place further pods of the workload until one finds no node, `MOST_PODS` at most; a pod that needs preemption finds none.
+def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, FurtherCapacity]:
+    """Place further pods of the workload until one finds no node, `MAX_PODS` at most; a pod that needs preemption finds none.
 
     Pods that form a group are counted in whole groups.
     """
@@ -256,25 +256,25 @@ def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gene
         return (yield from _further_groups(chain, state, index, key, pods))
     (workload,) = grouped(pods)
     decider, world = Decider(chain), placing.Direct(state)
-    for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MOST_PODS)):
+    for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MAX_PODS)):
         for claim in claims:
             state.put(claim)
         decision = decider.decide(state.snapshot(), world.claimed(pod))
         if decision.node is None:
-            return Further(count=count, message=cut(decision.message, 4000))
+            return FurtherCapacity(count=count, message=cut(decision.message, 4000))
         world.place(decision.assigned, decision.node, decision.claims)
         yield
-    return Further(count=MOST_PODS, message="")
+    return FurtherCapacity(count=MAX_PODS, message="")
 
 
 def _further_groups(
     chain: Chain, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
-) -> Generator[None, None, Further]:
+) -> Generator[None, None, FurtherCapacity]:
     """Place further groups like the one of the pods until one has no place; the count is that of their pods."""
     decider, world, count = Decider(chain), placing.Direct(state), 0
     for further in further_groups(index, key, pods, state):
-        if count + len(further.pods) > MOST_PODS:
-            return Further(count=count, message="")
+        if count + len(further.pods) > MAX_PODS:
+            return FurtherCapacity(count=count, message="")
         if further.pod_group is not None:
             state.put(further.pod_group)
         for pod in further.pods:
@@ -283,14 +283,14 @@ def _further_groups(
         own = index.key_of(further.pods[0].uid) or key
         found = yield from attempt(decider, state, index, own, tuple(map(world.claimed, further.pods)))
         if len(found.placed) < len(further.pods):
-            return Further(count=count, message=cut(found.result.of_member, 4000))
+            return FurtherCapacity(count=count, message=cut(found.result.of_member, 4000))
         for pod, node in found.placed:
             snapshot = state.snapshot()
             assigned = chain.assigned_on(pod, snapshot, node)
             world.place(assigned, node, allocations(decider, snapshot, pod, node))
             index.put(assigned.placed_on(node))
         count += len(further.pods)
-    return Further(count=count, message="")
+    return FurtherCapacity(count=count, message="")
 
 
 def _forget_budgets_of_others(state: ClusterState, namespace: str) -> None:
@@ -303,14 +303,14 @@ def _miss(decision: Decision, snapshot: Snapshot) -> Miss:
     told = [each for each in decision.diagnosis.filters if each.alone]
     rules = tuple(
         RuleCount(rule=each.plugin[:253], rejected=each.alone, reasons=_counted(each.reasons))
-        for each in sorted(told, key=lambda each: (-each.alone, each.plugin))[:MOST_RULES]
+        for each in sorted(told, key=lambda each: (-each.alone, each.plugin))[:MAX_RULES]
     )
     return Miss(message=cut(decision.message, 4000), rules=rules, nearest=_nearest(decision, snapshot, [each.plugin for each in told]))
 
 
 def _counted(reasons: Any) -> tuple[str, ...]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(cut(f"{count} {text}", 1024) for text, count in ordered[:_MOST_REASONS])
+    return tuple(cut(f"{count} {text}", 1024) for text, count in ordered[:_MAX_REASONS])
 
 
 def _nearest(decision: Decision, snapshot: Snapshot, plugins: Sequence[str]) -> NearestMiss | None:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.fields import MANAGED_BY, MANAGER, NAMESPACE_LABEL, Condition
-from wharfinger.crd.models import MOST_DIAGNOSTICS, MOST_REMEMBERED, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
+from wharfinger.crd.models import MAX_DIAGNOSTICS, MAX_REPEATED_LENGTH, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
 from wharfinger.event_loop import in_slices, until
 from wharfinger.framework.policy_status import Finding, FormerText, MetricStatus, Mode, PolicySink, PolicyStatus, PolicyText, Result
 from wharfinger.framework.ports import Clock
@@ -27,7 +27,7 @@ from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import Circumstances
 from wharfinger.operator.app_objects import app_key_of
-from wharfinger.operator.controller import condition, cut, dated, ready
+from wharfinger.operator.controller import condition, cut, ready, with_transition_times
 from wharfinger.operator.judgement import Judge, eligible, typical
 from wharfinger.operator.object_cache import ObjectCache
 
@@ -35,7 +35,7 @@ FIELD = "lastKnownGood"
 
 KIND = "SchedulingPolicy"
 SOURCE = "schedulingpolicies"
-_LOOK_AGAIN = 2.0  # seconds between two checks whether the kind can be read
+_POLL_SECONDS = 2.0  # seconds between two checks whether the kind can be read
 
 NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wharf install --print | kubectl apply -f -` brings it back"
 
@@ -55,7 +55,7 @@ def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str,
     if held is None:
         return None
     source = held.content.decode("utf-8", "replace")
-    if len(source) > MOST_REMEMBERED:
+    if len(source) > MAX_REPEATED_LENGTH:
         return None
     said = {"source": source, "generation": held.generation, "since": time_text(held.since)}
     return {**said, "params": dict(held.params)} if held.params else said
@@ -125,7 +125,7 @@ class SchedulingPolicySource:
 
     async def _news(self, told: str | None) -> None:
         """Waits until a policy changes, or until `refused` returns another reason than before."""
-        while not await until(self._changed, self._clock, _LOOK_AGAIN):
+        while not await until(self._changed, self._clock, _POLL_SECONDS):
             if KIND in self._cache.synced_kinds and self._refused() != told:
                 return
 
@@ -231,14 +231,16 @@ class PolicyStatusReconciler:
         good = last_known_good(found, policy.status)
         if good is not None:
             status["lastKnownGood"] = good
-        diagnostics = (*found.findings, *found.now)[:MOST_DIAGNOSTICS]
+        diagnostics = (*found.findings, *found.now)[:MAX_DIAGNOSTICS]
         if diagnostics:
             status["diagnostics"] = [_diagnostic(each).plain() for each in diagnostics]
         status |= await self._counts(key, held)
         conditions = conditions_of(found, None if held is None else self._policies.metrics(held.name))
         if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
             conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
-        status["conditions"] = dated([ready_of(found, conditions), *conditions], policy.status, generation, self._clock.now())
+        status["conditions"] = with_transition_times(
+            [ready_of(found, conditions), *conditions], policy.status, generation, self._clock.now()
+        )
         return status
 
     async def _counts(self, key: str, held: CompiledPolicy | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.event_loop import Backoff
-from wharfinger.framework.cluster_event import NOTHING
+from wharfinger.framework.cluster_event import NO_EVENT
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 IN_A_ROW = 3
 """Decisions in a row that exceed the budget, after which a policy is suspended."""
-AT_ONCE = 100
-"""A decision that takes so many budgets suspends a policy by itself."""
-CALM = 10
+SUSPEND_AT = 100
+"""One decision that takes this many times the budget suspends a policy."""
+STEADY_AFTER = 10
 """Decisions in a row within the budget, after which a policy is not measured any more, and its pauses start again from the first."""
 RESIZED = 0.1
 """The relative change of the number of nodes or placed pods after which a suspended policy is tried again at once."""
-SMALL = 100
+MIN_SIZE = 100
 """Numbers of nodes or pods below this count as this many in `RESIZED`."""
 
 Key = tuple[str, str]
@@ -49,7 +49,7 @@ class Suspended(Plugin):
     """Stands for policies that are suspended: pods wait for them, and no event of the cluster wakes these pods."""
 
     name = "suspended policies"
-    wakes_on = NOTHING
+    wakes_on = NO_EVENT
 
 
 SUSPENDED = Suspended()
@@ -97,25 +97,25 @@ class Suspension:
 class Allowance:
     """How one policy keeps to its budget; `suspended_until` is a monotonic time, None if it is not suspended."""
 
-    __slots__ = ("_calm", "_over", "_settings", "pauses", "suspended_until")
+    __slots__ = ("_over", "_settings", "_steady", "pauses", "suspended_until")
 
     def __init__(self, settings: BudgetSettings) -> None:
         self._settings = settings
         self._over = 0
-        self._calm = 0
+        self._steady = 0
         self.pauses = 0
         self.suspended_until: float | None = None
 
     def took(self, seconds: float, now: float) -> bool:
-        """True if a decision of which the policy took so many seconds suspends it."""
+        """True if a decision for which the policy took `seconds` suspends it."""
         allowed = self._settings.seconds
         if seconds <= allowed:
             self._over = 0
-            self._calm += 1
+            self._steady += 1
             return False
-        self._calm = 0
+        self._steady = 0
         self._over += 1
-        if self._over < IN_A_ROW and seconds <= AT_ONCE * allowed:
+        if self._over < IN_A_ROW and seconds <= SUSPEND_AT * allowed:
             return False
         self.pauses += 1
         self.suspended_until = now + self.pause
@@ -127,9 +127,9 @@ class Allowance:
         return self._settings.pauses.seconds(self.pauses)
 
     @property
-    def is_calm(self) -> bool:
+    def is_steady(self) -> bool:
         """True if the policy need not be measured any more."""
-        return self._calm >= CALM
+        return self._steady >= STEADY_AFTER
 
     def try_again(self) -> None:
         """End the suspension; the next decision over the budget suspends the policy again."""
@@ -196,7 +196,7 @@ class PolicyBudget:
                 continue
             if allowance.took(seconds, self._monotonic()):
                 self._suspend(key, seconds, allowance)
-            elif allowance.is_calm:
+            elif allowance.is_steady:
                 del self._watched[key]
         self._update_names()
 
@@ -311,7 +311,7 @@ def seconds_by_policy(laps: TimedLaps) -> dict[str, float]:
 
 
 def _resized(before: Size, now: Size) -> bool:
-    return any(abs(new - old) > RESIZED * max(old, SMALL) for old, new in zip(before, now, strict=True))
+    return any(abs(new - old) > RESIZED * max(old, MIN_SIZE) for old, new in zip(before, now, strict=True))
 
 
 def _milliseconds(seconds: float) -> str:

@@ -37,14 +37,14 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.policies import policy_tests
 from wharfinger.policies.policy_tests import Failure
 
-MOST_NODES = 300
-MOST_PLACED = 2000
-MOST_PROBES = 50
+MAX_NODES = 300
+MAX_PLACED = 2000
+MAX_PROBES = 50
 
-MOST_GOVERNED = 5
-EVERYWHERE = slice(None)
+MAX_GOVERNED = 5
+ALL_NODES = slice(None)
 
-MOST_FINDINGS = 20
+MAX_FINDINGS = 20
 
 
 def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
@@ -93,13 +93,13 @@ class Sample:
 
 def sample_of(snapshot: Snapshot, waiting: Iterable[PodView]) -> Sample:
     """A sample of the cluster, evenly spread over its nodes; probes are waiting pods, then placed ones, one of each template."""
-    rows = np.unique(np.linspace(0, max(0, snapshot.n_nodes - 1), min(MOST_NODES, snapshot.n_nodes)).astype(np.intp)).tolist()
-    placed = tuple(islice((pod for row in rows for pod in snapshot.pods_on(row)), MOST_PLACED))
+    rows = np.unique(np.linspace(0, max(0, snapshot.n_nodes - 1), min(MAX_NODES, snapshot.n_nodes)).astype(np.intp)).tolist()
+    placed = tuple(islice((pod for row in rows for pod in snapshot.pods_on(row)), MAX_PLACED))
     return Sample(
         nodes=tuple(snapshot.node(row).object for row in rows),
         placed=placed,
-        probes=_different([*islice(waiting, 20 * MOST_PROBES), *placed]),
-        namespaces=tuple(snapshot.objects.all(objects.Namespace))[:MOST_PLACED],
+        probes=_different([*islice(waiting, 20 * MAX_PROBES), *placed]),
+        namespaces=tuple(snapshot.objects.all(objects.Namespace))[:MAX_PLACED],
         now=snapshot.now,
         whole=len(rows) == snapshot.n_nodes,
     )
@@ -109,7 +109,7 @@ def _different(pods: Iterable[PodView]) -> tuple[PodView, ...]:
     found: dict[bytes, PodView] = {}
     for pod in pods:
         found.setdefault(pod.template, pod)
-        if len(found) == MOST_PROBES:
+        if len(found) == MAX_PROBES:
             break
     return tuple(found.values())
 
@@ -117,7 +117,7 @@ def _different(pods: Iterable[PodView]) -> tuple[PodView, ...]:
 def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
-        governed = [pod for pod in sample.probes if policy.governs(pod, sample.snapshot)][:MOST_GOVERNED]
+        governed = [pod for pod in sample.probes if policy.governs(pod, sample.snapshot)][:MAX_GOVERNED]
         passing = [_passing(policy, sample, pod) for pod in governed]
         warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
     except Exception as error:  # noqa: BLE001 — what a policy raises here it would raise in every cycle
@@ -135,11 +135,11 @@ def _passing(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
     bound = BoundPolicy(policy, pod, snapshot)
     left = np.ones(snapshot.n_nodes, np.bool_)
     for index in range(len(policy.filters)):
-        left &= bound.filter_bits(index, snapshot, EVERYWHERE) == 0
+        left &= bound.filter_bits(index, snapshot, ALL_NODES) == 0
     for index in range(len(policy.scores)):
-        bound.score(index, snapshot, EVERYWHERE)
+        bound.score(index, snapshot, ALL_NODES)
     for index in range(len(policy.tie_break)):
-        bound.tie_key(index, snapshot, EVERYWHERE)
+        bound.tie_key(index, snapshot, ALL_NODES)
     return int(left.sum())
 
 
@@ -218,7 +218,7 @@ def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: 
 def _compiled(
     policy: typed.Policy, text: PolicyText, params: Mapping[str, Any], sample: Sample | None
 ) -> tuple[CompiledPolicy | None, list[Finding]]:
-    once = policy_tests.Once()
+    once = policy_tests.CompileCache()
     failed = [_of_failure(failure) for failure in _failures(policy, once)]
     if failed:
         return None, failed
@@ -235,7 +235,7 @@ def _compiled(
     return (None if any(finding.severity == "error" for finding in found) else compiled), found
 
 
-def _failures(policy: typed.Policy, once: policy_tests.Once) -> Iterator[tuple[str, Failure]]:
+def _failures(policy: typed.Policy, once: policy_tests.CompileCache) -> Iterator[tuple[str, Failure]]:
     for result in policy_tests.run([policy], once).results:
         yield from ((result.title, failure) for failure in result.failures)
 
@@ -271,7 +271,7 @@ def _refused(findings: Sequence[Finding], needs: Mapping[str, bytes | None], tit
 
 
 def _outcome(version: Version | None, findings: Sequence[Finding], report: str, **more: Any) -> Outcome:
-    """An outcome with at most `MOST_FINDINGS` findings, errors first."""
+    """An outcome with at most `MAX_FINDINGS` findings, errors first."""
     ordered = sorted(findings, key=lambda finding: finding.severity != Severity.ERROR.value)
-    omitted = max(0, len(ordered) - MOST_FINDINGS)
-    return Outcome(version=version, findings=tuple(ordered[:MOST_FINDINGS]), omitted=omitted, report=report, **more)
+    omitted = max(0, len(ordered) - MAX_FINDINGS)
+    return Outcome(version=version, findings=tuple(ordered[:MAX_FINDINGS]), omitted=omitted, report=report, **more)

@@ -21,10 +21,10 @@ from pathlib import Path
 import watchfiles
 
 from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
-from wharfinger.language.files import MOST_BYTES, NONE_MEANT, SUFFIX
+from wharfinger.language.files import MAX_BYTES, NONE_MEANT, SUFFIX
 from wharfinger.language.report.wording import count
 
-MOST_FILES = 2000
+MAX_FILES = 2000
 KUBELET = "..data"
 MOUNTS = Path("/proc/self/mountinfo")
 _ATTEMPTS = 5
@@ -77,10 +77,10 @@ def _read(path: str, mounts: Path) -> Contents:
     names = _names(root, deep=is_folder(path))
     if not is_folder(path) and not Path(path).exists():
         return Contents(files={}, lost=f"{path}: no such file")
-    dropped = names[MOST_FILES:]
-    notes = [f"only the first {MOST_FILES:,} of {count(len(names), 'file')} are read"] if dropped else []
+    dropped = names[MAX_FILES:]
+    notes = [f"only the first {MAX_FILES:,} of {count(len(names), 'file')} are read"] if dropped else []
     named = None if is_folder(path) else root / Path(path).name
-    files = {name: content for name in names[:MOST_FILES] if (content := _inside(root / name, folder, named)) is not None}
+    files = {name: content for name in names[:MAX_FILES] if (content := _inside(root / name, folder, named)) is not None}
     return Contents(files=files, notes=(*notes, *_frozen(folder, files, mounts)))
 
 
@@ -120,7 +120,7 @@ def _content(path: Path) -> bytes | str | None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return f"{path.name} is no regular file"
         try:
-            return stream.read(MOST_BYTES + 4)
+            return stream.read(MAX_BYTES + 4)
         except OSError as error:
             return f"{path.name} cannot be read: {error.strerror}"
 
@@ -144,11 +144,11 @@ def _mount_points(mounts: Path) -> frozenset[str]:
     return frozenset(line.split(" ")[4].replace("\\040", " ") for line in lines if line.count(" ") > 4)
 
 
-POLL = 10.0
+POLL_SECONDS = 10.0
 """Seconds between two readings of a folder without events."""
-_QUIET = 0.05
-_TRIES = 20
-_FIRST_POLL = 1.0
+_SETTLE_SECONDS = 0.05
+_MAX_SETTLES = 20
+_FIRST_POLL_SECONDS = 1.0
 
 
 class FolderSource:
@@ -157,7 +157,7 @@ class FolderSource:
     lasting = True
     imports = True
 
-    def __init__(self, path: str, *, name: str = "", mode: Mode = Mode.ENFORCE, poll: float = POLL) -> None:
+    def __init__(self, path: str, *, name: str = "", mode: Mode = Mode.ENFORCE, poll: float = POLL_SECONDS) -> None:
         self.path = path
         self.name = name or path
         self._mode = mode
@@ -186,10 +186,10 @@ class FolderSource:
     async def _stable_contents(self) -> Contents:
         """The contents, once two readings in a row agree: nothing is being written."""
         before = await asyncio.to_thread(read, self.path)
-        for _ in range(_TRIES if self._offered is not None else 0):
+        for _ in range(_MAX_SETTLES if self._offered is not None else 0):
             if before == self._offered:
                 break
-            await asyncio.sleep(_QUIET)
+            await asyncio.sleep(_SETTLE_SECONDS)
             found = await asyncio.to_thread(read, self.path)
             if found == before:
                 break
@@ -208,7 +208,7 @@ class FolderSource:
         return PolicyText(name=name, content=content, mode=self._mode, wanted=wanted)
 
     async def _poll_folder(self, sink: PolicySink) -> None:
-        pause = min(_FIRST_POLL, self._poll)  # the watch may begin a moment after the first reading
+        pause = min(_FIRST_POLL_SECONDS, self._poll)  # the watch may begin a moment after the first reading
         while True:
             await self.offer(sink)
             await asyncio.sleep(pause)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class LastKnownGood:
 
 
 def _read(path: Path) -> Record:
-    if path.stat().st_size > _MOST_BYTES:
+    if path.stat().st_size > _MAX_BYTES:
         raise ValueError("it is too large")
     whole = json.loads(path.read_text("utf-8"))
     if whole["format"] != FORMAT:

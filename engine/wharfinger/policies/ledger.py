@@ -318,7 +318,7 @@ def _differs(entry: Entry, text: PolicyText, by_name: Mapping[str, bytes]) -> bo
     return offers[0] != offers[1] or entry.stale(by_name)
 
 
-MOST_ERRORS = 20
+MAX_ERRORS = 20
 
 
 class Records:
@@ -361,7 +361,7 @@ class Records:
             self._add_error(f"{entry.source}: {entry.key} cannot be forgotten: {error}")
 
     def _add_error(self, sentence: str) -> None:
-        self.errors = [*self.errors, sentence][-MOST_ERRORS:]
+        self.errors = [*self.errors, sentence][-MAX_ERRORS:]
 
 
 def record_of(entry: Entry) -> Record | None:

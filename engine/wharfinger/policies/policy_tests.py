@@ -305,12 +305,12 @@ Observe = Callable[[ast.Test, Scenario, Attempt], None]
 """Called after each `place` of a test."""
 
 
-def run(policies: Sequence[typed.Policy], once: Once | None = None, observe: Observe | None = None) -> Report:
+def run(policies: Sequence[typed.Policy], once: CompileCache | None = None, observe: Observe | None = None) -> Report:
     """The results of every test of every policy, and what they covered; `once` shares compiled policies with other callers."""
     results: list[Result] = []
     coverages = [Coverage(policy) for policy in policies]
     for policy, coverage in zip(policies, coverages, strict=True):
-        compiled = once or Once()
+        compiled = once or CompileCache()
         results += [_run(policy, test, coverage, compiled, observe) for test in policy.tests]
     return Report(
         results=tuple(results),
@@ -319,7 +319,7 @@ def run(policies: Sequence[typed.Policy], once: Once | None = None, observe: Obs
     )
 
 
-class Once:
+class CompileCache:
     """Compiles a policy once for all callers that give its params the same values."""
 
     def __init__(self) -> None:
@@ -336,7 +336,7 @@ class Once:
         return self._known[key]
 
 
-def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: Once, observe: Observe | None) -> Result:
+def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: CompileCache, observe: Observe | None) -> Result:
     try:
         failures = _failures(Scenario(policy, test, compiled), test, coverage, observe)
     except WharfingerError as error:

@@ -43,7 +43,7 @@ from wharfinger.model.state.tables import TimeAndObjects
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
 
-MOST_STEPS = 2_000  # of the search for a group in a test
+MAX_STEPS = 2_000  # of the search for a group in a test
 NODE_DEFAULTS: Fields = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 _SPELLING = {"ephemeral_storage": "ephemeral-storage"}
 _NODE_AMOUNTS = ("cpu", "memory", "ephemeral_storage", "pods")
@@ -416,7 +416,7 @@ class Scenario:
             raise UsageError(f"{' and '.join(group.key for group in groups)} are different groups; name one of them with its namespace")
         group = groups[0]
         waiting = {pod.uid: pod for pod in group.waiting}
-        answer = at_once(placing(Decider(self._chain), self._state, group, steps=MOST_STEPS))
+        answer = at_once(placing(Decider(self._chain), self._state, group, steps=MAX_STEPS))
         nodes = answer.nodes if isinstance(answer, Placed) else {}
         message = "" if isinstance(answer, Placed) else answer.message
         attempts = {}

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.ports import Clock
 
-SHARE = 0.1
+MAX_TIME_SHARE = 0.1
 """The share of time that all shadow policies together may take."""
-SAVED = 0.2
+MAX_SAVED_SECONDS = 0.2
 """Seconds of this share that are saved at most while nothing is decided."""
-MOST_KEPT = 50
-MOST_CELLS = 5_000_000
+MAX_KEPT = 50
+MAX_CELLS = 5_000_000
 """Node × rule results that a shadow caches: a tenth of what a deciding chain may."""
 
 
@@ -57,7 +57,7 @@ class ShadowReport:
     errors: int = 0
     unseen: int = 0
     last_error: str = ""
-    last: deque[Disagreement] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
+    last: deque[Disagreement] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
 
 
 class _Shadow:
@@ -70,7 +70,7 @@ class _Shadow:
         self._budget = budget
         self._allowance = Allowance(budget)
         self._measured = EveryDecision(budget.timer)
-        self._decider = Decider(chain, MOST_CELLS, self._measured)
+        self._decider = Decider(chain, MAX_CELLS, self._measured)
 
     def pauses(self, now: float) -> bool:
         """True if the shadow took too long lately and does not compare now; `now` is a monotonic time."""
@@ -115,7 +115,7 @@ class Shadows:
         self._timer = timer or clock.monotonic
         self._budget = budget or BudgetSettings()
         self._by_profile: dict[str, list[_Shadow]] = {}
-        self._saved = SAVED
+        self._saved = MAX_SAVED_SECONDS
         self._asked_at = self._timer()
         self.reports: Mapping[str, ShadowReport] = {}
 
@@ -158,7 +158,7 @@ class Shadows:
 
     def _compare(self, shadow: _Shadow, profile: str, decision: Decision) -> None:
         began = self._timer()
-        self._saved = min(SAVED, self._saved + SHARE * (began - self._asked_at))
+        self._saved = min(MAX_SAVED_SECONDS, self._saved + MAX_TIME_SHARE * (began - self._asked_at))
         self._asked_at = began
         if self._saved <= 0 or shadow.pauses(self._clock.monotonic()):
             shadow.report.unseen += 1

@@ -37,7 +37,7 @@ GATHER = 0.05
 REVIEW = 15.0
 """Seconds between two trials of the policies that hold, on the cluster as it is."""
 
-MOST_REVIEWED = 20
+MAX_REVIEWED = 20
 """Policies that are tried each time: a tenth of a second in a thread."""
 
 
@@ -258,7 +258,7 @@ class PolicyStore:
         while True:
             await self._clock.sleep(REVIEW)
             try:
-                await self.review(MOST_REVIEWED)
+                await self.review(MAX_REVIEWED)
             except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
                 self._emit(Failed("policies", error))
 

@@ -19,7 +19,7 @@ from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.prove import logic
 from wharfinger.prove.encoder import Encoder, Place, Selection, Unmodelled
 from wharfinger.prove.logic import Term, Value, as_bool, both, constant, real
-from wharfinger.prove.world import EFFECTS, FEW, POD, TEXTS, World, node, of_node, of_pod
+from wharfinger.prove.world import EFFECTS, MAX_SUMMED, POD, TEXTS, World, node, of_node, of_pod
 
 POD_COUNT = of_node("pod_count")
 NODE_LABELS = of_node("labels", keyed=True)
@@ -78,7 +78,7 @@ def _sum_ends(self: Encoder, expr: typed.Aggregate, place: Place) -> tuple[float
     one = self.value(expr.value, Place(place.node, "any placed pod"))
     if expr.reduction is not typed.Reduction.SUM:
         # an average is rounded twice
-        return (one.low - abs(one.low) * 1e-9, one.high + abs(one.high) * 1e-9) if one.largest < logic.SMALL else (-math.inf, math.inf)
+        return (one.low - abs(one.low) * 1e-9, one.high + abs(one.high) * 1e-9) if one.largest < logic.MAX_SAFE else (-math.inf, math.inf)
     return (0.0 if one.low >= 0 else -math.inf), (0.0 if one.high <= 0 else math.inf)
 
 
@@ -101,8 +101,8 @@ def _added(self: Encoder, expr: typed.Aggregate, found: Selection, place: Place)
         one = constant(1.0) if expr.value is None else self.value(expr.value, Place(slot.node, slot.owner))
         total: Any = z3.ToReal(slot.number)
         if expr.value is not None:
-            self.world.facts.append(slot.number <= FEW)
-            total = z3.Sum(*(z3.If(slot.number >= number, one.term, real(0)) for number in range(1, FEW + 1)))
+            self.world.facts.append(slot.number <= MAX_SUMMED)
+            total = z3.Sum(*(z3.If(slot.number >= number, one.term, real(0)) for number in range(1, MAX_SUMMED + 1)))
         terms.append(z3.If(as_bool(both(over, one.present, self.selected(found, slot))), total, real(0)))
     return Value(z3.Sum(*terms) if terms else real(0), True, 0.0 if expr.value is None else -math.inf, math.inf, whole=expr.value is None)
 

@@ -65,7 +65,7 @@ class Shared:
     selections: list[Selection] = field(default_factory=list)
     encoded: list[EncodedExpression] = field(default_factory=list)
     equal: Callable[[World, list[Condition]], bool] = lambda _world, _facts: False
-    """Tells whether facts cannot hold together."""
+    """True if facts cannot hold together."""
 
 
 class Encoder(ABC):

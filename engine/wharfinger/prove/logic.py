@@ -23,9 +23,9 @@ Term: TypeAlias = Any
 """A z3 term, or for a set the function from a member to the condition that it belongs to the set."""
 
 EXACT = 2.0**53  # whole numbers up to here are float64
-SMALL = 2.0**100  # below it no single operation leaves the finite numbers
+MAX_SAFE = 2.0**100  # below it no single operation leaves the finite numbers
 ULP = Fraction(1, 2**53)
-LEAST = Fraction(1, 2**200)  # above what rounding near 0 can add
+UNDERFLOW_MARGIN = Fraction(1, 2**200)  # above what rounding near 0 can add
 
 
 def both(*conditions: Condition) -> Condition:
@@ -153,7 +153,7 @@ class Numbers:
         """The value of `a * b`."""
         if a.constant is not None and b.constant is None:
             a, b = b, a
-        if b.constant in (0.0, 1.0) and a.largest < SMALL:
+        if b.constant in (0.0, 1.0) and a.largest < MAX_SAFE:
             return a if b.constant else Value(real(0), both(a.present, b.present), 0.0, 0.0, True)
         corners = [0.0 if 0 in (x, y) else x * y for x in (a.low, a.high) for y in (b.low, b.high)]
         if b.constant is not None:
@@ -198,7 +198,7 @@ class Numbers:
     ) -> Value:
         result = z3.Function(f"float {name}", z3.RealSort(), z3.RealSort(), z3.RealSort())(a.term, b.term)
         small = self._small(a, b)
-        tiny = real(0 if name in ("sum", "difference") else LEAST)
+        tiny = real(0 if name in ("sum", "difference") else UNDERFLOW_MARGIN)
         error = z3.If(exact >= 0, exact, -exact) * real(ULP) + tiny
         sign = z3.And(z3.Implies(exact >= 0, result >= 0), z3.Implies(exact <= 0, result <= 0))
         bounds = z3.And(sign, result - exact <= error, exact - result <= error)
@@ -218,8 +218,8 @@ class Numbers:
 
     def _small(self, *values: Value) -> Condition:
         """The condition that operands are so small that nothing leaves the finite numbers."""
-        limit = real(SMALL)
-        open_ = [each.term for each in values if each.largest > SMALL]
+        limit = real(MAX_SAFE)
+        open_ = [each.term for each in values if each.largest > MAX_SAFE]
         return both(*(z3.And(term <= limit, term >= -limit) for term in open_))
 
     def _opaque(self, name: str, a: Value, b: Value, ends: tuple[float, float]) -> Value:

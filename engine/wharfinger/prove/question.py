@@ -28,8 +28,8 @@ from wharfinger.prove.world import World
 PROOF = 600_000
 SEARCH = 600_000
 """The work that z3 may do for the proof of a statement, and for examples; in its own units, together about a second."""
-MOST_TRIES = 6  # examples of one setting
-MOST_WISHES = 24
+MAX_TRIES = 6  # examples of one setting
+MAX_PREFERENCES = 24
 GIBI = 1 << 30
 SETTINGS: tuple[Mapping[str, int], ...] = (
     {"allocatable.cpu": 8000, "allocatable.memory": 32 * GIBI, "capacity.cpu": 8000, "capacity.memory": 32 * GIBI},
@@ -82,7 +82,7 @@ class Statement:
     """A statement about policies.
 
     `violations` are the conditions under which it is false, each of which is asked on its own. `shown` writes the expectations that a test
-    of an example could have, and `confirmed` tells with which policy's file a test fails for the reason that was looked for, or None.
+    of an example could have, and `confirmed` says with which policy's file a test fails for the reason that was looked for, or None.
     """
 
     text: str
@@ -92,7 +92,7 @@ class Statement:
     shown: Callable[[Example, Sequence[Encoder]], Sequence[Sequence[str]]]
     confirmed: Callable[[Mapping[int, Trial], Example], str | None]
     hopeless: Callable[[Mapping[int, Trial], Example], bool] = lambda _trials, _example: False
-    """Tells of an example, whatever is expected of it, that it shows nothing."""
+    """Says of an example that it shows nothing, whatever is expected of it."""
     examples: Callable[[Sequence[Encoder]], Sequence[Condition]] | None = None
     """The violations that examples are looked for of, in order; None for those of the proof."""
     together: bool = False
@@ -198,7 +198,7 @@ def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -
     for violation in violations:
         asked = effort.solver()
         asked.add(*world.facts, violation)
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             if effort.check(asked) != z3.sat:
                 break
             example = Example(world, _simplest(asked, world, effort), encoders)
@@ -217,18 +217,18 @@ def _simplest(asked: Any, world: World, effort: Effort) -> Any:
     """A model with as few pods and as few optional values as can easily be had; what is asked stays as it is."""
     model = asked.model()
     asked.push()
-    wishes = [slot.number == 0 for slot in world.slots]
-    wishes += [z3.Not(as_bool(value.present)) for _, value in world.plain.values() if value.present is not True]
+    preferences = [slot.number == 0 for slot in world.slots]
+    preferences += [z3.Not(as_bool(value.present)) for _, value in world.plain.values() if value.present is not True]
     for (owner, _), (attribute, keys) in world.keyed.items():
         values = [world.attribute(owner, attribute, key) for key in keys]
-        wishes += [z3.Not(as_bool(value.present)) for value in values if value.present is not True]
-    wishes += [slot.number <= 1 for slot in world.slots]
-    for wish in wishes[:MOST_WISHES]:
-        if z3.is_true(model.eval(wish, model_completion=True)):
-            asked.add(wish)
+        preferences += [z3.Not(as_bool(value.present)) for value in values if value.present is not True]
+    preferences += [slot.number <= 1 for slot in world.slots]
+    for preference in preferences[:MAX_PREFERENCES]:
+        if z3.is_true(model.eval(preference, model_completion=True)):
+            asked.add(preference)
             continue
         asked.push()
-        asked.add(wish)
+        asked.add(preference)
         if effort.check(asked) == z3.sat:
             model = asked.model()
         else:

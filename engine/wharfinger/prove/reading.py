@@ -26,7 +26,7 @@ from wharfinger.language.syntax import ast
 from wharfinger.policies import policy_tests
 from wharfinger.policies.scenario import Attempt, Scenario
 
-SPARE = "condition_of_statement_"
+CONDITION_NAME = "condition_of_statement_"
 
 
 class EditablePolicy:
@@ -67,12 +67,12 @@ class EditablePolicy:
         _raise_for(diagnostics, texts)
         if policy is None:
             raise UsageError(f"{self.policy.source.name} cannot be checked with the conditions of the statement")
-        added = {rule.name: rule.clauses[0].condition for rule in policy.filters if rule.name.startswith(SPARE)}
-        found = {name: added[f"{SPARE}{index}"] for index, name in enumerate(texts)}
+        added = {rule.name: rule.clauses[0].condition for rule in policy.filters if rule.name.startswith(CONDITION_NAME)}
+        found = {name: added[f"{CONDITION_NAME}{index}"] for index, name in enumerate(texts)}
         for name in about_pods & found.keys():
             if _shape(found[name], policy) > Shape.POD:
                 raise UsageError(f"{name} {texts[name]!r}: this condition is about the pod alone, and reads the node or the cluster")
-        return replace(policy, filters=tuple(rule for rule in policy.filters if not rule.name.startswith(SPARE))), found
+        return replace(policy, filters=tuple(rule for rule in policy.filters if not rule.name.startswith(CONDITION_NAME))), found
 
     def _as_filter(self, name: str, text: str, index: int, diagnostics: Diagnostics) -> ast.Filter | None:
         if not text.strip():
@@ -83,7 +83,7 @@ class EditablePolicy:
             return None
         on_missing = ast.OnMissing(span=condition.span, action=ast.MissingAction.REJECT, points=None)
         clause = ast.Clause(span=condition.span, is_require=True, condition=condition, message=None, on_missing=on_missing)
-        rule = f"{SPARE}{index}"
+        rule = f"{CONDITION_NAME}{index}"
         return ast.Filter(span=condition.span, annotations=(), name=rule, name_span=condition.span, when=None, clauses=(clause,))
 
     def settings(self) -> list[str]:

@@ -16,7 +16,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.prove.encoder import Encoder, Place
-from wharfinger.prove.logic import SMALL, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real
+from wharfinger.prove.logic import MAX_SAFE, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real
 from wharfinger.prove.world import NATIVE, POD, World, node, of_node, of_pod
 
 NAMESPACE = of_pod("namespace", Subject.POD)
@@ -74,10 +74,10 @@ def state(encoder: Encoder, rule: typed.Score, index: int) -> tuple[Condition, T
 
 def _finite(world: World, value: Value) -> Condition:
     """The condition that a number is not infinite; a score without one counts as missing."""
-    if world.example or value.largest <= SMALL or not z3.is_real(value.term):
+    if world.example or value.largest <= MAX_SAFE or not z3.is_real(value.term):
         return True
     finite = z3.Function("is finite", z3.RealSort(), z3.BoolSort())(value.term)
-    world.facts.append(z3.Implies(z3.And(value.term <= real(SMALL), value.term >= real(-SMALL)), finite))
+    world.facts.append(z3.Implies(z3.And(value.term <= real(MAX_SAFE), value.term >= real(-MAX_SAFE)), finite))
     return finite
 
 

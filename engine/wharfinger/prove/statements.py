@@ -21,7 +21,7 @@ from wharfinger.prove.logic import Condition, both, either, implied, negated, sa
 from wharfinger.prove.question import Answer, Side, Statement, Verdict, answer
 from wharfinger.prove.reading import EditablePolicy, Trial
 
-HERE = Place(0)
+FIRST_NODE = Place(0)
 
 
 def _side(compiled: CompiledPolicy, texts: Mapping[str, str], pods: frozenset[str] = frozenset()) -> tuple[Side, dict[str, typed.Expr]]:
@@ -72,7 +72,7 @@ def _never_rejects(side: Side, text: str, filters: Sequence[typed.Filter], wante
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
-        where = both(rules.governs(encoder), encoder.true(wanted, HERE))
+        where = both(rules.governs(encoder), encoder.true(wanted, FIRST_NODE))
         return [both(where, negated(rules.passes(encoder, rule, 0))) for rule in filters]
 
     def confirmed(trials: Mapping[int, Trial], example: Example) -> str | None:
@@ -201,7 +201,7 @@ def keeps(compiled: CompiledPolicy, condition: str, with_policies: Sequence[Comp
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         encoder = encoders[0]
         taken = both(rules.fits(encoder), *(rules.accepts(each, 0) for each in encoders[1:]))
-        return [both(taken, encoder.true(wanted, HERE), negated(rules.accepts(encoder, 0)))]
+        return [both(taken, encoder.true(wanted, FIRST_NODE), negated(rules.accepts(encoder, 0)))]
 
     def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
         return [[f"expect {quoted(example.pod)} on {quoted(example.nodes[0])}"]]
@@ -334,7 +334,7 @@ def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | No
 
     def about(encoder: Encoder) -> Condition:
         there = both(encoder.true(conditions["--never"], Place(0)), encoder.true(conditions["--above"], Place(1)))
-        return both(there, encoder.true(conditions.get("--for"), HERE), rules.accepts(encoder, 0), rules.accepts(encoder, 1))
+        return both(there, encoder.true(conditions.get("--for"), FIRST_NODE), rules.accepts(encoder, 0), rules.accepts(encoder, 1))
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         return [both(about(encoders[0]), totals.may_beat(encoders[0]))]

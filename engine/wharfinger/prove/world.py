@@ -22,22 +22,22 @@ from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.language.syntax.test_steps import START
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
-from wharfinger.model.devices.gpu_names import MOST_GPUS, WHOLE, GpuNames
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.devices.gpu_names import MAX_GPUS, WHOLE, GpuNames
+from wharfinger.model.objects.requests import MAX_AMOUNT
 from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
 
 POD = "pod"
 SPARE_TEXTS = ("x1", "x2", "x3")
-MOST_COMBINATIONS = 4096  # of texts, for which one function is tabulated
+MAX_COMBINATIONS = 4096  # of texts, for which one function is tabulated
 CROWD = 110  # pods of one kind on a node of an example
-FEW = 6  # of them, where values of theirs are added up
-FAR = 253402300800.0  # seconds from 1970 to the year 10000
+MAX_SUMMED = 6  # of them, where values of theirs are added up
+LAST_TIME = 253402300800.0  # seconds from 1970 to the year 10000
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 QOS = ("Guaranteed", "Burstable", "BestEffort")
 NATIVE = ("cpu", "memory", "ephemeral_storage")
 TEXTS = frozenset({Kind.STRING, Kind.VERSION})
 READY = ("True", "False", "Unknown")
-MOST_OF_EXAMPLE = {Kind.CPU: 64_000, Kind.MEMORY: 1 << 40, Kind.COUNT: 10_000, Kind.NUMBER: 2**31 - 1}
+MAX_EXAMPLE_AMOUNTS = {Kind.CPU: 64_000, Kind.MEMORY: 1 << 40, Kind.COUNT: 10_000, Kind.NUMBER: 2**31 - 1}
 
 
 def node(index: int) -> str:
@@ -119,7 +119,7 @@ class World:
         """The time of the snapshot."""
         if self.example:
             return Value(real(START.timestamp()), True, START.timestamp(), START.timestamp(), whole=True)
-        return self.free("now", Kind.TIME, low=0.0, high=FAR)
+        return self.free("now", Kind.TIME, low=0.0, high=LAST_TIME)
 
     # ── strings ──
 
@@ -173,7 +173,7 @@ class World:
         if self.example:
             self.facts.extend(z3.And(term >= 0, term < known) for term in self._strings)
         done = 0
-        while done < len(self.texts) <= known + MOST_COMBINATIONS:
+        while done < len(self.texts) <= known + MAX_COMBINATIONS:
             upto = len(self.texts)
             for application in self._applications:
                 self._tabulate(application, done, upto)
@@ -183,7 +183,7 @@ class World:
 
     def _tabulate(self, application: Application, done: int, upto: int) -> None:
         places = [index for index, each in enumerate(application.arguments) if z3.is_expr(each) and not z3.is_int_value(each)]
-        if (upto ** len(places)) > MOST_COMBINATIONS:
+        if (upto ** len(places)) > MAX_COMBINATIONS:
             return
         for ids in itertools.product(range(upto), repeat=len(places)):
             if max(ids) < done:
@@ -271,14 +271,14 @@ class World:
         low = -math.inf if attribute.low is None else min(attribute.low, 0.0)  # a node may claim to have no cpu at all
         high = math.inf if attribute.high is None else attribute.high
         if kind is Kind.TIME:
-            return low, FAR if not self.example else START.timestamp()
+            return low, LAST_TIME if not self.example else START.timestamp()
         if kind not in NUMERIC or (math.isfinite(low) and math.isfinite(high)):
             return low, high
         sums = path.startswith(("free", "requested")) or path == "pod_count"  # of any number of pods
-        most = float(MOST) * (2.0**40 if sums else 1.0)
+        most = float(MAX_AMOUNT) * (2.0**40 if sums else 1.0)
         if self.example:
-            most = min(most, float(MOST_OF_EXAMPLE.get(kind, 1 << 40)))
-        return (-most, min(most, float(MOST))) if path.startswith("free") else (low, most)
+            most = min(most, float(MAX_EXAMPLE_AMOUNTS.get(kind, 1 << 40)))
+        return (-most, min(most, float(MAX_AMOUNT))) if path.startswith("free") else (low, most)
 
     # ── what hangs together ──
 
@@ -298,7 +298,7 @@ class World:
         if read["free"] is None and not (self.example and read["requested"] is not None):
             return
         values = {table: self._plain_attribute(owner, of_node(f"{table}.{native}")) for table in read}
-        exact = True if self.example else values["requested"].term <= real(MOST)
+        exact = True if self.example else values["requested"].term <= real(MAX_AMOUNT)
         self.facts.append(values["free"].term <= values["allocatable"].term)
         self.facts.append(as_bool(implied(exact, values["free"].term == values["allocatable"].term - values["requested"].term)))
         if self.example:
@@ -325,7 +325,7 @@ class World:
         keys = [key for found in read.values() if found is not None for key in found[1]]
         for key in keys:
             offered, left, used = (self.attribute(owner, of_node(table, keyed=True), key) for table in ("allocatable", "free", "requested"))
-            exact = True if self.example else used.term <= real(MOST)
+            exact = True if self.example else used.term <= real(MAX_AMOUNT)
             self.facts.append(as_bool(implied(left.present, left.term <= offered.term)))
             self.facts.append(offered.present == left.present)
             self.facts.append(as_bool(implied(both(exact, left.present), left.term == offered.term - used.term)))
@@ -367,7 +367,7 @@ class World:
             self.facts.append(as_bool(implied(whole.present, both(asked.present, asked.term == WHOLE * whole.term))))
         for owner in [node(index) for index in range(self.n_nodes)]:
             gpus, offered = z3.Int(f"{owner} GPUs"), self.attribute(owner, offers, share)
-            self.facts.extend((gpus >= 0, gpus <= MOST_GPUS, offered.term == z3.ToReal(WHOLE * gpus)))
+            self.facts.extend((gpus >= 0, gpus <= MAX_GPUS, offered.term == z3.ToReal(WHOLE * gpus)))
             self.facts.append(self.attribute(owner, used, share).term <= WHOLE)
             if self._reads_key(count):
                 counted = self.attribute(owner, offers, count)

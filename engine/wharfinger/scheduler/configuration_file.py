@@ -12,15 +12,15 @@ from wharfinger.framework.configuration.kubernetes_profiles import Profiles, rea
 from wharfinger.framework.registry import default_registry
 from wharfinger.model.reading import decode
 
-OF_THE_PROCESS = "WharfingerConfiguration"
-LARGEST = 2**20  # bytes; settings are a few kilobytes
+PROCESS_KIND = "WharfingerConfiguration"
+MAX_BYTES = 2**20  # bytes; settings are a few kilobytes
 
 
 def read(path: str | Path) -> Profiles:
     """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
     document = only_document(path, "KubeSchedulerConfiguration")
-    if document.get("kind") == OF_THE_PROCESS:
-        raise UsageError(f"{path}: this is a {OF_THE_PROCESS}, the settings of wharf run; expected a KubeSchedulerConfiguration")
+    if document.get("kind") == PROCESS_KIND:
+        raise UsageError(f"{path}: this is a {PROCESS_KIND}, the settings of wharf run; expected a KubeSchedulerConfiguration")
     try:
         return read_profiles(document, default_registry())
     except UsageError as error:
@@ -43,7 +43,7 @@ def only_document(path: str | Path, expected: str) -> dict[str, Any]:
 
 def _content(path: str | Path) -> bytes:
     with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
-        content = stream.read(LARGEST + 1)
-    if len(content) > LARGEST:
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         raise UsageError(f"{path}: larger than 1 MiB; that is another file than settings")
     return content

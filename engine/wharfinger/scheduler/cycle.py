@@ -80,7 +80,7 @@ class SchedulingCycle:
             self._queue.done(queued)
             return True
         if self._preemptor.evicting_for(pod.uid):
-            self._queue.shelve(queued)
+            self._queue.wait_for_event(queued)
             return True
         return False
 

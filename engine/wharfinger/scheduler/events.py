@@ -99,7 +99,7 @@ class PodQueued(Struct, frozen=True):
 
 
 class Preempted(Struct, frozen=True):
-    """A node was nominated for a pod, and so many pods are evicted from it."""
+    """A node was nominated for a pod, and pods are evicted from it."""
 
     preemptor: PodView
     node: str
@@ -107,7 +107,7 @@ class Preempted(Struct, frozen=True):
 
 
 class PodsFlushed(Struct, frozen=True):
-    """So many pods are tried again after the longest wait, without a change of the cluster that could help them."""
+    """Pods are tried again after the longest wait, without a change of the cluster that could help them."""
 
     pods: int
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.cluster_event import OF_KIND, Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.cluster_event import EVENT_OF_KIND, Change, ClusterEvent, node_added, node_updated
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CLAIM = "ResourceClaim"
 NAMESPACE = "Namespace"
 PODGROUPS = frozenset({"PodGroup", "CoschedulingPodGroup"})
-FEW, MANY = 100, 10_000
+OBJECTS_PER_STEP, KEYS_PER_STEP = 100, 10_000
 """How many objects of a list are applied in one step, and how many keys are compared in one."""
 
 
@@ -100,17 +100,17 @@ class ClusterFeed:
         Deleted objects go first. Waiting pods come last and by age, so that those of one priority queue in the order of dry runs.
         """
         there = self._listed_unreadable.pop(kind, set())
-        for portion in portions(objs, MANY):
+        for portion in portions(objs, KEYS_PER_STEP):
             there.update(map(objects.key_of, portion))
             yield
         gone = [key for key in self._known.get(kind, {}) if key not in there]
-        for portion in portions(gone, FEW):
+        for portion in portions(gone, OBJECTS_PER_STEP):
             for key in portion:
                 self._deleted(kind, key)
             yield
         if kind == "Pod":
             objs = [*(pod for pod in objs if pod.spec.node_name), *sorted((pod for pod in objs if not pod.spec.node_name), key=_age)]
-        for portion in portions(objs, FEW):
+        for portion in portions(objs, OBJECTS_PER_STEP):
             for obj in portion:
                 self.upsert(kind, obj)
             yield
@@ -294,7 +294,7 @@ _MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
 
 def _of_object(kind: str, label: str, obj: Any, old: Any, *, removed: bool = False) -> Change:
     """The change of an object that is neither node nor pod; `old` is its former version, None if it is new."""
-    events = OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT)
+    events = EVENT_OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT)
     if kind == "ResourceClaim":
         return Change(events=events, label=label, claim=obj, claim_was=old, removed=removed)
     return Change(events=events, label=label)
@@ -318,13 +318,13 @@ class Measurements:
     def publish(self, key: str, found: Mapped) -> None:
         """Let decisions read these samples of a signal, and try the pods again that others rejected."""
         self._cluster.state.put_metric(key, found.column, found.samples, found.layout)
-        self.stir()
+        self.retry_rejected()
 
     def drop(self, key: str) -> None:
         """Remove the samples of a signal that no policy reads any more."""
         self._cluster.state.drop_metric(key)
 
-    def stir(self) -> None:
+    def retry_rejected(self) -> None:
         """Try the pods again that samples rejected."""
         self._queue.notify(_MEASURED)
         self._changed()

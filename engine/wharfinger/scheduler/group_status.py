@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.groups.terms import Group
     from wharfinger.scheduler.ports import LiveCluster
 
-PATIENCE = 2.0
+WRITE_DELAY = 2.0
 """Seconds after which conditions are written with all writers although pods are being bound."""
 _REMEMBERED = 4096
 """Groups whose last written condition is remembered until the watch shows it."""
@@ -141,7 +141,7 @@ class GroupStatus:
         if not self._binding() or not self._since:
             return self._most
         waited = self._ports.clock.monotonic() - next(iter(self._since.values()))
-        return writers_behind_bindings(waited, PATIENCE, self._most, self._most)
+        return writers_behind_bindings(waited, WRITE_DELAY, self._most, self._most)
 
     async def _write(self, key: str, wanted: Sequence[tuple[objects.PodGroup, Condition]]) -> None:
         for decided_for, condition in wanted:

@@ -1,6 +1,6 @@
 """Explanations by a running scheduler: on a copy of its state, made in short slices, and decided in a thread.
 
-One at a time, as each takes memory for a second cluster. A request that waits longer than `PATIENCE` ends with an error.
+One at a time, as each takes memory for a second cluster. A request that waits longer than `TIMEOUT` ends with an error.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.scheduler import Scheduler
 
-PATIENCE = 20.0
-MOST_SUGGESTED = 5000
+TIMEOUT = 20.0
+MAX_SUGGESTED = 5000
 """Pods among which a similar name is looked for."""
 
 
 class ExplanationBusy(WharfingerError):
-    """No explanation within `PATIENCE` seconds: other explanations take the time."""
+    """No explanation within `TIMEOUT` seconds: other explanations take the time."""
 
 
 class LiveExplanations:
@@ -45,10 +45,10 @@ class LiveExplanations:
     async def of(self, scheduler: Scheduler, key: str, nodes: Sequence[str] = ()) -> ExplainedPod:
         """The explanation of a pod (`namespace/name`) as it stands now.
 
-        UnknownObject for a pod or node that is not there, UsageError for a pod of another scheduler, ExplanationBusy after `PATIENCE`.
+        UnknownObject for a pod or node that is not there, UsageError for a pod of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
         try:
-            async with asyncio.timeout(PATIENCE), self._turn:
+            async with asyncio.timeout(TIMEOUT), self._turn:
                 pod, chain = _question(scheduler, key)
                 now = float(int(self._clock.now()))
                 state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
@@ -62,10 +62,10 @@ class LiveExplanations:
     async def of_group(self, scheduler: Scheduler, key: str) -> ExplainedGroup:
         """The explanation of a group (`namespace/name`) as it stands now.
 
-        UnknownObject for a group without members, UsageError for one of another scheduler, ExplanationBusy after `PATIENCE`.
+        UnknownObject for a group without members, UsageError for one of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
         try:
-            async with asyncio.timeout(PATIENCE), self._turn:
+            async with asyncio.timeout(TIMEOUT), self._turn:
                 known = scheduler.queue.groups.index
                 chain = _chain_of(scheduler, known, key)
                 now = float(int(self._clock.now()))
@@ -77,11 +77,11 @@ class LiveExplanations:
     async def of_policy(self, scheduler: Scheduler, active: ActivePolicies, name: str) -> tuple[str, ExplainedPolicy]:
         """(profile, the report about the policy of that name as it stands now); of one that decides rather than of a shadow policy.
 
-        UnknownObject for a policy that is not in force, ExplanationBusy after `PATIENCE`.
+        UnknownObject for a policy that is not in force, ExplanationBusy after `TIMEOUT`.
         """
         profile, chain, without = _in_force(active, name)
         try:
-            async with asyncio.timeout(PATIENCE), self._turn:
+            async with asyncio.timeout(TIMEOUT), self._turn:
                 now = float(int(self._clock.now()))
                 waiting = [pod for pod in scheduler.known_pods if _waits(scheduler, pod, profile)]
                 state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
@@ -90,7 +90,7 @@ class LiveExplanations:
             raise ExplanationBusy(_BUSY) from None
 
 
-_BUSY = f"no explanation within {PATIENCE:g} s; too many are asked for, ask again later"
+_BUSY = f"no explanation within {TIMEOUT:g} s; too many are asked for, ask again later"
 
 
 def _in_force(active: ActivePolicies, name: str) -> tuple[str, Chain, Chain]:
@@ -119,7 +119,7 @@ def _chain_of(scheduler: Scheduler, index: GroupIndex, key: str) -> Chain:
     """The chain that decides about a group."""
     members = index.members(key)
     if not members:
-        meant = wording.closest(key, [known for _, known in zip(range(MOST_SUGGESTED), index, strict=False)])
+        meant = wording.closest(key, [known for _, known in zip(range(MAX_SUGGESTED), index, strict=False)])
         raise UnknownObject(f"no pod is a member of a group {key}" + (f"; did you mean {meant}?" if meant else ""))
     profile = scheduler.profiles.of(members[0])
     if profile is None:
@@ -132,7 +132,7 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
     """The pod and the chain that decides about it."""
     pod = scheduler.known_pod(key)
     if pod is None:
-        names = (known.key for _, known in zip(range(MOST_SUGGESTED), scheduler.known_pods, strict=False))
+        names = (known.key for _, known in zip(range(MAX_SUGGESTED), scheduler.known_pods, strict=False))
         meant = wording.closest(key, names)
         raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {meant}?" if meant else ""))
     profile = scheduler.profiles.of(pod)

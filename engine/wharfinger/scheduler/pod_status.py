@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wharfinger.emit import Emit, Failed
-from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, Reference, WriteFailed
+from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, Reference, WriteFailed, condition_message
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
@@ -26,14 +26,11 @@ if TYPE_CHECKING:
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-LONGEST = 32_768
-"""Letters of a condition: what `metav1.Condition` allows. A pod with a longer one could not be stored, and each write of it would fail."""
 
 
 def unscheduled(reason: str, message: str) -> Condition:
-    """The condition of a pod that was not placed, with its message up to `LONGEST` letters: policies can have very many reasons."""
-    whole = message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."
-    return Condition(type="PodScheduled", status="False", reason=reason, message=whole)
+    """The condition of a pod that was not placed."""
+    return Condition(type="PodScheduled", status="False", reason=reason, message=condition_message(message))
 
 
 def failed_scheduling(message: str) -> Event:

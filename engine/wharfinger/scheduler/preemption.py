@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
 
-LONGEST = 10.0
+EVICTION_TIMEOUT = 10.0
 """Seconds to wait for the watch to show that evicted pods are terminating."""
 
 
@@ -144,7 +144,7 @@ class Preemptor:
 
     async def _wait_for_victims(self, uid: str) -> None:
         clock = self._ports.clock
-        ends_at = clock.monotonic() + LONGEST
+        ends_at = clock.monotonic() + EVICTION_TIMEOUT
         while self._staying.get(uid) and clock.monotonic() < ends_at:
             await until(self._seen, clock, ends_at - clock.monotonic())
 

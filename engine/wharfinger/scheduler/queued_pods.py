@@ -169,7 +169,7 @@ class QueuedGroup(QueuedPod):
         return self.known_kinds
 
 
-_FEW = 64
+_MIN_ENTRIES = 64
 
 
 class ReadyHeap:
@@ -192,7 +192,7 @@ class ReadyHeap:
         self._tickets += 1
         self._live[queued.uid] = self._tickets
         heapq.heappush(self._entries, (key, self._tickets, queued))
-        if len(self._entries) > 2 * len(self._live) + _FEW:
+        if len(self._entries) > 2 * len(self._live) + _MIN_ENTRIES:
             self._entries = [entry for entry in self._entries if self._live.get(entry[2].uid) == entry[1]]
             heapq.heapify(self._entries)
 
@@ -223,7 +223,7 @@ class ReadyHeap:
         return queued
 
 
-MOST_CHANGES = 4096
+MAX_CHANGES = 4096
 """Changes that are kept: those of some seconds in which a thousand pods are placed."""
 
 
@@ -251,7 +251,7 @@ class InFlight:
         """Keep a change if a pod is in flight."""
         if self._since:
             self._changes.append(change)
-            if len(self._changes) > MOST_CHANGES:
+            if len(self._changes) > MAX_CHANGES:
                 self._changes.popleft()
                 self._dropped += 1
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SHORTER = 4
 """How many times shorter a slice is while policies are being built."""
-LONGEST_NAP = 1.0
+MAX_IDLE_SECONDS = 1.0
 """Seconds after which an idle loop checks backoffs, pods that have waited too long, and the lease."""
 
 
@@ -225,7 +225,7 @@ class Scheduler:
             await self._ports.clock.sleep(self._rest())
             return
         if not deciding:
-            await until(self._wake, self._ports.clock, LONGEST_NAP)
+            await until(self._wake, self._ports.clock, MAX_IDLE_SECONDS)
             return
         if self._namespaces:
             self._follow_namespaces()
@@ -234,7 +234,7 @@ class Scheduler:
         if self.budget.review():
             self.queue.resumed()
         if not self._binding.room.is_set():
-            await until(self._binding.room, self._ports.clock, LONGEST_NAP)
+            await until(self._binding.room, self._ports.clock, MAX_IDLE_SECONDS)
         elif self._schedule_slice():
             await self._ports.clock.sleep(self._rest())
         else:
@@ -262,7 +262,7 @@ class Scheduler:
 
     def _nap(self) -> float:
         ready_at = self.queue.next_ready_at()
-        return LONGEST_NAP if ready_at is None else min(LONGEST_NAP, max(0.0, ready_at - self._ports.clock.monotonic()))
+        return MAX_IDLE_SECONDS if ready_at is None else min(MAX_IDLE_SECONDS, max(0.0, ready_at - self._ports.clock.monotonic()))
 
     def _size(self) -> tuple[int, int]:
         snapshot = self.state.snapshot()
@@ -366,7 +366,7 @@ class Concerned:
     def __call__(self, queued: QueuedPod) -> bool:
         """True if another policy decides about the pod now, or about a member of a group.
 
-        Pods of one template get one answer, unless a scope tells them apart.
+        Pods of one template get one answer, unless a scope reads their identity.
         """
         if isinstance(queued, QueuedGroup):
             return any(self(member) for member in queued.members.values())

@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 Thing = TypeVar("Thing")
 
-REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 """Askers whose use is remembered while they neither wait nor hold a place."""
 
 
@@ -140,8 +140,8 @@ class FairQueue(Generic[Thing]):
 
     def _idle(self, needed: set[Asker | str]) -> Iterator[Asker | str]:
         """The askers beyond the limit of remembered ones, idle longest first."""
-        idle = [key for key in self._used if key not in needed] if len(self._used) > REMEMBERED else []
-        yield from idle[: max(0, len(self._used) - REMEMBERED)]
+        idle = [key for key in self._used if key not in needed] if len(self._used) > MAX_REMEMBERED else []
+        yield from idle[: max(0, len(self._used) - MAX_REMEMBERED)]
 
 
 class Turns:
@@ -186,7 +186,7 @@ class Turns:
 
 Result = TypeVar("Result")
 
-MOST_WAITING = 100_000
+MAX_WAITING = 100_000
 """Far above what regular queries need: each waits once."""
 
 
@@ -202,8 +202,8 @@ class Workers:
             number=most,
             of_group=max(1, most - 1),
             of_asker=max(1, most // 2),
-            waiting=MOST_WAITING,
-            waiting_of_asker=MOST_WAITING,
+            waiting=MAX_WAITING,
+            waiting_of_asker=MAX_WAITING,
         )
         self._turns = Turns(limits, monotonic)
         self._under_way: set[asyncio.Task[Any]] = set()

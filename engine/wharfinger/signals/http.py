@@ -123,7 +123,14 @@ class PrometheusAdapter(HTTPAdapter):
 
 
 _SHOWN = 300
-_OF_STATUS = {400: Kind.QUERY, 401: Kind.CREDENTIALS, 403: Kind.CREDENTIALS, 422: Kind.QUERY, 429: Kind.OVERLOADED, 503: Kind.OVERLOADED}
+_KIND_OF_STATUS = {
+    400: Kind.QUERY,
+    401: Kind.CREDENTIALS,
+    403: Kind.CREDENTIALS,
+    422: Kind.QUERY,
+    429: Kind.OVERLOADED,
+    503: Kind.OVERLOADED,
+}
 _OTHER_NAME = (62, 64)  # OpenSSL: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _WHERE = "is that the URL of a Prometheus, with the path before /api/v1?"
 _FIXES = {
@@ -145,7 +152,7 @@ def refused(server: PrometheusServer, status: int, content: bytes, secrets: Iter
         said = ""
     for secret in secrets:
         said = said.replace(secret, "…")
-    kind = _OF_STATUS.get(status, Kind.SERVER if status >= 500 else Kind.ANSWER)
+    kind = _KIND_OF_STATUS.get(status, Kind.SERVER if status >= 500 else Kind.ANSWER)
     text = f"{server.url} answers {status}{': ' if said else ''}{on_one_line(said, _SHOWN)}"
     if 300 <= status < 400:
         text += "; redirects are not followed, as they would carry credentials elsewhere"
@@ -215,7 +222,7 @@ def _innermost(error: BaseException) -> BaseException:
         inner = deeper
 
 
-_LONGEST_SECRET = 64 * 1024
+_MAX_SECRET_BYTES = 64 * 1024
 
 
 class Secrets(AuthBase):
@@ -278,7 +285,7 @@ def secret(path: str, *, of_header: bool = False) -> str:
     """The content of a file without its end of line; SignalFailed if it cannot be read or cannot stand in a header."""
     try:
         with Path(path).open("rb") as file:
-            raw = file.read(_LONGEST_SECRET + 1)
+            raw = file.read(_MAX_SECRET_BYTES + 1)
         content = raw.decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
@@ -290,7 +297,7 @@ def secret(path: str, *, of_header: bool = False) -> str:
 
 
 def _fault(content: str, raw: bytes, *, of_header: bool) -> str | None:
-    if len(raw) > _LONGEST_SECRET:
+    if len(raw) > _MAX_SECRET_BYTES:
         return "it is too long for a secret"
     if not content:
         return "it is empty"
@@ -301,7 +308,7 @@ def _fault(content: str, raw: bytes, *, of_header: bool) -> str | None:
     return None
 
 
-MOST_SERIES = 200_000
+MAX_SERIES = 200_000
 
 _SHOWN = 300
 _INSTEAD = {
@@ -363,8 +370,8 @@ def vector(content: bytes) -> Vector:
         parts = _parts.decode(data.result) or []
     except UNREADABLE as error:
         raise SignalFailed(Kind.ANSWER, f"the answer cannot be read: {error}") from error
-    if len(parts) > MOST_SERIES:
-        raise SignalFailed(Kind.ANSWER, f"the answer has {len(parts):,} series, more than {MOST_SERIES:,}; aggregate in the query")
+    if len(parts) > MAX_SERIES:
+        raise SignalFailed(Kind.ANSWER, f"the answer has {len(parts):,} series, more than {MAX_SERIES:,}; aggregate in the query")
     return Vector(parts, body.warnings or ())
 
 

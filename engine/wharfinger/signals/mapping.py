@@ -30,10 +30,10 @@ from wharfinger.model.objects import Node
 from wharfinger.model.objects.cluster import NodeAddress
 from wharfinger.signals.query import Query
 
-PORTION = 100
+ITEMS_PER_STEP = 100
 """Things between two pauses: a quarter of a millisecond of work."""
 
-REST = 0.0005
+STEP_PAUSE = 0.0005
 """Seconds of a pause."""
 
 T = TypeVar("T")
@@ -51,8 +51,8 @@ def in_portions(things: Iterable[T]) -> Iterator[T]:
     """The things, with a pause after every portion."""
     for count, thing in enumerate(things, 1):
         yield thing
-        if count % PORTION == 0:
-            time.sleep(REST)
+        if count % ITEMS_PER_STEP == 0:
+            time.sleep(STEP_PAUSE)
 
 
 AMBIGUOUS = ""
@@ -116,7 +116,7 @@ def _host(text: str) -> str:
     return host if separator and port.isdigit() and ":" not in host else text
 
 
-AHEAD = 5.0
+MAX_CLOCK_SKEW = 5.0
 """Seconds that a clock may be ahead without a warning."""
 
 _SHOWN = 200
@@ -132,7 +132,7 @@ class Series(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Oddity:
+class SeriesProblem:
     """How many series had a problem, and one example."""
 
     count: int = 0
@@ -158,15 +158,15 @@ class Mapped:
     column: MetricColumn
     layout: int
     n_series: int
-    unlabelled: Oddity = field(default_factory=Oddity)
-    unmatched: Oddity = field(default_factory=Oddity)
-    doubled: Oddity = field(default_factory=Oddity)
-    invalid: Oddity = field(default_factory=Oddity)
-    ahead: Oddity = field(default_factory=Oddity)
+    unlabelled: SeriesProblem = field(default_factory=SeriesProblem)
+    unmatched: SeriesProblem = field(default_factory=SeriesProblem)
+    doubled: SeriesProblem = field(default_factory=SeriesProblem)
+    invalid: SeriesProblem = field(default_factory=SeriesProblem)
+    ahead: SeriesProblem = field(default_factory=SeriesProblem)
     warnings: Sequence[str] = ()
 
     @property
-    def oddities(self) -> Iterator[tuple[str, Oddity]]:
+    def oddities(self) -> Iterator[tuple[str, SeriesProblem]]:
         """The oddities that occurred, each with its description."""
         for said, oddity in (
             ("without the label", self.unlabelled),
@@ -209,8 +209,8 @@ class _Mapping:
         self._never_negative = query.kind in _NEVER_NEGATIVE
         self.samples: dict[str, tuple[float, float] | None] = {}
         self.n_series = 0
-        self.unlabelled, self.unmatched, self.doubled = Oddity(), Oddity(), Oddity()
-        self.invalid, self.ahead = Oddity(), Oddity()
+        self.unlabelled, self.unmatched, self.doubled = SeriesProblem(), SeriesProblem(), SeriesProblem()
+        self.invalid, self.ahead = SeriesProblem(), SeriesProblem()
 
     def take(self, series: Series) -> None:
         self.n_series += 1
@@ -231,7 +231,7 @@ class _Mapping:
             self._keep(name, value, series, self._past(name, series.time))
 
     def _past(self, name: str, time: float) -> float:
-        if time > self._came + AHEAD:
+        if time > self._came + MAX_CLOCK_SKEW:
             self.ahead.found(f"{name}, {time - self._came:,.6g} s ahead: are clocks apart, or is it milliseconds?")
         return min(time, self._came)
 

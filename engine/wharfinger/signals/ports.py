@@ -60,7 +60,7 @@ class Sink(Protocol):
     def drop(self, key: str) -> None:
         """Removes a signal that no policy reads any more."""
 
-    def stir(self) -> None:
+    def retry_rejected(self) -> None:
         """Announces that decisions may change without new samples: some have become too old."""
 
     def snapshot(self) -> Snapshot:

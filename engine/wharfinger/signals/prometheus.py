@@ -11,7 +11,7 @@ from typing import Any
 import urllib3
 
 from wharfinger.signals.http import PrometheusAdapter, PrometheusSession, failed
-from wharfinger.signals.mapping import AHEAD, Mapped, NodeNames, Series, in_portions, in_turn, mapped
+from wharfinger.signals.mapping import MAX_CLOCK_SKEW, Mapped, NodeNames, Series, in_portions, in_turn, mapped
 from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import PrometheusServer, Query
 
@@ -71,6 +71,6 @@ def _asked(client: Any, query: Query, nodes: NodeNames) -> Mapped:
 
 def _timed(values: Iterable[Series], times: Iterable[Series], label: str) -> Iterable[Series]:
     """The values with the times that a second query gives for the same text of the node label; NaN if there is no possible time."""
-    measured = {each.labels.get(label): each.value for each in in_portions(times) if each.value <= each.time + AHEAD}
+    measured = {each.labels.get(label): each.value for each in in_portions(times) if each.value <= each.time + MAX_CLOCK_SKEW}
     for series in values:
         yield series._replace(time=measured.get(series.labels.get(label), math.nan))

@@ -34,13 +34,13 @@ from wharfinger.signals.query import Query, SignalLimits, queries_of
 SPREAD = 0.1
 """Largest random deviation of an interval, as a share of it."""
 
-LOOK = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two checks of how fresh the samples are."""
 
-KEPT = 600.0
+KEPT_SECONDS = 600.0
 """Seconds that answers of signals no longer in use are kept: a policy that is restored has its samples at once."""
 
-MOST_KEPT = 256
+MAX_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
 
 
 @dataclass(slots=True, kw_only=True)
-class Standing:
+class SignalState:
     """State of a signal: what its last successful refresh found and when (monotonic), and the error of the last failed one."""
 
     query: Query
@@ -175,7 +175,7 @@ class Refresher:
     def __init__(  # noqa: PLR0913, PLR0917 — its collaborators
         self, query: Query, source: Source, sink: Sink, clock: Clock, emit: Emit, spread: Callable[[], float] = random.random
     ) -> None:
-        self.standing = Standing(query=query)
+        self.standing = SignalState(query=query)
         self._source = source
         self._sink = sink
         self._clock = clock
@@ -247,12 +247,12 @@ class Signals:
         self._policies: Sequence[typed.Policy] = ()
         self._refreshers: dict[str, Refresher] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._answers: TTLCache[str, Mapped] = TTLCache(MOST_KEPT, KEPT, timer=clock.monotonic)
+        self._answers: TTLCache[str, Mapped] = TTLCache(MAX_KEPT, KEPT_SECONDS, timer=clock.monotonic)
         self._suspensions = Suspensions()
         self._running = False
 
     @property
-    def standings(self) -> Sequence[Standing]:
+    def standings(self) -> Sequence[SignalState]:
         """The state of each signal."""
         return [refresher.standing for refresher in self._refreshers.values()]
 
@@ -312,7 +312,7 @@ class Signals:
             for key in self._refreshers:
                 self._start(key)
             while True:
-                await self._clock.sleep(LOOK)
+                await self._clock.sleep(POLL_SECONDS)
                 self.look()
         finally:
             self._running = False
@@ -328,7 +328,7 @@ class Signals:
         for found in changed:
             self._emit(MetricSuspended(found) if found.is_one else MetricResumed(found))
         if changed:
-            self._sink.stir()
+            self._sink.retry_rejected()
 
     def _start(self, key: str) -> None:
         self._tasks[key] = asyncio.get_running_loop().create_task(self._refreshers[key].run(), name=f"signal {key}")

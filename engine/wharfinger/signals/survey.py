@@ -81,12 +81,12 @@ _RANGE = re.compile(r"\[\s*((?:[0-9]+(?:ms|[smhdwy]))+)")
 _DURATION = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 
-SLOW = 1.0
+SLOW_QUERY_SECONDS = 1.0
 """Seconds above which a query is reported as slow: it is asked several times a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class QueryResult:
     """One query: its samples or its failure, and the seconds it took."""
 
     query: Query
@@ -96,34 +96,34 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
+class MetricSurvey:
     """One metric of a policy: the answer to its query, its coverage (None: no nodes are known), and what is wrong, in sentences."""
 
     policy: str
     metric: typed.Metric
-    answer: Answered
+    answer: QueryResult
     fares: Suspension | None
     errors: Sequence[str]
     warnings: Sequence[str]
 
 
-async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: NodeNames, clock: Clock) -> Mapping[str, Answered]:
+async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: NodeNames, clock: Clock) -> Mapping[str, QueryResult]:
     """The answers by key; all queries are sent at the same time, as far as their sources allow."""
 
-    async def ask(query: Query) -> Answered:
+    async def ask(query: Query) -> QueryResult:
         began = clock.monotonic()
         found, failure = None, None
         try:
             found = await sources[query.source].measured(query, nodes)
         except SignalFailed as error:
             failure = error
-        return Answered(query=query, found=found, failure=failure, seconds=clock.monotonic() - began)
+        return QueryResult(query=query, found=found, failure=failure, seconds=clock.monotonic() - began)
 
     answers = await asyncio.gather(*(ask(query) for query in queries))
     return {answer.query.key: answer for answer in answers}
 
 
-async def young(answer: Answered, seconds: float, sources: Mapping[str, Source], nodes: NodeNames) -> Sequence[str] | None:
+async def young(answer: QueryResult, seconds: float, sources: Mapping[str, Source], nodes: NodeNames) -> Sequence[str] | None:
     """The nodes of an answer that had no series yet at the start of the time its query looks back; None if unknown.
 
     A rate divides by its whole window, even if the series existed for a part of it only.
@@ -146,8 +146,13 @@ def looks_back(metric: typed.Metric) -> float:
 
 
 async def survey(
-    policies: Sequence[typed.Policy], sources: Mapping[str, Source], state: ClusterState | None, clock: Clock, *, slow: float = SLOW
-) -> list[Surveyed]:
+    policies: Sequence[typed.Policy],
+    sources: Mapping[str, Source],
+    state: ClusterState | None,
+    clock: Clock,
+    *,
+    slow: float = SLOW_QUERY_SECONDS,
+) -> list[MetricSurvey]:
     """The findings for each metric of the policies, in their order; without a `state`, nothing is said about nodes."""
     nodes = NodeNames(*(ClusterState() if state is None else state).nodes_listed())
     answers = await asked(queries_of(policies).values(), sources, nodes, clock)
@@ -172,14 +177,14 @@ def _youth(metric: typed.Metric, nodes: Sequence[str] | None) -> list[str]:
     return [f"{whose} younger than the {back} that the query looks back: rates over so little may be far off"]
 
 
-def samples_of(answers: Mapping[str, Answered]) -> Mapping[str, Samples]:
+def samples_of(answers: Mapping[str, QueryResult]) -> Mapping[str, Samples]:
     """The samples by signal, as the `metrics:` table of a snapshot has them; those that came."""
     return {key: answer.found.samples for key, answer in answers.items() if answer.found is not None}
 
 
 def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
-    policy: str, metric: typed.Metric, answer: Answered, state: ClusterState | None, now: float, slow: float
-) -> Surveyed:
+    policy: str, metric: typed.Metric, answer: QueryResult, state: ClusterState | None, now: float, slow: float
+) -> MetricSurvey:
     errors: list[str] = []
     warnings: list[str] = []
     fares = None
@@ -195,7 +200,7 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
         warnings += _oddities(metric, answer.found, state)
     if answer.failure is None and answer.seconds > slow:
         warnings.append(f"the answer took {answer.seconds:.1f} s; it is asked for every {metric.refresh:g} s")
-    return Surveyed(policy=policy, metric=metric, answer=answer, fares=fares, errors=errors, warnings=warnings)
+    return MetricSurvey(policy=policy, metric=metric, answer=answer, fares=fares, errors=errors, warnings=warnings)
 
 
 def _oddities(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:

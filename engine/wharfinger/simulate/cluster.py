@@ -79,14 +79,14 @@ def load_pods(
     return pods, (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings, *missing)
 
 
-def immoderate(found: files.Objects) -> list[str]:
+def oversized_amounts(found: files.Objects) -> list[str]:
     """A sentence for each amount of a node that is too large and counts as the largest possible one."""
     sentences = []
     for node in found.nodes:
         for field, offered in (("allocatable", node.status.allocatable), ("capacity", node.status.capacity)):
             for resource, text in offered.items():
-                if quantity.amount(resource, text) > requests.MOST:
-                    most = quantity.format_amount(resource, requests.MOST)
+                if quantity.amount(resource, text) > requests.MAX_AMOUNT:
+                    most = quantity.format_amount(resource, requests.MAX_AMOUNT)
                     sentences.append(
                         f"node {node.metadata.name}: status.{field}[{resource!r}] is {text} and counts as {most}, the most that does"
                     )

@@ -179,7 +179,7 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
 
     Gated pods are not tried. Pods for which `explained` returns True get an explanation, with a report on each of `nodes`. `advance` is
-    called after every pod that was tried, `tried` with every decision before anybody is evicted for the pod. `order` says in which order
+    called after every pod that was tried, `tried` with every decision before pods are evicted for it. `order` says in which order
     pods and groups are tried.
     """
     commentary = PolicyCommentary(chain)

@@ -57,7 +57,7 @@ def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
 
 
 Tried = Callable[[Decision, Snapshot], None]
-"""Is told each decision while its snapshot is current, before anybody is evicted for the pod."""
+"""Called with each decision while its snapshot is current, before pods are evicted for it."""
 
 
 def ignore(_decision: Decision, _snapshot: Snapshot) -> None:
@@ -178,7 +178,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
     found = yield from attempt(decider, state, index, turn.group, pods, preempt=True)
     evicted: tuple[PodView, ...] = ()
     if found.freed is not None and mode is Mode.SEQUENTIAL:
-        evicted, found = found.freed.victims, found.once_free()
+        evicted, found = found.freed.victims, found.after_evictions()
         for victim in evicted:
             world.leave(victim)
             index.remove(victim.uid)

@@ -29,7 +29,7 @@ from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedFound
 from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, RecordedFound, RecordedSearch, questions
 from wharfinger.scheduler.decision_log.recorder import logged_answer, logged_found
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Nodes of a group, and members that would be elsewhere, that are named."""
 NOT_AGAIN = "the recorded decision does not come out again"
 
@@ -235,7 +235,7 @@ def _change_of_group(search: RecordedSearch, before: LoggedFound, now: LoggedFou
 def _moves(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Iterator[str]:
     """Which members would be elsewhere; only the first ones."""
     moved = [pod for pod in search.group.waiting if before.nodes.get(pod.uid) != now.nodes.get(pod.uid)]
-    for pod in moved[:MOST_NAMED]:
+    for pod in moved[:MAX_NAMED]:
         yield f"{pod.name} on {now.nodes.get(pod.uid, 'no node')} instead of {before.nodes.get(pod.uid, 'no node')}"
 
 
@@ -243,7 +243,7 @@ def _nodes_of(found: LoggedFound) -> str | None:
     """The nodes of a group by name, those of most members first; None without a place."""
     counts = Counter(found.nodes.values())
     names = [f"{name} ({number})" for name, number in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
-    return ", ".join([*names[:MOST_NAMED], *(["…"] if len(names) > MOST_NAMED else [])]) or None
+    return ", ".join([*names[:MAX_NAMED], *(["…"] if len(names) > MAX_NAMED else [])]) or None
 
 
 def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:

@@ -18,9 +18,9 @@ from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 INTERVAL = 10.0
 """Seconds between two points."""
-MOST = 360
+MAX_POINTS = 360
 """Points that are kept: an hour."""
-MOST_DECISIONS = 5000
+MAX_DECISIONS = 5000
 """Decisions of an interval whose durations are looked at."""
 
 
@@ -54,7 +54,7 @@ class SchedulingHistory:
         self._seen = recent.n_seen
         self._since = clock.now()
         self._began = clock.monotonic()
-        self.points: deque[Point] = deque(maxlen=MOST)
+        self.points: deque[Point] = deque(maxlen=MAX_POINTS)
 
     async def run(self, read: Callable[[], Reading]) -> None:
         """Adds a point every `INTERVAL` seconds; never returns."""
@@ -66,7 +66,7 @@ class SchedulingHistory:
         """Adds the point of the interval that ends now."""
         now, monotonic, seen = self._clock.now(), self._clock.monotonic(), self._recent.n_seen
         latest = takewhile(lambda record: record.at >= self._since, self._recent.latest())
-        spent = [record.seconds["decide"] for record in islice(latest, MOST_DECISIONS) if "decide" in record.seconds]
+        spent = [record.seconds["decide"] for record in islice(latest, MAX_DECISIONS) if "decide" in record.seconds]
         p50, p99 = np.percentile(spent, (50, 99)).tolist() if spent else (None, None)
         rate = (seen - self._seen) / max(monotonic - self._began, 1e-9)
         self.points.append(Point(now, rate, p50, p99, reading.pending, reading.used))

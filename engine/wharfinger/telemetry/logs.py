@@ -4,7 +4,7 @@ Every line has `time`, `level` and `event`; docs/operating/operations.md lists t
 `logging` have the same form. Credentials are redacted.
 
 Lines are written by a thread of their own, so a slow disk or reader never blocks the scheduler. All lines are written before the process
-ends. While `MOST_BYTES` wait, further lines are dropped and counted, and a line says how many are missing.
+ends. While `MAX_BYTES` wait, further lines are dropped and counted, and a line says how many are missing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from wharfinger.errors import printable, printable_lines
 Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-GATHERING = 0.05
+BATCH_SECONDS = 0.05
 """Seconds for which lines are collected before they are written, so that thousands of lines a second cost a few dozen writes."""
 
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 
-PATIENCE = 5.0
+CLOSE_TIMEOUT = 5.0
 """Seconds that the end of the process waits for lines to be written."""
 
 REDACTED = "[redacted]"
@@ -215,10 +215,15 @@ def _to_standard_error(content: bytes) -> None:
 
 
 class LineWriter:
-    """Writes lines in a thread by `write`, which may block; `gap` makes the line that stands for so many dropped ones."""
+    """Writes lines in a thread by `write`, which may block; `gap` makes the line that counts the dropped ones."""
 
     def __init__(
-        self, write: Callable[[bytes], object], *, gap: Callable[[int], bytes], most_bytes: int = MOST_BYTES, gathering: float = GATHERING
+        self,
+        write: Callable[[bytes], object],
+        *,
+        gap: Callable[[int], bytes],
+        most_bytes: int = MAX_BYTES,
+        gathering: float = BATCH_SECONDS,
     ) -> None:
         self._write = write
         self._gap = gap
@@ -249,11 +254,11 @@ class LineWriter:
             self._waiting.set()
 
     def close(self) -> None:
-        """Writes what is left, within `PATIENCE`. Later lines are dropped."""
+        """Writes what is left, within `CLOSE_TIMEOUT`. Later lines are dropped."""
         atexit.unregister(self.close)
         self._closing.set()
         self._waiting.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(CLOSE_TIMEOUT)
 
     def _run(self) -> None:
         closing = False

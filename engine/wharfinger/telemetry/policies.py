@@ -25,8 +25,8 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 
-MOST = 100
-LONGEST_REPORT = 4000
+MAX_RELOADS = 100
+MAX_REPORT_LENGTH = 4000
 """Characters."""
 
 
@@ -126,7 +126,7 @@ class ReloadHistory:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self.reloads: deque[Reload] = deque(maxlen=MOST)
+        self.reloads: deque[Reload] = deque(maxlen=MAX_RELOADS)
         self.handlers: Handlers = {
             PolicyTried: lambda event: self._add(event.status, event.status.result.value, event.status.attempted),
             PolicyChanged: lambda event: self._add(event.status, event.status.result.value, now()),
@@ -161,7 +161,7 @@ class ReloadHistory:
                 mode=status.mode.value,
                 revision=status.revision or "",
                 kept=status.kept,
-                report=status.full_report[:LONGEST_REPORT],
+                report=status.full_report[:MAX_REPORT_LENGTH],
             )
         )
 

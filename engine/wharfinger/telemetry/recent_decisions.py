@@ -17,13 +17,13 @@ from wharfinger.scheduler.events import AttemptEnded, Decided
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import ScorePart
 
-MOST_BYTES = 8 * 2**20
-SHARE = 0.002
+MAX_BYTES = 8 * 2**20
+MAX_TIME_SHARE = 0.002
 """The part of all time that reading details may take."""
-SAVED = 0.005
+MAX_SAVED_SECONDS = 0.005
 """Seconds of it that are saved up while nothing is decided."""
-TOP = 3
-MOST_PENDING = 4096
+TOP_NODES = 3
+MAX_PENDING = 4096
 """Details that wait for the end of their attempts; those of attempts that never ended are forgotten first."""
 
 _RECORD_BYTES = 600  # the tuple, its numbers, its stages and its places in lists, as tracemalloc has it on 64 bits
@@ -67,13 +67,13 @@ class RecentDecision(NamedTuple):
 class RecentDecisions:
     """The records, newest last."""
 
-    def __init__(self, now: Callable[[], float], timer: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, now: Callable[[], float], timer: Callable[[], float], most_bytes: int = MAX_BYTES) -> None:
         self._now = now
         self._timer = timer
         self._most_bytes = most_bytes
         self._records: deque[RecentDecision] = deque()
         self._pending: dict[str, tuple[RankedNode, ...]] = {}
-        self._saved = SAVED
+        self._saved = MAX_SAVED_SECONDS
         self._asked_at = timer()
         self.n_bytes = 0
         self.n_seen = 0
@@ -88,12 +88,12 @@ class RecentDecisions:
         if decision.node is None:
             return
         began = self._timer()
-        self._saved = min(SAVED, self._saved + SHARE * (began - self._asked_at))
+        self._saved = min(MAX_SAVED_SECONDS, self._saved + MAX_TIME_SHARE * (began - self._asked_at))
         self._asked_at = began
         if self._saved <= 0:
             return
-        best = tuple(RankedNode(ranked.node, ranked.totals, decision.scores_at(ranked.node)) for ranked in decision.ranking(TOP))
-        if len(self._pending) >= MOST_PENDING:
+        best = tuple(RankedNode(ranked.node, ranked.totals, decision.scores_at(ranked.node)) for ranked in decision.ranking(TOP_NODES))
+        if len(self._pending) >= MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         self._pending[decision.pod.uid] = best
         self._saved -= self._timer() - began

@@ -111,7 +111,7 @@ class Repeats:
                     yield kind, window.held_back
 
 
-MANY = 15
+MAX_ATTEMPTS_LABEL = 15
 """Attempts from which on they are counted together, as kube-scheduler does (schedule_one.go, `getAttemptsLabel`)."""
 
 POINTS = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
@@ -232,7 +232,7 @@ class SchedulingTelemetry:
     def _placed(self, attempt: AttemptEnded) -> None:
         attempts = attempt.attempts
         self._tries.observe(attempts)
-        self._sli(str(attempts) if attempts < MANY else f"{MANY}+").observe(attempt.ended - attempt.first_seen)
+        self._sli(str(attempts) if attempts < MAX_ATTEMPTS_LABEL else f"{MAX_ATTEMPTS_LABEL}+").observe(attempt.ended - attempt.first_seen)
         if attempt.flushed:
             self._late.inc()
 

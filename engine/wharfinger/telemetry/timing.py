@@ -22,7 +22,7 @@ from wharfinger.telemetry.metrics import Metrics
 
 BEAT = 0.01
 """Seconds between two beats of the timer: shorter steps may be missed, and longer ones are measured too short by at most this."""
-RECENT = 60.0
+WINDOW_SECONDS = 60.0
 """Seconds for which the longest step is reported, at least."""
 
 ONE_OF = 10
@@ -54,7 +54,7 @@ class LoopSteps:
             self.late(max(0.0, self._timer() - began - BEAT))
 
     def late(self, seconds: float) -> None:
-        """Records a beat that was late by so many seconds."""
+        """Records by how many seconds a beat was late."""
         self._steps.observe(seconds)
         self._turn()
         self._longest = max(self._longest, seconds)
@@ -62,8 +62,8 @@ class LoopSteps:
     def _turn(self) -> None:
         """Begins the next minute when one is over; what is older than two minutes is forgotten."""
         elapsed = self._timer() - self._since
-        if elapsed >= RECENT:
-            self._longest_before = self._longest if elapsed < 2 * RECENT else 0.0
+        if elapsed >= WINDOW_SECONDS:
+            self._longest_before = self._longest if elapsed < 2 * WINDOW_SECONDS else 0.0
             self._longest = 0.0
             self._since += elapsed
 

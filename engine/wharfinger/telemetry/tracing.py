@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 PARENT, STATE = "traceparent", "tracestate"
 FROM_THE_BEGINNING = ("decide", "reserve")
 FROM_THE_END = ("bind", "pre_bind", "permit")
-PATIENCE = 3.0
+CLOSE_TIMEOUT = 3.0
 """Seconds that the end of the process waits for a collector."""
 _BILLION = 1_000_000_000
-_MOST_WAITING = 8192
+_MAX_WAITING = 8192
 _TIMEOUT = 5.0
 
 
@@ -74,10 +74,10 @@ class PodTraces:
             self._record(attempt, parent)
 
     def close(self) -> None:
-        """Send what waits, within `PATIENCE`; a collector that is not there would take half a minute to be given up."""
+        """Send what waits, within `CLOSE_TIMEOUT`; a collector that is not there would take half a minute to be given up."""
         sending = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         sending.start()
-        sending.join(PATIENCE)
+        sending.join(CLOSE_TIMEOUT)
 
     def _parent(self, annotations: Mapping[str, str]) -> Context | None:
         """The context that a pod's annotations name; None for one that is not valid, which counts as none."""
@@ -181,7 +181,7 @@ def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) 
     with _variables_read():
         resource = Resource.create({"service.name": "wharfinger", "service.version": version, "service.instance.id": instance})
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(cast("SpanExporter", exporter), max_queue_size=_MOST_WAITING))
+        provider.add_span_processor(BatchSpanProcessor(cast("SpanExporter", exporter), max_queue_size=_MAX_WAITING))
     return provider
 
 

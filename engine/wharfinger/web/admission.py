@@ -27,13 +27,13 @@ from wharfinger.web.server import PEER_NAME
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-MOST_BYTES = 4 * 1024 * 1024  # the API server itself stores nothing above 1.5 MiB; a review may hold an object and what it was
-MOST_BYTES_OF_ALL = 32 * 1024 * 1024
-MOST_SECONDS = 4.0
+MAX_BYTES = 4 * 1024 * 1024  # the API server itself stores nothing above 1.5 MiB; a review may hold an object and what it was
+MAX_TOTAL_BYTES = 32 * 1024 * 1024
+MAX_SECONDS = 4.0
 """For everything, where the API server does not say how long it waits: `timeoutSeconds` is 5 in deploy/."""
 MARGIN = 0.5
 """Seconds of what the API server gives that are left for the answer to arrive."""
-MOST_WARNING = 250  # characters; the API server cuts at 256
+MAX_WARNING_LENGTH = 250  # characters; the API server cuts at 256
 _UNPROCESSABLE = 422
 
 
@@ -74,11 +74,11 @@ class Caller:
     address: str = ""
 
 
-class Busy(Exception):
+class Overloaded(Exception):
     """Too many questions wait, of this caller or of all."""
 
 
-class Late(Exception):
+class DeadlineExceeded(Exception):
     """There is no verdict in time."""
 
 
@@ -103,7 +103,7 @@ class AdmissionLimits:
     """Reviews at a time, and the seconds that each may take. An address without a certificate may have half of them."""
 
     present: int = 64
-    seconds: float = MOST_SECONDS
+    seconds: float = MAX_SECONDS
 
 
 class _Unreadable(Exception):
@@ -111,8 +111,8 @@ class _Unreadable(Exception):
 
 
 _FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
-    Busy: ("busy", 503, "too many reviews at once"),
-    Late: ("late", 504, "there is no verdict in time"),
+    Overloaded: ("busy", 503, "too many reviews at once"),
+    DeadlineExceeded: ("late", 504, "there is no verdict in time"),
     TimeoutError: ("late", 504, "there is no verdict in time"),
     ClientDisconnect: ("unreadable", 408, "the body did not arrive"),
     _Unreadable: ("unreadable", 400, ""),
@@ -159,7 +159,7 @@ class Admission:
         """A context in which a review counts as present; Busy where there are too many."""
         most = self.limits.present // 2 if address else self.limits.present
         if self._present.total() >= self.limits.present or self._present[address] >= most:
-            raise Busy
+            raise Overloaded
         self._present[address] += 1
         try:
             yield
@@ -182,10 +182,10 @@ class Admission:
             async for chunk in request.stream():
                 content += chunk
                 self._bytes += len(chunk)
-                if len(content) > MOST_BYTES:
-                    raise _Unreadable(f"a review has at most {MOST_BYTES} bytes")
-                if self._bytes > MOST_BYTES_OF_ALL:
-                    raise Busy
+                if len(content) > MAX_BYTES:
+                    raise _Unreadable(f"a review has at most {MAX_BYTES} bytes")
+                if self._bytes > MAX_TOTAL_BYTES:
+                    raise Overloaded
             question = _question(bytes(content))
             verdict = Verdict()
             new = _to_judge(question)
@@ -225,5 +225,5 @@ def _review(uid: str, verdict: Verdict) -> dict[str, Any]:
     if verdict.refusal:
         response["status"] = {"code": _UNPROCESSABLE, "reason": "Invalid", "message": verdict.refusal}
     if verdict.warnings:
-        response["warnings"] = [warning[:MOST_WARNING] for warning in verdict.warnings]
+        response["warnings"] = [warning[:MAX_WARNING_LENGTH] for warning in verdict.warnings]
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}

@@ -38,12 +38,12 @@ from wharfinger.web.request_rate import Shared
 Check = Callable[[], "str | Awaitable[str | None] | None"]
 """A health check: returns None if it passes, else the reason why it fails; an exception is a failure too."""
 
-PATIENCE = 5.0
+CHECK_TIMEOUT = 5.0
 """Seconds that a check may take."""
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
-_SMALL = 1400  # bytes; what goes into one packet anyway is not worth compressing
+_MIN_GZIP_BYTES = 1400  # bytes; what goes into one packet anyway is not worth compressing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +105,13 @@ async def _answer_one(checks: Mapping[str, Check], own: str) -> Response:
 
 
 async def outcome(check: Check) -> str | None:
-    """The reason why a check fails, in one line; None if it passes. A check that raises or takes longer than `PATIENCE` fails."""
+    """The reason why a check fails, in one line; None if it passes. A check that raises or takes longer than `CHECK_TIMEOUT` fails."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CHECK_TIMEOUT):
             found = check()
             reason = await found if inspect.isawaitable(found) else found
     except TimeoutError:
-        return f"no answer within {PATIENCE:g} s"
+        return f"no answer within {CHECK_TIMEOUT:g} s"
     except Exception as error:  # noqa: BLE001 — a check that raises fails
         return f"{type(error).__name__}: {_one_line(str(error))}"
     return None if reason is None else _one_line(reason)
@@ -136,7 +136,7 @@ def route(registry: CollectorRegistry) -> Route:
 
         def compute() -> tuple[bytes, bool]:
             content = encode(registry.restricted_registry(names) if names else registry)
-            zipped = zips and len(content) > _SMALL
+            zipped = zips and len(content) > _MIN_GZIP_BYTES
             return (gzip.compress(content, compresslevel=1) if zipped else content), zipped
 
         content, zipped = await shared.answer((content_type, names, zips), compute)

@@ -25,7 +25,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.web.requests import is_ours, not_ours
 from wharfinger.web.server import STOPPING
 
-LONGEST = 60.0
+MAX_PROFILE_SECONDS = 60.0
 """Longest profile, in seconds."""
 USUAL = 5.0
 LINES = 100
@@ -45,7 +45,7 @@ class Profiling:
     async def _answer(self, request: Request) -> Response:
         seconds = _seconds(request.query_params.get("seconds"))
         if seconds is None:
-            return PlainTextResponse(f"seconds: expected a number above 0 and up to {LONGEST:g}\n", 400)
+            return PlainTextResponse(f"seconds: expected a number above 0 and up to {MAX_PROFILE_SECONDS:g}\n", 400)
         if self._busy:
             return PlainTextResponse("another profile is being taken; only one can be\n", 409)
         self._busy = True
@@ -60,7 +60,7 @@ def _seconds(text: str | None) -> float | None:
         seconds = USUAL if text is None else float(text)
     except ValueError:
         return None
-    return seconds if 0 < seconds <= LONGEST else None
+    return seconds if 0 < seconds <= MAX_PROFILE_SECONDS else None
 
 
 async def _profiled(seconds: float, request: Request) -> str:

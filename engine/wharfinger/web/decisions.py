@@ -23,8 +23,8 @@ from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
 from wharfinger.web.requests import Answer, guarded, readable_json
 
-MOST_LISTED = 1000
-LISTED = 100
+MAX_LISTED = 1000
+DEFAULT_LISTED = 100
 RESULTS = ("scheduled", "unschedulable", "error")
 
 Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
@@ -65,10 +65,10 @@ def _list(recent: RecentDecisions) -> Answer:
         wanted = {name: request.query_params.get(name) for name in ("namespace", "result", "policy")}
         if wanted["result"] not in (None, *RESULTS):
             return _refusal(f"result={wanted['result']}: expected one of {', '.join(RESULTS)}", 400)
-        limit = request.query_params.get("limit", str(LISTED))
+        limit = request.query_params.get("limit", str(DEFAULT_LISTED))
         if not limit.isascii() or not limit.isdigit():
             return _refusal(f"limit={limit}: expected a number", 400)
-        found = list(islice(recent.latest(**wanted), min(int(limit[:9]), MOST_LISTED)))
+        found = list(islice(recent.latest(**wanted), min(int(limit[:9]), MAX_LISTED)))
         if _wants_text(request):
             return PlainTextResponse("".join(f"{line(record)}\n" for record in found))
         return readable_json({"decisions": [plain(record) for record in found], "kept": len(recent), "seen": recent.n_seen})

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from wharfinger.errors import WharfingerError
 from wharfinger.web.requests import guarded, refusal, status_of, with_body
 from wharfinger.what_if import live_evaluation
-from wharfinger.what_if.live_evaluation import MOST_BYTES, EvaluationAnswer, EvaluationRequest
+from wharfinger.what_if.live_evaluation import MAX_BYTES, EvaluationAnswer, EvaluationRequest
 
 Evaluate = Callable[[EvaluationRequest], Awaitable[EvaluationAnswer]]
 """The answer to a request. UnknownObject, UsageError or InvalidObject for what cannot be answered, another WharfingerError for later."""
@@ -40,7 +40,7 @@ def routes(evaluations: Evaluations) -> list[Route]:
     async def schema(_request: Request) -> Response:
         return _json(live_evaluation.schema())
 
-    answer = with_body("application/json", MOST_BYTES, evaluated)
+    answer = with_body("application/json", MAX_BYTES, evaluated)
     asked = answer if evaluations.to_anybody else guarded(answer, "remoteUi")
     return [Route("/evaluate", asked, methods=["POST"]), Route("/evaluate/schema", schema)]
 

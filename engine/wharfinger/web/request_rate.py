@@ -19,10 +19,10 @@ INTERVAL = 0.005
 BURST = 64
 """Requests that may start at once after a quiet time: a page with its files, probes, and several scrapes."""
 
-REST = 9.0
-"""After computing an answer, the pause before the next one is so many times as long."""
+PAUSE_RATIO = 9.0
+"""The pause after an answer, as a multiple of the time that it took to compute."""
 
-LONGEST_REST = 2.0
+MAX_PAUSE = 2.0
 """Longest pause after computing an answer, in seconds."""
 
 Answer = TypeVar("Answer")
@@ -84,7 +84,7 @@ class Shared(Generic[Answer]):
                     return compute()
                 finally:
                     took = loop.time() - began
-                    self._free_at = loop.time() + min(LONGEST_REST, REST * took)
+                    self._free_at = loop.time() + min(MAX_PAUSE, PAUSE_RATIO * took)
         finally:
             if self._wanted.get(key) is asyncio.current_task():
                 del self._wanted[key]

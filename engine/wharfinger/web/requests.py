@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 
 Answer = Callable[[Request], Awaitable[Response]]
-LATER = 503
+TRY_LATER = 503
 """The status that asks for the same request later."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
@@ -51,7 +51,7 @@ def status_of(error: WharfingerError) -> int:
     """The status of the answer to what could not be done: 404 for what is not there, 400 for what makes no sense, else 503, for later."""
     if isinstance(error, UnknownObject):
         return 404
-    return 400 if isinstance(error, UsageError | InvalidObject) else LATER
+    return 400 if isinstance(error, UsageError | InvalidObject) else TRY_LATER
 
 
 def _has_type(request: Request, media_type: str) -> bool:

@@ -78,13 +78,13 @@ def _no_password() -> str:
     return ""
 
 
-MOST = 256
+MAX_CONNECTIONS = 256
 """Connections at a time; further ones are closed at once."""
-AT_ONCE = 32
+ACCEPT_BATCH = 32
 """Connections that are taken from the system before any of them is looked at."""
 REQUEST_SECONDS = 10.0
 """Seconds that a request may take to arrive, from its first byte (the first one: from the connection) to the end of its headers."""
-READING_SECONDS = 60.0
+READ_TIMEOUT = 60.0
 """Seconds that an answer may wait for the client to read it."""
 
 PEER_NAME = "peer_name"
@@ -96,7 +96,7 @@ STOPPING = "stopping"
 _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
 
 
-class FrugalProtocol(H11Protocol):
+class LimitedProtocol(H11Protocol):
     """uvicorn's protocol with limits for the number of connections, for a request to arrive and for an answer to be read."""
 
     _deadline: asyncio.TimerHandle | None = None
@@ -108,7 +108,7 @@ class FrugalProtocol(H11Protocol):
         super().connection_made(transport)
         self._stopping = asyncio.Event()
         self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping}
-        if len(self.connections) > MOST:
+        if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
             transport.set_write_buffer_limits(high=1)  # writing pauses as soon as anything waits; with 0, TLS would pause without that
@@ -123,7 +123,7 @@ class FrugalProtocol(H11Protocol):
             self._forget_deadline()
 
     def shutdown(self) -> None:
-        """Tells running answers that the server stops, so that they may end early."""
+        """Signals to running answers that the server stops, so that they may end early."""
         self._stopping.set()
         super().shutdown()
 
@@ -137,7 +137,7 @@ class FrugalProtocol(H11Protocol):
         """Closes the connection if the client does not read in time."""
         super().pause_writing()
         self._forget_unread()
-        self._unread = self.loop.call_later(READING_SECONDS, self._leave_unread)
+        self._unread = self.loop.call_later(READ_TIMEOUT, self._leave_unread)
 
     def resume_writing(self) -> None:
         """Cancels the deadline of the reader."""
@@ -187,7 +187,7 @@ def _common_name(transport: asyncio.Transport) -> str | None:
 
 
 _STOP_SECONDS = 2  # for answers under way; clients of health and metrics ask again
-_LARGEST_PORT = 65535
+_MAX_PORT = 65535
 _MISSING = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
@@ -250,8 +250,8 @@ class Server:
             log_config=None,
             log_level="error",  # strangers can send thousands of broken requests in a second; each gets its 400, and the log no line
             access_log=False,
-            http=FrugalProtocol,
-            backlog=AT_ONCE,
+            http=LimitedProtocol,
+            backlog=ACCEPT_BATCH,
             lifespan="off",
             ws="none",
             proxy_headers=False,  # the client is the connected one: no header may make a remote client look local
@@ -273,8 +273,8 @@ class Server:
 
 async def bound(host: str, port: int) -> list[socket.socket]:
     """A listening socket for every address of a host, all on one port; UsageError says why there can be none."""
-    if not 0 <= port <= _LARGEST_PORT:
-        raise UsageError(f"cannot serve on port {port}: ports are 0 to {_LARGEST_PORT}")
+    if not 0 <= port <= _MAX_PORT:
+        raise UsageError(f"cannot serve on port {port}: ports are 0 to {_MAX_PORT}")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:

@@ -37,7 +37,7 @@ from wharfinger.what_if.evictions import Evictions, Refusal
 from wharfinger.what_if.leaving_pods import cordoned, recreated, refusals, replaceable, staying
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
-STEP = 64
+BUDGETS_PER_STEP = 64
 """Budgets asked about in one step."""
 LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
@@ -288,7 +288,7 @@ class _Drain:
             steps=self.steps,
             before=before,
             after=utilisation(self._state.snapshot()),
-            groups=tuple(in_the_end(self._index, key, tried) for key, tried in self._groups.items()),
+            groups=tuple(final_result(self._index, key, tried) for key, tried in self._groups.items()),
         )
 
     def outcomes(self) -> tuple[DrainedPod, ...]:
@@ -357,7 +357,7 @@ class _Drain:
             if moving.refusal is None:
                 self._evictions.evict(moving.pod)
                 allowed.append(moving)
-            if number % STEP == STEP - 1:
+            if number % BUDGETS_PER_STEP == BUDGETS_PER_STEP - 1:
                 yield
         return allowed
 
@@ -469,7 +469,7 @@ def _seen(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...])
     return pod_result(decision, evicted)
 
 
-def in_the_end(index: GroupIndex, key: str, tried: GroupResult) -> GroupResult:
+def final_result(index: GroupIndex, key: str, tried: GroupResult) -> GroupResult:
     """What has become of a group in the end, when later steps may have placed members of it, or evicted them."""
     members, placed = index.members(key), index.n_placed(key)
     if placed == len(members):

@@ -15,8 +15,8 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import ObjectStore
 
-MOST_DISRUPTED = 2000
-"""The API refuses more evictions while its controller has not confirmed so many."""
+MAX_DISRUPTED = 2000
+"""The API refuses further evictions while its controller has not confirmed this number."""
 ALWAYS_ALLOW = "AlwaysAllow"
 
 
@@ -81,7 +81,7 @@ class Evictions:
         passes = True
         if status.observed_generation < budget.metadata.generation:
             why = "the API server is still processing it"
-        elif now.allowed < 0 or len(status.disrupted_pods) > MOST_DISRUPTED:
+        elif now.allowed < 0 or len(status.disrupted_pods) > MAX_DISRUPTED:
             why, passes = "its status allows no eviction until its controller has repaired it", False
         elif now.allowed == 0:
             why = f"needs {count(now.desired, 'healthy pod')} and has {now.healthy:,}"

@@ -1,8 +1,8 @@
 """Evaluations by a running scheduler, for autoscalers and pipelines: a request and an answer in JSON.
 
 Each is answered on a copy of the scheduler's state that is brought up to date first, in slices of the event loop, one at a time. After an
-answer there is a pause, so that requests without end take a limited share of the time. A request that waits longer than `PATIENCE` ends
-with an error. The copy follows the state every `FOLLOW` seconds, and is freed when nobody has asked for `IDLE` seconds.
+answer there is a pause, so that requests without end take a limited share of the time. A request that waits longer than `TIMEOUT` ends
+with an error. The copy follows the state every `FOLLOW_SECONDS` seconds, and is freed after no question for `IDLE_SECONDS` seconds.
 """
 
 from __future__ import annotations
@@ -40,40 +40,40 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
 
-MOST_PODS = 1000
-MOST_NEW_NODES = 500
-MOST_DRAINED = 100
-MOST_BYTES = 2 * 2**20
-PATIENCE = 20.0
-IDLE = 300.0
-FOLLOW = 1.0
-REST = 3.0
-"""After an answer, the pause before the next one is so many times as long as the answer took, at most `LONGEST_REST`."""
-LONGEST_REST = 2.0
-MOST_KEPT = 5_000_000
+MAX_PODS = 1000
+MAX_NEW_NODES = 500
+MAX_DRAINED = 100
+MAX_BYTES = 2 * 2**20
+TIMEOUT = 20.0
+IDLE_SECONDS = 300.0
+FOLLOW_SECONDS = 1.0
+PAUSE_RATIO = 3.0
+"""The pause after an answer, as a multiple of the time that the answer took, at most `MAX_PAUSE`."""
+MAX_PAUSE = 2.0
+MAX_KEPT = 5_000_000
 """Results of a rule for a node that are kept from one question to the next."""
 
 
 class EvaluationBusy(WharfingerError):
-    """No answer within `PATIENCE` seconds: other requests take the time."""
+    """No answer within `TIMEOUT` seconds: other requests take the time."""
 
 
 class NewNodes(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Nodes to suppose."""
 
     like: Annotated[str, Meta(description="The name of the node that they are like.")]
-    count: Annotated[int, Meta(ge=1, le=MOST_NEW_NODES, description="How many.")] = 1
+    count: Annotated[int, Meta(ge=1, le=MAX_NEW_NODES, description="How many.")] = 1
 
 
 class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="camel"):
     """The body of a request to `/evaluate`."""
 
-    objects: Annotated[list[dict[str, Any]], Meta(max_length=MOST_PODS, description="Manifests of pods and workloads to place.")] = field(
+    objects: Annotated[list[dict[str, Any]], Meta(max_length=MAX_PODS, description="Manifests of pods and workloads to place.")] = field(
         default_factory=list
     )
     nodes: Annotated[list[NewNodes], Meta(max_length=32, description="Nodes that are supposed to be there.")] = field(default_factory=list)
     drain: Annotated[
-        list[str], Meta(max_length=MOST_DRAINED, description="Nodes that are supposed to be drained in this order, as `wharf drain` does.")
+        list[str], Meta(max_length=MAX_DRAINED, description="Nodes that are supposed to be drained in this order, as `wharf drain` does.")
     ] = field(default_factory=list)
     force: Annotated[bool, Meta(description="Let pods leave drained nodes that no controller creates again.")] = False
     delete_empty_dir_data: Annotated[bool, Meta(description="Let pods leave drained nodes whose emptyDir is deleted with them.")] = field(
@@ -222,10 +222,10 @@ class LiveEvaluations:
         """The answer to a request as of now.
 
         UnknownObject for a node or a profile that is not there, UsageError for too much, InvalidObject for a manifest that cannot be read,
-        EvaluationBusy after `PATIENCE`.
+        EvaluationBusy after `TIMEOUT`.
         """
         try:
-            async with asyncio.timeout(PATIENCE), self._turn:
+            async with asyncio.timeout(TIMEOUT), self._turn:
                 rest = self._rests_until - self._clock.monotonic()
                 if rest > 0:
                     await self._clock.sleep(rest)
@@ -234,11 +234,11 @@ class LiveEvaluations:
                     return await self._answer(scheduler, request)
                 finally:
                     ended = self._clock.monotonic()
-                    self._rests_until = ended + min(REST * (ended - began), LONGEST_REST)
+                    self._rests_until = ended + min(PAUSE_RATIO * (ended - began), MAX_PAUSE)
                     self._drop_later()
                     self._follow_later(scheduler)
         except TimeoutError:
-            raise EvaluationBusy(f"no answer within {PATIENCE:g} s; too much is asked for, ask again later") from None
+            raise EvaluationBusy(f"no answer within {TIMEOUT:g} s; too much is asked for, ask again later") from None
 
     async def _answer(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         snapshot = scheduler.state.snapshot()
@@ -266,7 +266,7 @@ class LiveEvaluations:
     def _drop_later(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(IDLE, self._drop)
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop)
 
     def _drop(self) -> None:
         for pending in (self._later, self._following):
@@ -276,14 +276,14 @@ class LiveEvaluations:
         self._copy.drop()
 
     def _follow_later(self, scheduler: Scheduler) -> None:
-        """Bring the copy up to date every `FOLLOW` seconds, so that the first question after a while need not wait for that."""
+        """Bring the copy up to date every `FOLLOW_SECONDS` seconds, so that the first question after a while need not wait for that."""
 
         def begin() -> None:
             self._following = asyncio.ensure_future(self._follow(scheduler))
 
         if self._later is not None:
             self._later.cancel()
-        self._later = asyncio.get_running_loop().call_later(FOLLOW, begin)
+        self._later = asyncio.get_running_loop().call_later(FOLLOW_SECONDS, begin)
 
     async def _follow(self, scheduler: Scheduler) -> None:
         async with self._turn:
@@ -321,7 +321,7 @@ class LiveEvaluations:
     def _decider(self, chain: Chain, state: ClusterState) -> Decider:
         """The decider of the last question if it is for the same chain and the same copy: rules are not prepared anew then."""
         if self._kept is None or self._kept[0] is not state or self._kept[1].chain is not chain:
-            self._kept = state, Decider(chain, most_cells=MOST_KEPT)
+            self._kept = state, Decider(chain, most_cells=MAX_KEPT)
         return self._kept[1]
 
 
@@ -329,7 +329,7 @@ def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[wo
     """The pods of manifests, and what is to be said about these."""
     listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     given = files.read_bytes(listed, "objects", written=True)
-    expansion = workloads.expand(given, known, most=MOST_PODS)
+    expansion = workloads.expand(given, known, most=MAX_PODS)
     left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
     return expansion, [*given.unknown_fields, *left_out, *expansion.warnings]
 
@@ -405,13 +405,13 @@ def _placed_or_not(result: PodResult) -> EvaluatedPod:
 def _wanted(request: EvaluationRequest, state: ClusterState, n_pods: int) -> list[NodesLike]:
     """The nodes to suppose. UnknownObject for a node that is not there, UsageError for too many nodes or pods."""
     snapshot = state.snapshot()
-    if sum(each.count for each in request.nodes) > MOST_NEW_NODES:
-        raise UsageError(f"at most {MOST_NEW_NODES:,} nodes can be supposed at a time")
+    if sum(each.count for each in request.nodes) > MAX_NEW_NODES:
+        raise UsageError(f"at most {MAX_NEW_NODES:,} nodes can be supposed at a time")
     for each in request.nodes:
         snapshot.known_row(each.like)
     n_pods += sum(len(snapshot.pods_on(snapshot.known_row(name))) for name in set(request.drain))
-    if n_pods > MOST_PODS:
-        raise UsageError(f"{wording.count(n_pods, 'pod')} to place, those of drained nodes included; at most {MOST_PODS:,} are at a time")
+    if n_pods > MAX_PODS:
+        raise UsageError(f"{wording.count(n_pods, 'pod')} to place, those of drained nodes included; at most {MAX_PODS:,} are at a time")
     return [NodesLike(model=each.like, count=each.count) for each in request.nodes]
 
 

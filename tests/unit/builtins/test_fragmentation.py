@@ -15,7 +15,7 @@ from wharfinger.builtins.fragmentation import FRAGMENTATION, State
 from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.language.semantics import typed
 from wharfinger.model import objects
-from wharfinger.model.devices.device import MILLI, WHOLE, Asked, Device, Store
+from wharfinger.model.devices.device import MILLI, WHOLE, Device, DeviceDemand, Store
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
@@ -33,9 +33,9 @@ class Written:
             for number, (model, free) in enumerate(parts)
         ]
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
         count, _, milli = pod.annotations.get("ask", "").partition("x")
-        return Asked(int(count), float(milli)) if count else None
+        return DeviceDemand(int(count), float(milli)) if count else None
 
     def token(self, store: Store) -> Hashable:
         return None

@@ -106,7 +106,7 @@ def test_what_is_offered(offered, line, words):
 
 
 def test_of_a_large_snapshot_nothing_is_offered(offered, monkeypatch):
-    monkeypatch.setattr(options, "MOST_BYTES", 10)
+    monkeypatch.setattr(options, "MAX_SNAPSHOT_BYTES", 10)
     assert offered("wharf dry-run -s cluster.yaml --node ") == []
 
 
@@ -127,7 +127,7 @@ def test_verbs_are_offered_without_importing_them():
 
 
 def test_a_large_folder_is_not_looked_through(offered, monkeypatch, tmp_path):
-    monkeypatch.setattr(options, "MOST_LOOKED_AT", 1)
+    monkeypatch.setattr(options, "MAX_FILES_SCANNED", 1)
     assert offered("wharf dry-run --policy ") == ["broken.policy", "room.policy"]
 
 

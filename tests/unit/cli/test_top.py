@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from wharfinger.cli.verbs.look.top import Between, readings, screen
+from wharfinger.cli.verbs.look.top import MetricsInterval, readings, screen
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
@@ -91,7 +91,7 @@ def scheduler():
 
 
 def test_who_is_not_ready_does_not_lead():
-    between = Between(now=Process().read(1.0), before=None)
+    between = MetricsInterval(now=Process().read(1.0), before=None)
     (first, _), (second, style) = screen(between, ["api-server: no answer for 45 s"], POLICIES, DECISIONS, 200)[:2]
     assert first.startswith("wharfinger 0.1.0, not ready; ")
     assert (second, style) == ("not ready: api-server: no answer for 45 s", "red")
@@ -102,11 +102,11 @@ def test_rates_and_quantiles_are_those_between_two_looks():
     process.place(50, 0.5)
     before = process.read(10.0)
     process.place(100, 0.003)
-    between = Between(now=process.read(12.0), before=before)
+    between = MetricsInterval(now=process.read(12.0), before=before)
 
     assert between.rate("scheduler_schedule_attempts_total", "result", "scheduled") == 50.0
     assert 0.002 < between.quantile("scheduler_scheduling_algorithm_duration_seconds", 0.99) <= 0.004
-    assert Between(now=process.read(12.0), before=None).quantile("scheduler_scheduling_algorithm_duration_seconds", 0.99) > 0.25
+    assert MetricsInterval(now=process.read(12.0), before=None).quantile("scheduler_scheduling_algorithm_duration_seconds", 0.99) > 0.25
     assert between.quantile("scheduler_permit_wait_duration_seconds", 0.5) is None
 
 
@@ -114,14 +114,14 @@ def test_a_process_that_was_started_anew_counts_from_its_beginning():
     first, second = Process(), Process()
     first.place(500, 0.001)
     second.place(10, 0.001)
-    between = Between(now=second.read(20.0), before=first.read(10.0))
+    between = MetricsInterval(now=second.read(20.0), before=first.read(10.0))
     assert between.rate("scheduler_schedule_attempts_total", "result", "scheduled") == 1.0
 
 
 def test_the_picture_has_everything_and_fits(scheduler):
     _, process = scheduler
     process.place(10, 0.001)
-    lines = [text for text, _ in screen(Between(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, 200)]
+    lines = [text for text, _ in screen(MetricsInterval(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, 200)]
     text = "\n".join(lines)
     assert lines[0] == "wharfinger 0.1.0, leads; 5,000 nodes, 12 pods, 1 assumed pods"
     assert "active 3  backoff 0  unschedulable 1,200  gated 0" in text
@@ -132,7 +132,7 @@ def test_the_picture_has_everything_and_fits(scheduler):
     assert "03:04:05  default/web-1  n1" in text
 
     for width in (20, 40, 79):
-        narrow = screen(Between(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, width)
+        narrow = screen(MetricsInterval(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, width)
         assert max(len(line) for line, _ in narrow) <= width
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
-from wharfinger.compiler.messages import MOST_LETTERS, OPEN, filled, missing_text, shown
+from wharfinger.compiler.messages import MAX_LENGTH, OPEN, filled, missing_text, shown
 from wharfinger.language.semantics.types import Kind, Type
 
 from .texts import cluster, compiled, node, pod, typed_policy
@@ -75,6 +75,6 @@ def test_a_message_of_many_long_values_is_cut_before_they_are_put_together() -> 
         return "x" * 300
 
     said = filled(policy.filters[0].clauses[0].message, value_of)
-    assert len(said) == MOST_LETTERS
+    assert len(said) == MAX_LENGTH
     assert said.endswith("x" + OPEN)
     assert len(asked) <= 4

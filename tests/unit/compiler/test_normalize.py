@@ -31,7 +31,7 @@ def reference_points(values: Sequence[float | None], feasible: Sequence[bool], s
         if value is not None:
             result.append(_scaled_one(value, known or [0.0], scaling))
         elif scaling.on_missing is MissingAction.POINTS:
-            result.append(min(max(scaling.missing_points, 0.0), normalize.MOST))
+            result.append(min(max(scaling.missing_points, 0.0), normalize.MAX_POINTS))
         elif scaling.on_missing is MissingAction.NEUTRAL:
             result.append(math.fsum(scaled) / len(scaled) if scaled else normalize.MIDDLE)
         else:
@@ -42,10 +42,10 @@ def reference_points(values: Sequence[float | None], feasible: Sequence[bool], s
 def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float:
     low, high = min(known), max(known)
     if scaling.normalize is Normalize.MAX and high != 0:
-        value = value * normalize.MOST / high
+        value = value * normalize.MAX_POINTS / high
     if scaling.normalize is Normalize.MINMAX:
-        value = (value - low) * normalize.MOST / (high - low) if high > low and high - low >= scaling.min_spread else normalize.MIDDLE
-    return min(value, normalize.MOST) if value > 0.0 else 0.0
+        value = (value - low) * normalize.MAX_POINTS / (high - low) if high > low and high - low >= scaling.min_spread else normalize.MIDDLE
+    return min(value, normalize.MAX_POINTS) if value > 0.0 else 0.0
 
 
 @settings(deadline=None)

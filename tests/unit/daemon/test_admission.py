@@ -76,7 +76,7 @@ def test_what_the_schema_would_refuse_is_left_to_it(obj):
 
 
 def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
-    monkeypatch.setattr(admission, "LOOK", 0.02)
+    monkeypatch.setattr(admission, "POLL_SECONDS", 0.02)
     authority = Authority(tmp_path)
     settings = AdmissionSettings(
         certificate=str(tmp_path / "tls.crt"), key=str(tmp_path / "tls.key"), port=0, client_ca_file=str(authority.certificate)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, kubeconfig
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
-from wharfinger.daemon.serve import first_contact
+from wharfinger.daemon.serve import wait_for_server
 from wharfinger.errors import UsageError
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
@@ -22,7 +22,7 @@ def contact(folder, *answers):
         server = ScriptedServer()
         server.on("GET", "/version", *answers)
         async with server.serving(), Connection(Credentials(kubeconfig(folder, server.address), None, clock.monotonic)) as connection:
-            return await first_contact(connection, clock, complaints.append)
+            return await wait_for_server(connection, clock, complaints.append)
 
     return asyncio.run(story()), clock.waits, complaints
 

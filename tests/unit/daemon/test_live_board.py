@@ -24,7 +24,7 @@ from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.history import SchedulingHistory
-from wharfinger.telemetry.policies import MOST, ReloadHistory
+from wharfinger.telemetry.policies import MAX_RELOADS, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.policies import Policies
 from wharfinger.web.ui import device_cells
@@ -134,12 +134,12 @@ def test_what_is_not_there_is_named(setting, coloring):
 
 
 def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
-    monkeypatch.setattr(waiting, "STEP", 10)
+    monkeypatch.setattr(waiting, "PODS_PER_STEP", 10)
     setting.put(*(pod(f"new-{index}") for index in range(45)))
     steps = list(setting.board.pods(PodQuery()))
     assert steps.count(None) >= 4
     (group,) = setting.pods()["pending"]["groups"]
-    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MOST_PODS_OF_GROUP)
+    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MAX_PODS_OF_GROUP)
 
 
 def waiting_pod(setting, name, message, namespace="default", policies=()):
@@ -182,7 +182,7 @@ def test_pods_that_wait_are_grouped_by_what_is_missing_on_most_nodes(crowd, quer
 
 
 def test_pods_are_found_by_a_part_of_their_names_in_steps(setting, monkeypatch):
-    monkeypatch.setattr(waiting, "STEP", 10)
+    monkeypatch.setattr(waiting, "PODS_PER_STEP", 10)
     setting.put(*(pod(f"new-{index}") for index in range(25)))
     steps = list(setting.board.find("NEW-2"))
     assert len(steps) == 3
@@ -221,11 +221,11 @@ def test_the_history_of_reloads_is_bounded():
     emit = subscribed(history.handlers).emit
     given = {"name": "p", "source": "s", "key": "p.policy", "mode": Mode.ENFORCE, "revision": None, "version": None, "since": None}
     status = PolicyStatus(**given, result=Result.REFUSED, attempted=5.0, generation=0, held_generation=0, report="x" * 9999)
-    for _ in range(MOST + 5):
+    for _ in range(MAX_RELOADS + 5):
         emit(PolicyTried(status))
     emit(SourceChanged(SourceStatus(name="s", lost="gone", notes=(), texts=0)))
     emit(PolicyRemoved(status))
-    assert len(history.reloads) == MOST
+    assert len(history.reloads) == MAX_RELOADS
     assert [(found.what, found.at) for found in history.reloads][-3:] == [("refused", 5.0), ("lost", 7.0), ("removed", 7.0)]
     assert len(history.reloads[-1].report) < 5000
 
@@ -264,7 +264,7 @@ def test_the_devices_of_a_node_are_told_by_pool_with_their_states(setting):
 
 
 def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatch):
-    monkeypatch.setattr(device_cells, "MOST_DEVICES_OF_NODE", 3)
+    monkeypatch.setattr(device_cells, "MAX_DEVICES_OF_NODE", 3)
     given = node("e")
     given.status.allocatable["example.com/port"] = "5"
     setting.put(given, pod("user", nodeName="e"))

@@ -4,7 +4,7 @@ import pytest
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.daemon import settings_file
-from wharfinger.daemon.policies import MOST_BYTES, rights_of
+from wharfinger.daemon.policies import MAX_LIBRARY_BYTES, rights_of
 from wharfinger.errors import UsageError
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
@@ -72,7 +72,7 @@ REFUSED = {
     "a policy": ("tenantLibraries: [a.policy]", UsageError, "is a policy, not a library"),
     "one that cannot be read": ("tenantLibraries: [broken.policy]", PolicyError, "P1"),
     "two of one name": ("tenantLibraries: [good.policy, more/]", UsageError, "two files called good.policy"),
-    "too much": ("tenantLibraries: [long.policy]", UsageError, f"more than {MOST_BYTES:,} bytes"),
+    "too much": ("tenantLibraries: [long.policy]", UsageError, f"more than {MAX_LIBRARY_BYTES:,} bytes"),
     "a server that is not there": ("tenantServers: [central]", UsageError, "tenantServers names central"),
     "another word": ("tenantPolicies: Maybe", UsageError, "tenantPolicies"),
 }

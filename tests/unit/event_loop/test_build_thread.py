@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.event_loop import LONGEST, PATIENCE, REST, BuildThread
+from wharfinger.event_loop import BUILD_PAUSE, MAX_PAUSED_BUILD, SWITCH_INTERVAL, BuildThread
 
 
 def test_whoever_decides_is_asked_to_rest_while_something_is_built():
@@ -19,11 +19,11 @@ def test_whoever_decides_is_asked_to_rest_while_something_is_built():
         building = asyncio.create_task(thread.run(go.wait, 10))
         await asyncio.sleep(0)
         seen = [(thread.rest(), sys.getswitchinterval())]
-        clock.move(LONGEST + 1)
+        clock.move(MAX_PAUSED_BUILD + 1)
         seen.append((thread.rest(), sys.getswitchinterval()))
         go.set()
         assert await building is True
-        assert seen == [(REST, pytest.approx(PATIENCE)), (0, pytest.approx(PATIENCE))]
+        assert seen == [(BUILD_PAUSE, pytest.approx(SWITCH_INTERVAL)), (0, pytest.approx(SWITCH_INTERVAL))]
         assert (thread.rest(), sys.getswitchinterval()) == (0, usual)
 
     asyncio.run(story())
@@ -47,7 +47,7 @@ def test_nobody_rests_for_what_nobody_waits_for():
         seen = thread.rest(), sys.getswitchinterval()
         go.set()
         await running
-        assert seen == (0, pytest.approx(PATIENCE))
+        assert seen == (0, pytest.approx(SWITCH_INTERVAL))
 
     asyncio.run(story())
 
@@ -64,7 +64,7 @@ def test_threads_that_overlap_leave_the_switch_interval_as_it_was(first):
             seen.append(sys.getswitchinterval())
             gates[index].set()
             await tasks[index]
-        assert seen == [pytest.approx(PATIENCE)] * 2
+        assert seen == [pytest.approx(SWITCH_INTERVAL)] * 2
         assert sys.getswitchinterval() == usual
 
     asyncio.run(story())

@@ -33,15 +33,15 @@ async def seconds(clock, n):
 @pytest.mark.parametrize(
     ("grown", "quiet", "collected"),
     [
-        (event_loop.WORTH_IT // 2, True, 0),
-        (event_loop.WORTH_IT * 2, True, 2),
-        (event_loop.OVERDUE // 2, False, 0),
-        (event_loop.OVERDUE * 2, False, 2),
+        (event_loop.QUIET_COLLECTION_THRESHOLD // 2, True, 0),
+        (event_loop.QUIET_COLLECTION_THRESHOLD * 2, True, 2),
+        (event_loop.FORCED_COLLECTION_THRESHOLD // 2, False, 0),
+        (event_loop.FORCED_COLLECTION_THRESHOLD * 2, False, 2),
     ],
 )
 def test_everything_is_looked_at_when_it_is_quiet_and_worth_it_or_overdue(monkeypatch, grown, quiet, collected):
     done = []
-    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // event_loop.YOUNG, 0))
+    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // event_loop.GENERATION_0_THRESHOLD, 0))
     monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
 
     async def story():

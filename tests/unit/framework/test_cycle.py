@@ -239,13 +239,13 @@ def test_a_template_that_nobody_asked_for_is_forgotten_when_another_comes():
         decider.decide(state.snapshot(1_000.0 + number), alone(number))
     assert len(decider._kept) == 20
 
-    decider.decide(state.snapshot(1_000.0 + 9.5 + cycle.IDLE), alone(20))
+    decider.decide(state.snapshot(1_000.0 + 9.5 + cycle.IDLE_SECONDS), alone(20))
 
     assert len(decider._kept) == 11  # 10 to 19, and the new one
 
 
 def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(cycle, "MOST_TEMPLATES", 5)
+    monkeypatch.setattr(cycle, "MAX_TEMPLATES", 5)
     state, decider = fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Full")))
     for number in range(20):
         decider.decide(state.snapshot(1_000.0), alone(number))

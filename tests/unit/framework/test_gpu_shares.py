@@ -16,7 +16,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.kube.writes import binding
 from wharfinger.model import objects
-from wharfinger.model.devices.gpu_names import MOST_GPUS, NO_GPUS, WHOLE, GpuNames, Wanted, free_gpus
+from wharfinger.model.devices.gpu_names import MAX_GPUS, NO_GPUS, WHOLE, GpuDemand, GpuNames, free_gpus
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
 
@@ -78,20 +78,20 @@ def placed(chain: Chain, state: ClusterState, *pods: PodView) -> list[tuple[str 
     ("names", "given", "wanted"),
     [
         (NAMES, pod("p"), None),
-        (NAMES, pod("p", count=2), Wanted(2, 1000)),
-        (NAMES, pod("p", count=2, milli=2000), Wanted(2, 1000)),
-        (NAMES, pod("p", milli=300), Wanted(1, 300)),
-        (NAMES, pod("p", count=2, milli=1001), Wanted(2, 501)),
-        (NAMES, pod("p", milli=1300), Wanted(1, 1300)),
+        (NAMES, pod("p", count=2), GpuDemand(2, 1000)),
+        (NAMES, pod("p", count=2, milli=2000), GpuDemand(2, 1000)),
+        (NAMES, pod("p", milli=300), GpuDemand(1, 300)),
+        (NAMES, pod("p", count=2, milli=1001), GpuDemand(2, 501)),
+        (NAMES, pod("p", milli=1300), GpuDemand(1, 1300)),
         (NAMES, pod("p", annotations={MILLI: "300"}), None),
-        (ANNOTATED, pod("p", annotations={MILLI: "300"}), Wanted(1, 300)),
-        (ANNOTATED, pod("p", count=2, annotations={MILLI: "300"}), Wanted(2, 300)),
-        (ANNOTATED, pod("p", count=2, annotations={MILLI: "0"}), Wanted(2, 1000)),
+        (ANNOTATED, pod("p", annotations={MILLI: "300"}), GpuDemand(1, 300)),
+        (ANNOTATED, pod("p", count=2, annotations={MILLI: "300"}), GpuDemand(2, 300)),
+        (ANNOTATED, pod("p", count=2, annotations={MILLI: "0"}), GpuDemand(2, 1000)),
         (ANNOTATED, pod("p", annotations={MILLI: "0"}), None),
-        (ANNOTATED, pod("p", annotations={MILLI: "much"}), Wanted(1, 1001)),
+        (ANNOTATED, pod("p", annotations={MILLI: "much"}), GpuDemand(1, 1001)),
     ],
 )
-def test_what_a_pod_wants(names: GpuNames, given: PodView, wanted: Wanted | None) -> None:
+def test_what_a_pod_wants(names: GpuNames, given: PodView, wanted: GpuDemand | None) -> None:
     assert names.wanted(given) == wanted
 
 
@@ -102,8 +102,8 @@ def test_what_a_pod_wants(names: GpuNames, given: PodView, wanted: Wanted | None
         (NAMES, node("n", 8, shared=False), NO_GPUS),
         (ANNOTATED, node("n", 8, shared=False), 8),
         (NAMES, node("n", 0), 0),
-        (NAMES, node("n", MOST_GPUS), MOST_GPUS),
-        (NAMES, node("n", MOST_GPUS + 1), NO_GPUS),
+        (NAMES, node("n", MAX_GPUS), MAX_GPUS),
+        (NAMES, node("n", MAX_GPUS + 1), NO_GPUS),
         (GpuNames(count="amd.com/gpu"), node("n", 3), 3),
     ],
 )

@@ -13,12 +13,12 @@ ALWAYS = ClusterEvent.NODE_ADD
 READS = [
     ('time_of_day(tz: "UTC") < 8h', ClusterEvent.TIME),
     ('weekday(tz: "Europe/Berlin") in ["sat", "sun"]', ClusterEvent.TIME),
-    ("hash(pod.namespace) < 10%", cluster_event.NOTHING),
-    ('has(pod.node_selector["disk"])', cluster_event.NOTHING),
+    ("hash(pod.namespace) < 10%", cluster_event.NO_EVENT),
+    ('has(pod.node_selector["disk"])', cluster_event.NO_EVENT),
     ('(pod.namespace_labels["tier"] ?? "") == "gold"', ClusterEvent.NAMESPACE),
     ('pod.namespace_labels matches "tier=gold"', ClusterEvent.NAMESPACE),
     ("(pod.group.size ?? 1) > 4", cluster_event.ANY),
-    ('(pod.group.name ?? "") == "llm"', cluster_event.NOTHING),
+    ('(pod.group.name ?? "") == "llm"', cluster_event.NO_EVENT),
 ]
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.groups.test_membership import gang, pod, podgroup, store
 from tests.unit.model import clusters
+from wharfinger.framework.ports import MAX_CONDITION_MESSAGE
 from wharfinger.groups import conditions
 from wharfinger.groups.membership import group_index
 from wharfinger.model.reading import decode
@@ -51,4 +52,4 @@ def test_a_group_that_was_placed_once_stays_so(name):
 
 
 def test_a_message_fits_into_a_condition():
-    assert len(conditions.unschedulable("x" * 100_000).message) == conditions.LONGEST
+    assert len(conditions.unschedulable("x" * 100_000).message) == MAX_CONDITION_MESSAGE

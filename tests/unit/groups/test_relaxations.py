@@ -53,9 +53,9 @@ def placed_seeds(number):
 @pytest.mark.parametrize("most", [4, 64])
 def test_bounds_are_never_too_low(most, monkeypatch):
     """Spaces so small that classes are merged, and that nearly each is a part of its own."""
-    monkeypatch.setattr(relaxations, "MOST_OF_PART", most)
-    monkeypatch.setattr(relaxations, "MOST_MERGED", most * 8)
-    monkeypatch.setattr(relaxations, "MOST_VECTORS", most * 16)
+    monkeypatch.setattr(relaxations, "MAX_PART_VECTORS", most)
+    monkeypatch.setattr(relaxations, "MAX_MERGED", most * 8)
+    monkeypatch.setattr(relaxations, "MAX_VECTORS", most * 16)
     for seed in placed_seeds(8):
         found, takes = bounds(random_case(seed))
         assert all(bound >= takes for bound in found), seed

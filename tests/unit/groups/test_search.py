@@ -59,8 +59,8 @@ def nodes(*free: int, racks: int = 1) -> tuple[CaseNode, ...]:
     return tuple(CaseNode(f"n{n}", f"r{n % racks}", "b0", {"cpu": cpu, "memory": 64}) for n, cpu in enumerate(free))
 
 
-def members(app: str, number: int, cpu: int, **wishes: object) -> CaseClass:
-    return CaseClass(app, number, {"cpu": cpu, "memory": 1}, **wishes)  # type: ignore[arg-type]
+def members(app: str, number: int, cpu: int, **affinities: object) -> CaseClass:
+    return CaseClass(app, number, {"cpu": cpu, "memory": 1}, **affinities)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, running, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.kube import refusals
-from wharfinger.kube.connection import LONGEST, Contact, keep_asking
+from wharfinger.kube.connection import UNREACHABLE_AFTER, Contact, keep_asking
 
 
 class Moment:
@@ -35,7 +35,7 @@ def test_a_refusal_is_an_answer(status):
 def test_a_server_that_has_not_answered_for_long_is_away(told, said):
     moment = Moment()
     contact = Contact(moment)
-    moment.at += LONGEST - 1
+    moment.at += UNREACHABLE_AFTER - 1
     if told is not None:
         contact.record(*told)
     assert contact.trouble is None, "one failure is none of the server"

@@ -62,7 +62,7 @@ def test_a_file_that_would_end_its_parser_is_refused_with_its_name(tmp_path, con
 
 
 def test_an_exec_plugin_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "_PATIENCE", 0.05)
+    monkeypatch.setattr(credentials, "_EXEC_TIMEOUT", 0.05)
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["0.4"], "interactiveMode": "Never"}
 
     async def story():

@@ -267,7 +267,7 @@ def test_an_authority_that_is_another_one_now_is_trusted_soon_and_the_former_no_
             for body in (None, b"{}"):
                 serve(former, former_key)
                 trusted.write_bytes(former.read_bytes())
-                now[0] += credentials_of._ROTATION
+                now[0] += credentials_of._REREAD_SECONDS
                 async with Connection(known) as connection:
                     assert await outcome(connection, body) == b"{}"
                 serve(latter, latter_key)
@@ -291,11 +291,11 @@ def test_files_that_did_not_change_leave_the_context_as_it_is(tmp_path):
         await known.load()
         first = known.tls
         assert isinstance(first, ssl.SSLContext)
-        now[0] += 10 * credentials_of._ROTATION
+        now[0] += 10 * credentials_of._REREAD_SECONDS
         await known.authorization()
         assert known.tls is first
         certificate.write_text("just being written")
-        now[0] += 10 * credentials_of._ROTATION
+        now[0] += 10 * credentials_of._REREAD_SECONDS
         await known.authorization()
         assert known.tls is first
 

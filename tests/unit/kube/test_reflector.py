@@ -134,7 +134,7 @@ def test_a_list_that_stops_in_the_middle_is_a_failure(follow):
         limits={"watch_silence": 0.05},
         streaming=True,
     )
-    assert isinstance(recorder.reports[0][1], refusals.Silent)
+    assert isinstance(recorder.reports[0][1], refusals.SilentWatch)
 
 
 def test_half_an_event_is_not_an_event(follow):

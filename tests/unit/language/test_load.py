@@ -10,7 +10,7 @@ import pytest
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.errors import UsageError
-from wharfinger.language.files import MOST_IMPORTS
+from wharfinger.language.files import MAX_IMPORTS
 from wharfinger.language.load import load_policies
 
 RULE = "filter f { require node.pod_count < 9 }\n"
@@ -144,7 +144,7 @@ def test_a_mistake_in_an_import_is_found_there(tmp_path):
 
 
 def test_the_number_of_imports_is_bounded(tmp_path):
-    files = {f"l{i}.policy": f'import "l{i + 1}.policy" as next\nlet x = next.x\n' for i in range(MOST_IMPORTS + 2)}
+    files = {f"l{i}.policy": f'import "l{i + 1}.policy" as next\nlet x = next.x\n' for i in range(MAX_IMPORTS + 2)}
     written(tmp_path, {"p.policy": f'import "l0.policy" as l\npolicy "p"\n{RULE.replace("9", "l.x")}', **files})
     assert any("more than" in line for line in load(tmp_path / "p.policy")[1])
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.language.parsing import codes
 from wharfinger.errors import UsageError
-from wharfinger.language.files import MOST_BYTES, decode, read_source, read_stream
+from wharfinger.language.files import MAX_BYTES, decode, read_source, read_stream
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.render import FORMATS, render
 
@@ -21,7 +21,7 @@ from wharfinger.language.report.render import FORMATS, render
         ("policy".encode("utf-16"), "P002"),
         (b"policy \xff", "P003"),
         ("policy é".encode("latin-1"), "P003"),
-        (b"#" * (MOST_BYTES + 1), "P004"),
+        (b"#" * (MAX_BYTES + 1), "P004"),
     ],
 )
 def test_refused(content, code):
@@ -32,7 +32,7 @@ def test_refused(content, code):
         assert "x.policy" in render(diagnostics, form)
 
 
-@pytest.mark.parametrize("content", [b"#" * MOST_BYTES, b"\xef\xbb\xbfpolicy", "é漢".encode(), b"a\r\nb\tc\x0c"])
+@pytest.mark.parametrize("content", [b"#" * MAX_BYTES, b"\xef\xbb\xbfpolicy", "é漢".encode(), b"a\r\nb\tc\x0c"])
 def test_taken(content):
     diagnostics = Diagnostics()
     source = decode(content, "x.policy", diagnostics)
@@ -43,7 +43,7 @@ def test_taken(content):
 def test_no_more_is_read_than_the_limit_needs():
     stream = io.BytesIO(b"#" * 10_000_000)
     assert read_stream(stream, "x.policy", Diagnostics()) is None
-    assert stream.tell() < MOST_BYTES + 10
+    assert stream.tell() < MAX_BYTES + 10
 
 
 def test_a_file_is_read(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from wharfinger.crd.models import AppPhase, DriftedPod, PolicyAppSpec
 from wharfinger.operator.app_status import Governance, Observed, conditions_of, message_of, phase_of, status_of
-from wharfinger.operator.controller import dated
+from wharfinger.operator.controller import with_transition_times
 
 SPEC = PolicyAppSpec(image="web:1", replicas=3)
 
@@ -98,9 +98,9 @@ def test_the_worst_news_comes_first(observed, phase, told):
 
 def test_conditions_keep_the_time_of_their_last_transition():
     running = Observed(generation=1, deployment=deployment())
-    first = dated(conditions_of(SPEC, running, AppPhase.RUNNING), {}, 1, 1000.0)
-    again = dated(conditions_of(SPEC, running, AppPhase.RUNNING), {"conditions": first}, 1, 2000.0)
-    broken = dated(conditions_of(SPEC, running, AppPhase.DEGRADED), {"conditions": first}, 1, 2000.0)
+    first = with_transition_times(conditions_of(SPEC, running, AppPhase.RUNNING), {}, 1, 1000.0)
+    again = with_transition_times(conditions_of(SPEC, running, AppPhase.RUNNING), {"conditions": first}, 1, 2000.0)
+    broken = with_transition_times(conditions_of(SPEC, running, AppPhase.DEGRADED), {"conditions": first}, 1, 2000.0)
 
     assert again == first
     assert [each["lastTransitionTime"] for each in broken] == ["1970-01-01T00:33:20Z", *(each["lastTransitionTime"] for each in first[1:])]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from wharfinger.crd.models import MOST_REMEMBERED
+from wharfinger.crd.models import MAX_REPEATED_LENGTH
 from wharfinger.framework.policy_status import FormerText, Mode, PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.semantics.authority import TenantRights
@@ -51,7 +51,7 @@ def test_while_nothing_holds_what_was_written_before_stays():
 
 @pytest.mark.parametrize(("more", "kept"), [(0, True), (1, False)])
 def test_a_text_that_is_too_long_is_not_repeated(more, kept):
-    long = FormerText(content=b"#" * (MOST_REMEMBERED + more))
+    long = FormerText(content=b"#" * (MAX_REPEATED_LENGTH + more))
 
     assert (last_known_good(found(long), {"lastKnownGood": GOOD}) is not None) is kept
 

@@ -130,7 +130,7 @@ def test_a_drain_answers_as_the_verb_does(allowed):
 
 
 def test_a_drain_that_takes_too_many_steps_is_not_previewed(monkeypatch):
-    monkeypatch.setattr(preview_answer, "MOST_STEPS", 3)
+    monkeypatch.setattr(preview_answer, "MAX_DRAIN_STEPS", 3)
     with pytest.raises(UsageError, match="takes more than 3 steps; drain fewer nodes"):
         answer_of(1, guarded(state_of(3), 4, 4), drain=("node-00000",))
 

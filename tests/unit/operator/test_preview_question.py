@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.simulate.clusters import chain_of, policy, state_of
-from wharfinger.crd.models import MOST_PODS, PlacementPreviewSpec
+from wharfinger.crd.models import MAX_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights
@@ -58,12 +58,12 @@ def asked(kind, workload, **question):
     ("kind", "vast"),
     [
         ("Deployment", {"replicas": 2_000_000}),
-        ("StatefulSet", {"replicas": MOST_PODS + 1}),
+        ("StatefulSet", {"replicas": MAX_PODS + 1}),
         ("Job", {"parallelism": 2_000_000, "completions": 2_000_000}),
     ],
 )
 def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vast):
-    assert len(asked(kind, vast, replicas=MOST_PODS)) == MOST_PODS
+    assert len(asked(kind, vast, replicas=MAX_PODS)) == MAX_PODS
     with pytest.raises(UsageError, match=r"more than 1,000 pods.*; say in spec\.replicas how many to place"):
         asked(kind, vast)
 

@@ -9,7 +9,7 @@ from tests.unit.policies.slow_rules import slow_rule
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.policies.budget import AT_ONCE, CALM, IN_A_ROW, SUSPENDED, Allowance, BudgetSettings
+from wharfinger.policies.budget import IN_A_ROW, STEADY_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 SLOW = 0.05
@@ -151,7 +151,7 @@ def test_one_decision_that_takes_beyond_all_measure_is_enough_once_the_policy_is
         await world.calm()
         assert len(world.scheduler.budget.suspended) == 1
 
-    story("a filter", told, seconds=BUDGET * AT_ONCE + 1)
+    story("a filter", told, seconds=BUDGET * SUSPEND_AT + 1)
 
 
 def test_nothing_is_suspended_without_a_budget():
@@ -233,10 +233,10 @@ def test_pods_that_wait_for_it_are_no_pods_that_were_forgotten():
 def test_a_policy_that_keeps_to_its_budget_for_a_while_is_not_watched_any_more():
     allowance = Allowance(BudgetSettings(seconds=BUDGET))
     assert not allowance.took(SLOW, 0.0)
-    for _ in range(CALM):
-        assert not allowance.is_calm
+    for _ in range(STEADY_AFTER):
+        assert not allowance.is_steady
         assert not allowance.took(BUDGET, 0.0)
-    assert allowance.is_calm
+    assert allowance.is_steady
 
 
 def test_pauses_double_up_to_half_an_hour():

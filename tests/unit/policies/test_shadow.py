@@ -9,7 +9,7 @@ from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import with_policies
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.budget import IN_A_ROW, BudgetSettings
-from wharfinger.policies.shadow import MOST_KEPT, SHARE, Shadows
+from wharfinger.policies.shadow import MAX_KEPT, MAX_TIME_SHARE, Shadows
 from wharfinger.scheduler.events import Decided
 
 A, B = compiled(policy("where", "a")), compiled(policy("where", "b"))
@@ -101,7 +101,7 @@ async def test_what_it_may_cost_is_a_share_of_the_time():
         seen = report.agreed + report.disagreed
         assert seen + report.unseen == 200
         assert report.unseen > 0
-        assert seen * 0.05 <= SHARE * now[0] + 0.3
+        assert seen * 0.05 <= MAX_TIME_SHARE * now[0] + 0.3
 
 
 @story
@@ -109,11 +109,11 @@ async def test_only_the_last_disagreements_are_kept():
     policies = active([A], where=B)
     async with started(policies) as world:
         shadows = shadowed(world, policies, lambda: 0.0)
-        for index in range(MOST_KEPT + 7):
+        for index in range(MAX_KEPT + 7):
             world.cluster.put(pod(f"p{index}", cpu="1m"))
         await world.pass_time(2)
         report = shadows.reports["where"]
-        assert (report.disagreed, len(report.last)) == (MOST_KEPT + 7, MOST_KEPT)
+        assert (report.disagreed, len(report.last)) == (MAX_KEPT + 7, MAX_KEPT)
 
 
 @story

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
-from wharfinger.language.files import MOST_BYTES, NONE_MEANT
+from wharfinger.language.files import MAX_BYTES, NONE_MEANT
 from wharfinger.policies.ledger import EMPTIED, EMPTY, Supply
 
 
@@ -70,7 +70,7 @@ async def test_a_broken_edit_keeps_its_former_version_and_the_others_go_on():
         (policy("a", "two", test="other"), "test"),
         (policy("a", "two", more="param p: count range 1..3\n"), "params"),
         (b"\xff\xfe\x00", "P002"),
-        (b"#" * (MOST_BYTES + 1), "P004"),
+        (b"#" * (MAX_BYTES + 1), "P004"),
     ],
 )
 def test_whatever_is_wrong_with_a_text_its_former_version_goes_on(content, code):

@@ -9,7 +9,7 @@ from tests.bench import devices
 from tests.unit.scheduler.running import node, running
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
-from wharfinger.scheduler.binding.devices import LONGEST_LOOK
+from wharfinger.scheduler.binding.devices import WATCH_TIMEOUT
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +93,7 @@ async def test_a_device_that_is_written_and_not_shown_stays_taken_when_the_pod_i
         await world.calm()
         unseen = list(world.claims.unseen)
         world.cluster.remove("Pod", "default/p")
-        await world.pass_time(LONGEST_LOOK + 1)
+        await world.pass_time(WATCH_TIMEOUT + 1)
         assert world.claims.unreserved == ["p-gpu"]
         assert held(world) == 1
         world.cluster.put(unseen[0])

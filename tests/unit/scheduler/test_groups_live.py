@@ -281,7 +281,7 @@ def test_the_podgroup_says_what_became_of_it():
 @pytest.fixture
 def in_slices(monkeypatch):
     """Every step of a search is a slice of its own, on a copy of the state."""
-    monkeypatch.setattr(searching, "FEW", 0)
+    monkeypatch.setattr(searching, "DIRECT_SEARCH_MEMBERS", 0)
     return SchedulerSettings(slice_seconds=0.0)
 
 

@@ -5,7 +5,7 @@ import sys
 from tests.unit.scheduler.running import Running, node, pod
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.scheduler.feed import FEW
+from wharfinger.scheduler.feed import OBJECTS_PER_STEP
 
 
 def calls(work):
@@ -52,7 +52,7 @@ def test_a_list_is_taken_over_in_short_steps():
     world = Running()
     feed = world.scheduler.sink
     nodes = [node("a"), node("b")]
-    pods = [pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 2 else "") for number in range(5 * FEW)]
+    pods = [pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 2 else "") for number in range(5 * OBJECTS_PER_STEP)]
     for _ in feed.replacing("Node", nodes):
         pass
     told = []
@@ -65,15 +65,15 @@ def test_a_list_is_taken_over_in_short_steps():
     feed.upsert = counted
     before = 0
     for _ in feed.replacing("Pod", pods):
-        assert len(told) - before <= FEW
+        assert len(told) - before <= OBJECTS_PER_STEP
         before = len(told)
     assert sorted(told) == sorted(each.metadata.name for each in pods)
     assert len(world.scheduler.queue) == len(pods) // 2
     gone = 0
-    for _ in feed.replacing("Pod", pods[: 2 * FEW]):
+    for _ in feed.replacing("Pod", pods[: 2 * OBJECTS_PER_STEP]):
         left = len(world.scheduler.known_pods)
-        assert gone == 0 or gone - left <= FEW
+        assert gone == 0 or gone - left <= OBJECTS_PER_STEP
         gone = left
-    assert {each.name for each in world.scheduler.known_pods} == {each.metadata.name for each in pods[: 2 * FEW]}
-    assert int(world.scheduler.state.snapshot().pod_count.sum()) == FEW
-    assert len(world.scheduler.queue) == FEW
+    assert {each.name for each in world.scheduler.known_pods} == {each.metadata.name for each in pods[: 2 * OBJECTS_PER_STEP]}
+    assert int(world.scheduler.state.snapshot().pod_count.sum()) == OBJECTS_PER_STEP
+    assert len(world.scheduler.queue) == OBJECTS_PER_STEP

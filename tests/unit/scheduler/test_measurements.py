@@ -51,7 +51,7 @@ async def test_it_is_placed_too_when_nobody_knows_any_more_how_hot_nodes_are():
         world.cluster.put(pod("web"))
         await world.pass_time(61)
         assert world.cluster.nodes_of_pods() == {}
-        world.scheduler.measurements.stir()  # what signals do when a metric is suspended
+        world.scheduler.measurements.retry_rejected()  # what signals do when a metric is suspended
         await world.pass_time(15)
         assert list(world.cluster.nodes_of_pods()) == ["default/web"]
 

@@ -165,7 +165,7 @@ def test_thousands_of_held_pods_are_asked_again_a_few_at_a_time(monkeypatch):
             ticks = asyncio.ensure_future(each_turn())
             world.cluster.put(node("b"))
             for _ in range(20):
-                await world.pass_time(permits.REST)
+                await world.pass_time(permits.STEP_PAUSE)
             ticks.cancel()
             assert sum(steps) >= 100
             assert max(steps) <= 16

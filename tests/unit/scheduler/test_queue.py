@@ -12,8 +12,8 @@ from wharfinger.framework.plugins.resources.node_resources_fit import NodeResour
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
-from wharfinger.scheduler.queue.scheduling_queue import PORTION, SchedulingQueue
-from wharfinger.scheduler.queued_pods import MOST_CHANGES, Place
+from wharfinger.scheduler.queue.scheduling_queue import PODS_PER_STEP, SchedulingQueue
+from wharfinger.scheduler.queued_pods import MAX_CHANGES, Place
 
 FIT = frozenset({NodeResourcesFit()})
 TAINTS = frozenset({TaintToleration()})
@@ -194,9 +194,9 @@ def test_what_happened_before_an_attempt_does_not_count(bench):
 def test_what_is_kept_during_a_long_attempt_is_bounded_and_nothing_is_missed(bench):
     bench.add("slow", "late")
     slow = bench.queue.pop()
-    for _ in range(3 * MOST_CHANGES):
+    for _ in range(3 * MAX_CHANGES):
         bench.queue.notify(node_updated(node("n", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n")))
-    assert bench.queue._in_flight.n_changes == MOST_CHANGES
+    assert bench.queue._in_flight.n_changes == MAX_CHANGES
 
     late = bench.queue.pop()
     bench.queue.reject(late, FIT)
@@ -268,7 +268,7 @@ def test_a_change_is_looked_at_once_for_all_pods_of_a_template(bench, monkeypatc
     assert len(asked) <= 3 * 4 + 1  # each template, and what they have in common
 
 
-MANY = 3 * PORTION + 7
+MANY = 3 * PODS_PER_STEP + 7
 """More pods than are let in at a time."""
 
 
@@ -301,7 +301,7 @@ def test_very_many_pods_are_let_in_by_and_by_the_most_urgent_first(crowd, woken_
     before = 0
     steps = 0
     while (now := ready(crowd)) > before:
-        assert now - before <= PORTION
+        assert now - before <= PODS_PER_STEP
         if now < MANY:
             waiting = [queued.pod.priority for queued in crowd.queue if queued.place is Place.UNSCHEDULABLE]
             assert min(queued.pod.priority for queued in crowd.queue if queued.place is Place.ACTIVE) >= max(waiting)
@@ -341,7 +341,7 @@ def test_very_many_backoffs_that_end_together_end_by_and_by(bench):
         bench.queue.fail(bench.queue.pop())
     bench.clock.move(60)
     bench.queue.flush()
-    assert ready(bench) == PORTION
+    assert ready(bench) == PODS_PER_STEP
     assert {queued.pod.priority for queued in bench.queue if queued.place is Place.ACTIVE} == {2}
     assert bench.queue.next_ready_at() <= bench.clock.monotonic()
     for _ in range(3):

@@ -7,8 +7,7 @@ from tests.unit.framework.fleet import policy
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.ports import BindFailed
-from wharfinger.scheduler.pod_status import LONGEST
+from wharfinger.framework.ports import MAX_CONDITION_MESSAGE, BindFailed
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 FULL = (
@@ -62,7 +61,7 @@ def test_a_pod_with_more_reasons_than_a_condition_holds_is_told_as_many_as_fit()
             (condition,) = world.cluster.pod("default/x").status.conditions
             assert condition.message.startswith("0/60 nodes are available: ")
             assert condition.message.endswith(" ...")
-            assert len(condition.message) == LONGEST
+            assert len(condition.message) == MAX_CONDITION_MESSAGE
 
     asyncio.run(story())
 

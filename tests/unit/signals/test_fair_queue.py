@@ -88,10 +88,10 @@ def test_only_so_many_wait():
 
 def test_what_is_remembered_is_bounded():
     queue = FairQueue(places(1))
-    for number in range(3 * fair_queue.REMEMBERED):
+    for number in range(3 * fair_queue.MAX_REMEMBERED):
         queue.put(Asker(str(number), group=str(number)), None)
         queue.give_back(queue.take()[0], 1.0)
-    assert len(queue._used) <= fair_queue.REMEMBERED
+    assert len(queue._used) <= fair_queue.MAX_REMEMBERED
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy"), st.floats(0, 9)), max_size=60), st.integers(1, 4))

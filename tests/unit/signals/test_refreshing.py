@@ -17,7 +17,15 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.mapping import NodeNames, Series, mapped
 from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import SignalLimits, queries_of
-from wharfinger.signals.refreshing import KEPT, MetricResumed, MetricSuspended, RefreshFailed, SignalRefreshed, Signals, SignalsFollowed
+from wharfinger.signals.refreshing import (
+    KEPT_SECONDS,
+    MetricResumed,
+    MetricSuspended,
+    RefreshFailed,
+    SignalRefreshed,
+    Signals,
+    SignalsFollowed,
+)
 
 TEMPLATE = "metric load: percent = prometheus('up', node: \"instance\", refresh: {refresh}, max_age: 60s, min_coverage: 50%)"
 
@@ -66,7 +74,7 @@ class Scene:
     def drop(self, key):
         self.state.drop_metric(key)
 
-    def stir(self):
+    def retry_rejected(self):
         self.stirred += 1
 
     def snapshot(self):
@@ -167,7 +175,7 @@ def test_a_signal_nobody_wants_is_forgotten_and_soon_there_again():
         scene.signals.follow([policy()])
         assert scene.values_of(metric) == [0.25, 0.5]
         scene.signals.follow([])
-        await scene.pass_(KEPT + 1)
+        await scene.pass_(KEPT_SECONDS + 1)
         scene.signals.follow([policy()])
         assert scene.values_of(metric) is None
 

@@ -7,7 +7,7 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import view
 from tests.unit.telemetry.test_recent_decisions import attempt
-from wharfinger.telemetry.history import INTERVAL, MOST, Reading, SchedulingHistory
+from wharfinger.telemetry.history import INTERVAL, MAX_POINTS, Reading, SchedulingHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 
@@ -57,7 +57,7 @@ def test_a_point_is_added_every_ten_seconds_and_an_hour_is_kept(clock, recent):
 
     async def live():
         task = asyncio.ensure_future(history.run(lambda: Reading(pending=0, used={})))
-        for _ in range(MOST + 5):
+        for _ in range(MAX_POINTS + 5):
             await asyncio.sleep(0)
             clock.move(INTERVAL)
         await asyncio.sleep(0)
@@ -65,5 +65,5 @@ def test_a_point_is_added_every_ten_seconds_and_an_hour_is_kept(clock, recent):
         task.cancel()
 
     asyncio.run(live())
-    assert len(history.points) == MOST
-    assert history.points[-1].at - history.points[0].at == (MOST - 1) * INTERVAL
+    assert len(history.points) == MAX_POINTS
+    assert history.points[-1].at - history.points[0].at == (MAX_POINTS - 1) * INTERVAL

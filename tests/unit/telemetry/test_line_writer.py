@@ -67,7 +67,7 @@ def test_a_reader_that_is_gone_is_no_error():
 
 
 def test_the_end_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(logs, "PATIENCE", 0.05)
+    monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.05)
     going_on = threading.Event()
     writer = LineWriter(lambda _: going_on.wait(10), gap=gap, gathering=0)
     writer.line(b"x")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wharfinger.telemetry.timing import BEAT, RECENT, LoopSteps
+from wharfinger.telemetry.timing import BEAT, WINDOW_SECONDS, LoopSteps
 
 STEPS = "wharfinger_event_loop_step_seconds"
 LONGEST = "wharfinger_event_loop_longest_step_seconds"
@@ -44,12 +44,12 @@ def test_a_beat_is_late_by_the_step_that_kept_it_waiting(scene):
 
 def test_the_longest_step_is_forgotten_after_two_minutes_at_most(scene):
     beats, found = measured(scene, 0.3)
-    beats.now += RECENT
+    beats.now += WINDOW_SECONDS
     found.late(0.1)
     assert found.longest == pytest.approx(0.3)
-    beats.now += RECENT
+    beats.now += WINDOW_SECONDS
     assert found.longest == pytest.approx(0.1)
-    beats.now += 2 * RECENT
+    beats.now += 2 * WINDOW_SECONDS
     assert found.longest == 0.0
 
 

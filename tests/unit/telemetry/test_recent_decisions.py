@@ -7,7 +7,7 @@ from tests.unit.scheduler.running import view
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.scheduler.events import AttemptEnded, Decided
-from wharfinger.telemetry.recent_decisions import SAVED, RecentDecisions
+from wharfinger.telemetry.recent_decisions import MAX_SAVED_SECONDS, RecentDecisions
 
 
 class Timer:
@@ -72,7 +72,7 @@ def test_when_time_is_used_up_nothing_is_read_and_later_it_is_again():
     timer = Timer()
     recent = RecentDecisions(lambda: 0.0, timer)
     decider, state, pods = Decider(chain_of()), state_of(5), pods_of(3)
-    timer.step = SAVED + 0.001
+    timer.step = MAX_SAVED_SECONDS + 0.001
     for pod in pods[:2]:
         tell(recent, Decided("wharfinger", decider.decide(state.snapshot(), pod)))
         tell(recent, attempt(pod))

@@ -121,7 +121,7 @@ def test_an_endpoint_is_that_of_the_collector_or_of_its_traces(endpoint):
 
 
 def test_a_collector_that_is_not_there_is_told_once_and_not_waited_for(monkeypatch, caplog):
-    monkeypatch.setattr(tracing, "PATIENCE", 0.2)
+    monkeypatch.setattr(tracing, "CLOSE_TIMEOUT", 0.2)
     monkeypatch.setattr(tracing, "_TIMEOUT", 0.1)
     told = []
     exporter = tracing.exporter_of("http://127.0.0.1:1", told.append)

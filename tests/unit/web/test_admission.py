@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 from wharfinger.errors import WharfingerError
-from wharfinger.web.admission import MOST_BYTES, Admission, AdmissionLimits, Busy, Caller, Callers, Late, Verdict
+from wharfinger.web.admission import MAX_BYTES, Admission, AdmissionLimits, Caller, Callers, DeadlineExceeded, Overloaded, Verdict
 
 BAD = {"spec": {"source": "bad"}}
 GOOD = {"spec": {"source": "good"}}
 ANYBODY = Callers(anybody=True)
-FAILURES = {"boom": RuntimeError("boom"), "busy": Busy(), "late": Late(), "ended": WharfingerError("it ended")}
+FAILURES = {"boom": RuntimeError("boom"), "busy": Overloaded(), "late": DeadlineExceeded(), "ended": WharfingerError("it ended")}
 
 
 async def judge(obj, _caller):
@@ -103,7 +103,7 @@ def test_a_changed_text_is_judged(ask):
         review(GOOD) | {"request": {"object": GOOD}},
         review("not an object"),
         b"[" * 200_000,
-        b" " * (MOST_BYTES + 1),
+        b" " * (MAX_BYTES + 1),
     ],
     ids=lambda content: repr(content)[:40],
 )

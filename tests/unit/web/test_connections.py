@@ -36,7 +36,7 @@ async def ends(reader):
 
 
 def test_there_are_only_so_many_connections_and_they_are_free_again(monkeypatch):
-    monkeypatch.setattr(connections, "MOST", 5)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
 
     async def main():
         async with Server(app(), "127.0.0.1", 0) as server:
@@ -82,7 +82,7 @@ def test_half_a_second_request_is_not_waited_for_and_an_answer_is(monkeypatch):
 
 @pytest.mark.parametrize(("path", "requests"), [("/large", 1), ("/large", 3)], ids=["one answer", "further requests"])
 def test_who_does_not_read_the_answer_is_not_waited_for(monkeypatch, path, requests):
-    monkeypatch.setattr(connections, "READING_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "READ_TIMEOUT", 0.3)
 
     async def large(_request):
         return Response(b"x" * (32 << 20))

@@ -76,7 +76,7 @@ def test_what_is_refused(more, status):
 
 
 def test_long_bodies_are_not_read_to_the_end(monkeypatch):
-    monkeypatch.setattr(evaluation, "MOST_BYTES", 100)
+    monkeypatch.setattr(evaluation, "MAX_BYTES", 100)
     answer, asked = post(b" " * 101)
     assert (answer.status_code, asked) == (413, [])
 

@@ -64,7 +64,7 @@ def test_an_exclusion_of_what_is_not_there_is_told():
 
 
 def test_a_check_that_hangs_fails(monkeypatch):
-    monkeypatch.setattr(app, "PATIENCE", 0.02)
+    monkeypatch.setattr(app, "CHECK_TIMEOUT", 0.02)
     answer = asking(Checks(live={"loop": asyncio.Event().wait, "other": lambda: None})).get("/livez")
     assert answer.status_code == 500
     assert answer.text == "[+]ping ok\n[-]loop failed: no answer within 0.02 s\n[+]other ok\nlivez check failed\n"

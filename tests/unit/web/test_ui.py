@@ -127,7 +127,7 @@ def test_nodes_are_told_by_name():
 def test_pods_are_found_up_to_a_number():
     assert client().get("/ui/pods?find=shop", headers={"host": "localhost"}).json() == {"pods": ["shop/web", "shop/api"], "more": False}
     many = client().get("/ui/pods?find=web", headers={"host": "localhost"}).json()
-    assert (len(many["pods"]), many["more"]) == (feeding.MOST_FOUND, True)
+    assert (len(many["pods"]), many["more"]) == (feeding.MAX_FOUND, True)
     assert client().get("/ui/pods", headers={"host": "localhost"}).status_code == 400
 
 
@@ -149,7 +149,7 @@ def test_the_objects_of_a_text_are_told_in_json():
         ("a: 1\na: 2\n", "application/yaml", 400, "a"),
         ("[1, 2]: a", "application/yaml", 400, ""),
         ("kind: Pod", "text/plain", 415, "application/yaml"),
-        ("x" * (feeding.MOST_WRITTEN + 1), "application/yaml", 413, "longer than"),
+        ("x" * (feeding.MAX_TEXT_BYTES + 1), "application/yaml", 413, "longer than"),
     ],
 )
 def test_a_text_that_has_no_objects_is_refused(text, content_type, status, said):
@@ -316,17 +316,17 @@ def test_a_board_that_breaks_is_asked_again():
 def test_there_can_only_be_so_many():
     async def look():
         async with feeding_from(Board()) as feed:
-            for _ in range(feeding.MOST_WATCHERS):
+            for _ in range(feeding.MAX_WATCHERS):
                 feed.join("cpu")
             with pytest.raises(TooMany, match="16 pages are open already"):
                 feed.join("cpu")
         async with feeding_from(Board()) as feed:
-            for number in range(feeding.MOST_QUERIES):
+            for number in range(feeding.MAX_QUERIES):
                 feed.join("cpu", PodQuery(namespace=str(number)))
             with pytest.raises(TooMany, match="pods of 6 different questions"):
                 feed.join("cpu", PodQuery(namespace="more"))
         async with feeding_from(Board()) as feed:
-            for number in range(feeding.MOST_CHANNELS):
+            for number in range(feeding.MAX_CHANNELS):
                 feed.join(f"pod:default/{number}")
             with pytest.raises(TooMany, match="6 different things"):
                 feed.join("pod:default/more")
@@ -335,7 +335,7 @@ def test_there_can_only_be_so_many():
 
 
 def test_who_does_not_read_is_let_go(monkeypatch):
-    monkeypatch.setattr(feeding, "MOST_BEHIND", 2000)
+    monkeypatch.setattr(feeding, "MAX_BACKLOG_BYTES", 2000)
 
     async def look():
         board, clock = Board(), ManualClock()

@@ -114,12 +114,12 @@ def test_a_large_cluster_is_answered_like_a_small_one(nodes, pods, running):
     plain = solved(state, waiting)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(search, "FEW_CELLS", 0)
-        patched.setattr(search, "MOST_CELLS", 0)  # only classes and regions
-        patched.setattr(search, "MOST_IMPROVED", 0)
+        patched.setattr(search, "MAX_CELLS", 0)  # only classes and regions
+        patched.setattr(search, "MAX_IMPROVED", 0)
         patched.setattr(regions, "SIZES", (1, 2, 4))
         found = solved(state, waiting)
-        patched.setattr(search, "MOST_CELLS", 1000)
-        patched.setattr(search, "MOST_IMPROVED", 1000)
+        patched.setattr(search, "MAX_CELLS", 1000)
+        patched.setattr(search, "MAX_IMPROVED", 1000)
         assert worth(solved(state, waiting)) == worth(plain)
     assert found.answer in {plain.answer, Answer.UNKNOWN}
     if found.answer is Answer.FOUND:
@@ -208,7 +208,7 @@ def test_filters_of_policies_about_nodes_are_part_of_a_proof():
 
 def test_too_much_and_too_little_time_are_said(monkeypatch):
     assert "after" in solved(cluster([node("n0", 8)]), [pod("p", 1)], seconds=1e-9).why
-    monkeypatch.setattr("wharfinger.what_if.optimal.search.MOST_CELLS", 0)
+    monkeypatch.setattr("wharfinger.what_if.optimal.search.MAX_CELLS", 0)
     assert "too many to search" in solved(cluster([node("n0", 8)]), [pod("p", 1)]).why
     gated = pod("gated", 1, schedulingGates=[{"name": "later"}])
     assert "scheduling gate" in solved(cluster([node("n0", 8)]), [gated]).why

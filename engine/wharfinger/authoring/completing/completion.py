@@ -22,7 +22,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS
 from wharfinger.language.check.workloads import FIELDS as REQUEST_FIELDS
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interactive
+from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import UNITS
@@ -355,7 +355,7 @@ def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[
     begins = place.first_on_line
     holds = place.frame.holds if place.frame is not None else ""
     in_block = holds in {"filter", "test", "preemption", "terms"}
-    lines = {"test": STEPS, "terms": TERMS - {"REQUIRED", "PREFERRED"}}.get(holds, CLAUSES if in_block else ITEMS)
+    lines = {"test": STEP_TERMINALS, "terms": TERMS - {"REQUIRED", "PREFERRED"}}.get(holds, CLAUSES if in_block else ITEMS)
     for terminal in sorted(spelled):
         if expected is not None and terminal not in expected:
             continue
@@ -374,7 +374,7 @@ def _keywords(place: Place, expected: frozenset[str] | None = None) -> Iterator[
 
 
 def _only_a_name(place: Place, terminal: str, expected: frozenset[str] | None) -> bool:
-    """True for keywords of tests where an expression takes them as names: nobody means them."""
+    """True for keywords of tests where an expression takes them as names: they are not offered there."""
     if terminal in TERMS:
         head = terminal == "TIMEOUT" and place.reading.item == "PERMIT" and place.frame is None
         return not (head or (place.frame is not None and place.frame.holds == "terms"))

@@ -1,7 +1,7 @@
 """The language server: which question of the Language Server Protocol gets which answer of `protocol_answers`, by pygls.
 
 An editor sends the whole text with each change, and asks for what it shows. What a text says is found out at the first question after a
-change and kept for the next. Findings are sent a moment after the last change, so that they do not stand in the way of somebody who types.
+change and kept for the next. Findings are sent a moment after the last change, so that they do not delay typing.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from pygls.protocol import LanguageServerProtocol
 
 from wharfinger.errors import UsageError
 
-MOST_HEADER = 2**12
+MAX_HEADER_BYTES = 2**12
 """Bytes of one line of a header."""
-MOST_MESSAGE = 64 * 2**20
+MAX_MESSAGE_BYTES = 64 * 2**20
 """Bytes of one message: it holds the whole text of a document, which is a policy or a small part of one."""
 
 
@@ -31,15 +31,15 @@ class MessageReader:
 
     def readline(self) -> bytes:
         """A line of a header; empty at the end of the stream."""
-        line = self._stream.readline(MOST_HEADER + 1)
-        if len(line) > MOST_HEADER:
-            raise UsageError(f"the editor sends a header of more than {MOST_HEADER:,} bytes; does something else write to wharf lsp?")
+        line = self._stream.readline(MAX_HEADER_BYTES + 1)
+        if len(line) > MAX_HEADER_BYTES:
+            raise UsageError(f"the editor sends a header of more than {MAX_HEADER_BYTES:,} bytes; does something else write to wharf lsp?")
         return line
 
     def read(self, size: int) -> bytes:
         """The `size` bytes of a message; empty at the end of the stream."""
-        if size > MOST_MESSAGE:
-            raise UsageError(f"the editor announces a message of {size:,} bytes; at most {MOST_MESSAGE:,} are read")
+        if size > MAX_MESSAGE_BYTES:
+            raise UsageError(f"the editor announces a message of {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are read")
         body = self._stream.read(size)
         if 0 < len(body) < size:
             raise UsageError(f"the editor has left within a message, after {len(body):,} of {size:,} bytes")
@@ -78,7 +78,7 @@ class Protocol(LanguageServerProtocol):
             super().handle_message(message)
 
 
-class Complaints(logging.Handler):
+class StderrHandler(logging.Handler):
     """What pygls complains of, on stderr: one line each, or with tracebacks."""
 
     def __init__(self, *, tracebacks: bool) -> None:

@@ -52,7 +52,7 @@ class Positions:
         return offset if self._narrow else units(self.text[:offset])
 
     def from_units(self, unit: int) -> int:
-        """The offset that so many code units lie before."""
+        """The offset after a number of code units."""
         return max(0, min(unit, len(self.text))) if self._narrow else _characters(self.text, unit)
 
     def _line_end(self, line: int) -> int:
@@ -62,7 +62,7 @@ class Positions:
 
 
 def _characters(text: str, unit: int) -> int:
-    """How many characters so many code units are; a place inside of a character is before it."""
+    """The number of characters in a number of code units; a place inside of a character is before it."""
     seen = 0
     for index, char in enumerate(text):
         seen += 2 if char > _WIDEST else 1

@@ -35,7 +35,7 @@ from wharfinger.language.files import SUFFIX, decode, paired_file
 from wharfinger.language.load import OnDisk
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 
-MOST_FILES = 500
+MAX_FILES = 500
 """Files of a workspace that are looked into for symbols and uses."""
 
 RUN_TEST = "wharfinger.runTest"
@@ -127,7 +127,7 @@ class Workspace:
                 if hidden or str(path) in self.open or not path.is_file():
                     continue
                 seen += 1
-                if seen > MOST_FILES:
+                if seen > MAX_FILES:
                     return
                 document = self.document(str(path))
                 if document is not None:

@@ -63,8 +63,8 @@ def timeout_of(found: Node | None, span: Span) -> float:
     if found is None:
         return DEFAULT_TIMEOUT
     seconds = float(found.value)
-    if not 0 < seconds <= typed.LONGEST_TIMEOUT:
-        raise UsageError(f"{span}: the timeout is {seconds:g} s; it is longer than 0 and at most {typed.LONGEST_TIMEOUT:g} s")
+    if not 0 < seconds <= typed.MAX_TIMEOUT:
+        raise UsageError(f"{span}: the timeout is {seconds:g} s; it is longer than 0 and at most {typed.MAX_TIMEOUT:g} s")
     return seconds
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import Rows
 from wharfinger.model.state.snapshot import Snapshot
 
-MOST_CELLS = 2**22  # 32 MB at most per policy and cluster
+MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class StaticColumns:
         return kept.values
 
     def _drop_oldest(self, n_nodes: int) -> None:
-        while len(self._kept) > max(8, MOST_CELLS // max(1, n_nodes)):
+        while len(self._kept) > max(8, MAX_CELLS // max(1, n_nodes)):
             self._kept.popitem(last=False)
 
 

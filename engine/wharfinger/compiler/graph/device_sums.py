@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.language.semantics import typed
-from wharfinger.model.columns.domains import MOST_EXACT, magnitude, summed
+from wharfinger.model.columns.domains import MAX_EXACT_SUM, magnitude, summed
 from wharfinger.model.devices.device_table import DevicesOf
 
 Answer = tuple[NDArray[np.float64], NDArray[np.bool_]]
@@ -36,7 +36,7 @@ def _count(of: DevicesOf, selected: Any, value: Any) -> Answer:
 
 def _sum(of: DevicesOf, selected: Any, value: Any) -> Answer:
     owners, values = _chosen(of, selected, value)
-    exact = magnitude(values) <= MOST_EXACT
+    exact = magnitude(values) <= MAX_EXACT_SUM
     return summed(owners.astype(np.int32), values, of.n_rows, integral=exact), np.ones(of.n_rows, dtype=np.bool_)
 
 

@@ -135,7 +135,7 @@ class Graph:
         return self.const(True, Rep.BOOL)
 
     def leaf(self, op: Op, stage: Stage, rep: Rep, *, volatility: Volatility = Volatility.STATIC, value: Any = None) -> Node:
-        """A node without operands; `value` tells it apart from other leaves of its operation."""
+        """A node without operands; `value` distinguishes it from other leaves of its operation."""
         return self._intern((op.name, op.key, value), op, (), stage, rep, volatility=volatility, value=value)
 
     def apply(self, op: Op, args: Iterable[Node], rep: Rep, *, at: Stage | None = None, volatility: Volatility = Volatility.STATIC) -> Node:

@@ -98,7 +98,7 @@ SEARCH = "search"
 
 
 def _identity(entries: typed.Entries) -> Hashable:
-    """What tells tables apart, whatever they are called; 1 and true are equal in Python."""
+    """The identity of a table, whatever it is called; 1 and true are equal in Python."""
     return entries.kind, entries.keys, tuple(map(repr, entries.values))
 
 

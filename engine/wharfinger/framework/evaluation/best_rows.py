@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 BITS = 64
 ROWS_OF_CELL = 64
-MOST_ROWS_OF_BLOCK = 4096
-MOST_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
+MAX_BLOCK_ROWS = 4096
+MAX_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
 FEW_CELLS = 3  # cells that are counted again one by one; more are counted by array operations
-NOTHING = -np.inf
+NO_TOTAL = -np.inf
 
 
 def stable_hash(text: str) -> int:
@@ -68,9 +68,9 @@ class Arrangement:
         by_hash = np.argsort(name_hashes)
         n_classes = 1 if classes is None else len(classes.rows)
         size = 1 << (ROWS_OF_CELL * n_classes - 1).bit_length()
-        while size < MOST_ROWS_OF_BLOCK and size * size < n_nodes:
+        while size < MAX_BLOCK_ROWS and size * size < n_nodes:
             size *= 2
-        block = np.arange(n_nodes) // min(size, MOST_ROWS_OF_BLOCK)
+        block = np.arange(n_nodes) // min(size, MAX_BLOCK_ROWS)
         if classes is None:
             self.rank, cell = np.arange(n_nodes), block
         else:
@@ -132,7 +132,7 @@ class Arrangements:
             self._layout, self._strings, self._plain = snapshot.layout_revision, snapshot.strings, None
             self._classes.clear()
             self._kept.clear()
-        elif max(len(self._classes), len(self._kept)) > MOST_KEPT:
+        elif max(len(self._classes), len(self._kept)) > MAX_KEPT:
             self._classes.clear()
             self._kept.clear()
 
@@ -149,7 +149,7 @@ class BestRows:
     def __init__(self, arrangement: Arrangement, sums: NDArray[np.float64], feasible: Mask) -> None:
         """`sums` (n_nodes,) and `feasible` (n_nodes,) bool are by row."""
         self._at = at = arrangement
-        self._sums = np.where(feasible, sums, NOTHING)[at.row]
+        self._sums = np.where(feasible, sums, NO_TOTAL)[at.row]
         self._tops = np.empty((2, len(at.sizes)))
         self._highest, self._below = self._tops
         self._count_all()
@@ -161,7 +161,7 @@ class BestRows:
         self._highest[:] = np.maximum.reduceat(self._sums, first)
         best = self._sums == np.repeat(self._highest, at.sizes)
         self._n_highest = np.add.reduceat(best, first, dtype=np.intp)
-        self._below[:] = np.maximum.reduceat(np.where(best, NOTHING, self._sums), first)
+        self._below[:] = np.maximum.reduceat(np.where(best, NO_TOTAL, self._sums), first)
 
     def put(self, row: int, value: float) -> None:
         """Set the sum of one row; -inf if it is not feasible."""
@@ -216,7 +216,7 @@ class BestRows:
         self._sums[places] = values
         highest, n_cells = self._highest, len(self._at.sizes)
         self._n_highest -= np.bincount(of[before == highest[of]], minlength=n_cells)
-        raised = np.full(n_cells, NOTHING)
+        raised = np.full(n_cells, NO_TOTAL)
         np.maximum.at(raised, of, values)
         above = raised > highest
         self._below[above] = np.maximum(self._below[above], highest[above])
@@ -236,7 +236,7 @@ class BestRows:
         highest = self._highest[cells] = np.maximum.reduceat(sums, first)
         best = sums == np.repeat(highest, sizes)
         self._n_highest[cells] = np.add.reduceat(best, first, dtype=np.intp)
-        self._below[cells] = np.maximum.reduceat(np.where(best, NOTHING, sums), first)
+        self._below[cells] = np.maximum.reduceat(np.where(best, NO_TOTAL, sums), first)
 
     def _count(self, cell: int) -> None:
         sums = self._sums[self._at.starts.item(cell) : self._at.starts.item(cell + 1)]
@@ -244,7 +244,7 @@ class BestRows:
         best = sums == highest
         self._highest[cell] = highest
         self._n_highest[cell] = np.count_nonzero(best)
-        self._below[cell] = np.max(sums, where=~best, initial=NOTHING)
+        self._below[cell] = np.max(sums, where=~best, initial=NO_TOTAL)
 
     def find(self, added: Sequence[NDArray[np.float64]], per_unit: float | None) -> Best:
         """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`.

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
-MOST_CELLS = 50_000_000
+MAX_CELLS = 50_000_000
 """The default limit of node × rule results in a `Decider`: about one gigabyte at most, enough for a hundred templates at 50,000 nodes."""
-MOST_TEMPLATES = 1_000
+MAX_TEMPLATES = 1_000
 """The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
-IDLE = 300.0
+IDLE_SECONDS = 300.0
 """Seconds after which an unused template is dropped when a new one comes. Every Job has a template of its own."""
 NO_OUTCOME = PostFilterOutcome()
 """The outcome if no PostFilter ran."""
@@ -46,11 +46,11 @@ def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
 class Decider:
     """Makes the same decisions as `decide`, and keeps the evaluations of recent templates.
 
-    The least recently used templates are dropped once they are unused for `IDLE` seconds, once there are more than `MOST_TEMPLATES`, or
-    once all together have more than `most_cells` node × rule results. A `stopwatch` measures the decisions.
+    The least recently used templates are dropped once they are unused for `IDLE_SECONDS` seconds, once there are more than `MAX_TEMPLATES`,
+    or once all together have more than `most_cells` node × rule results. A `stopwatch` measures the decisions.
     """
 
-    def __init__(self, chain: Chain, most_cells: int = MOST_CELLS, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, chain: Chain, most_cells: int = MAX_CELLS, stopwatch: Stopwatch | None = None) -> None:
         self.chain = chain
         self._most_cells = most_cells
         self._stopwatch = stopwatch
@@ -85,14 +85,14 @@ class Decider:
         if evaluation is None:
             evaluation = Evaluation(self.chain.lineup(pod, snapshot), self._stopwatch, self._arrangements)
             self._kept[key] = evaluation
-            self._forget(snapshot.now - IDLE, snapshot.n_nodes * self.chain.n_rules)
+            self._forget(snapshot.now - IDLE_SECONDS, snapshot.n_nodes * self.chain.n_rules)
         else:
             self._kept.move_to_end(key)
         return evaluation
 
     def _forget(self, idle_since: float, cells: int) -> None:
         """Drop the oldest templates to make room for the newest; each of them has `cells` node × rule results."""
-        most = min(MOST_TEMPLATES, max(1, self._most_cells // max(1, cells)))
+        most = min(MAX_TEMPLATES, max(1, self._most_cells // max(1, cells)))
         while len(self._kept) > 1 and (len(self._kept) > most or next(iter(self._kept.values())).asked_at < idle_since):
             self._kept.popitem(last=False)
 

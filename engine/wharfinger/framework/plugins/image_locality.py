@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 MEBIBYTE = 1024 * 1024
-LEAST = 23 * MEBIBYTE
-MOST_PER_CONTAINER = 1000 * MEBIBYTE
+MIN_THRESHOLD = 23 * MEBIBYTE
+MAX_CONTAINER_THRESHOLD = 1000 * MEBIBYTE
 
 
 class ImageLocality(ScorePlugin):
@@ -60,7 +60,7 @@ def _points(pod: PodView, snapshot: Snapshot) -> NDArray[np.int64]:
             # Kubernetes keeps one size per image, from the node that reported it first; here it is the size on the first row.
             held[state.rows] += int(float(state.sizes[0]) * (state.n_nodes / snapshot.n_nodes))
     spec = pod.object.spec
-    most = MOST_PER_CONTAINER * (len(spec.init_containers) + len(spec.containers))
-    if most <= LEAST:  # a pod without containers: all nodes are equal
+    most = MAX_CONTAINER_THRESHOLD * (len(spec.init_containers) + len(spec.containers))
+    if most <= MIN_THRESHOLD:  # a pod without containers: all nodes are equal
         return np.zeros(snapshot.n_nodes, np.int64)
-    return 100 * (np.clip(held, LEAST, most) - LEAST) // (most - LEAST)
+    return 100 * (np.clip(held, MIN_THRESHOLD, most) - MIN_THRESHOLD) // (most - MIN_THRESHOLD)

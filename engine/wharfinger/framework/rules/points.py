@@ -29,6 +29,7 @@ from wharfinger.framework.changes import ALL
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.language.semantics.bounds import MAX_POINTS
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 if TYPE_CHECKING:
@@ -177,12 +178,12 @@ class PolicyScale:
             return points
         kind = self._scaling.normalize
         if kind is Normalize.MAX:
-            value = value * normalize.MOST / extent[1] if extent[1] else value
+            value = value * MAX_POINTS / extent[1] if extent[1] else value
         elif kind is Normalize.MINMAX:
             low, high = extent[0], extent[1]
             stretched = normalize.stretches(low, high, self._scaling.min_spread)
-            value = (value - low) * normalize.MOST / (high - low) if stretched else normalize.MIDDLE
-        return min(value, normalize.MOST) if value > 0.0 else 0.0
+            value = (value - low) * MAX_POINTS / (high - low) if stretched else normalize.MIDDLE
+        return min(value, MAX_POINTS) if value > 0.0 else 0.0
 
     def check(self, points: NDArray[Any]) -> None:
         """Does nothing: `points` is computed here, and not by a plugin."""

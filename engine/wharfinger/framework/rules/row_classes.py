@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from wharfinger.model.columns.domains import Topology
     from wharfinger.model.state.snapshot import Snapshot
 
-MOST_CLASSES = 256
+MAX_CLASSES = 256
 """The most classes for which cells are kept; with more classes, terms are summed row by row."""
 
 
@@ -38,9 +38,9 @@ class Classes(NamedTuple):
 
 
 def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
-    """The classes of some topology keys; None if there are more than `MOST_CLASSES`, or more than a quarter of the number of nodes."""
+    """The classes of some topology keys; None if there are more than `MAX_CLASSES`, or more than a quarter of the number of nodes."""
     topologies = [snapshot.topology(key) for key in keys]  # held, so that they are kept up to date
-    most = min(MOST_CLASSES, max(2, snapshot.n_nodes // 4))
+    most = min(MAX_CLASSES, max(2, snapshot.n_nodes // 4))
     codes: NDArray[np.intp] = np.zeros(snapshot.n_nodes, np.intp)
     n_codes = 1
     for topology in topologies:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Vector = tuple[int, ...]
 CountSet = int
-NOTHING: CountSet = 1
+ZERO_VECTOR: CountSet = 1
 """The set of the zero vector alone: no member placed."""
 
 

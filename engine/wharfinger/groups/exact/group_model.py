@@ -27,12 +27,12 @@ from wharfinger.model.objects.pod_view import taken_ports
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Mask
     from wharfinger.groups.exact.member_classes import MemberClass
-    from wharfinger.groups.exact.member_rules import Evenness, Wish
+    from wharfinger.groups.exact.member_rules import RequiredAffinity, SpreadConstraint
     from wharfinger.groups.exact.merging import ClassAxis
     from wharfinger.model.state.snapshot import Snapshot
 
-MOST_VECTORS = 1 << 17
-MOST_LEAST_COUNTS = 64  # combinations of the lowest final counts of spread constraints that are tried
+MAX_VECTORS = 1 << 17
+MAX_LOWEST_COUNTS = 64  # combinations of the lowest final counts of spread constraints that are tried
 
 
 class GroupModel:
@@ -56,7 +56,7 @@ class GroupModel:
         self._readings = [axis.reading for axis in self._axes]
         self.n_members = sum(len(each.members) for each in classes)
         self.exact = self.fits_in_space = False
-        if Space.size([axis.number for axis in self._axes]) > MOST_VECTORS:
+        if Space.size([axis.number for axis in self._axes]) > MAX_VECTORS:
             return
         self._rules = MemberRules(snapshot, self._axes, others)
         self.exact = merging is Merging.EQUALS and self._rules.exact and all(reading.complete for reading in self._readings)
@@ -66,7 +66,7 @@ class GroupModel:
         self._names = sorted({name for reading in self._readings for name in (reading.needs or {})})
         self._free, self._slots = self._free_amounts()
         self._sums: dict[str, NDArray[np.int64]] = {}
-        self.fits_in_space = Space.size(self._most) <= MOST_VECTORS
+        self.fits_in_space = Space.size(self._most) <= MAX_VECTORS
         self._prepared = False
         if self.fits_in_space:
             self.space = Space(self._most)
@@ -89,7 +89,7 @@ class GroupModel:
 
     @property
     def _most(self) -> list[int]:
-        return [axis.number for axis in self._axes] + [1] * len(self._rules.wishes)
+        return [axis.number for axis in self._axes] + [1] * len(self._rules.affinities)
 
     # ── nodes ──
 
@@ -147,12 +147,12 @@ class GroupModel:
     def solve(self, rows: NDArray[np.intp], most_work: float) -> Generator[None, None, Solution]:
         """The combinations that some nodes take; `TooMuchWork` if that exceeds the budget."""
         keys = self._levels(rows)
-        kept = [each for each in self._rules.evenness if each.key in keys]
+        kept = [each for each in self._rules.spreads if each.key in keys]
         found = Solution(self.space, len(self._axes))
         left = most_work
         ranges = [self._least_counts(each, rows) for each in kept]
-        combinations = list(itertools.islice(itertools.product(*ranges), MOST_LEAST_COUNTS + 1))
-        if len(combinations) > MOST_LEAST_COUNTS:
+        combinations = list(itertools.islice(itertools.product(*ranges), MAX_LOWEST_COUNTS + 1))
+        if len(combinations) > MAX_LOWEST_COUNTS:
             self.exact = False
             kept, combinations = [], [()]
         for least in combinations:
@@ -228,19 +228,19 @@ class GroupModel:
         pairs = self._rules.apart.get(key)
         if pairs:
             parts.append((("apart", key), partial(self._apart_set, tuple(sorted(pairs)))))
-        for number, each in enumerate(self._rules.evenness):
+        for number, each in enumerate(self._rules.spreads):
             if each.key == key and id(each) in least:
                 low, high = least[id(each)] - each.counts[domain], least[id(each)] + each.max_skew - each.counts[domain]
                 low = 0 if each.fixed or not each.eligible[domain] else max(0, int(low))
                 parts.append((("even", number, low, int(high)), partial(self._even_set, each.classes, low, int(high))))
-        wishes = [wish for wish in self._rules.wishes if wish.key == key and not wish.there[domain]]
-        if not parts and not wishes:
+        affinities = [affinity for affinity in self._rules.affinities if affinity.key == key and not affinity.there[domain]]
+        if not parts and not affinities:
             return None
         allowed = self.space.all
         for name, make in parts:
             allowed &= self._kept_set(name, make)
-        steps = [self._wish_sets(wish) for wish in wishes]
-        name = (tuple(name for name, _ in parts), tuple(wish.axis for wish in wishes))
+        steps = [self._wish_sets(affinity) for affinity in affinities]
+        name = (tuple(name for name, _ in parts), tuple(affinity.axis for affinity in affinities))
         return Rule(name, partial(_apply, self.space, allowed, steps), partial(_undone, self.space, steps))
 
     def _kept_set(self, name: Hashable, make: Callable[[], Mask]) -> CountSet:
@@ -258,15 +258,15 @@ class GroupModel:
         found: Mask = (number >= low) & ((number <= high) | (number == 0))
         return found
 
-    def _wish_sets(self, wish: Wish) -> tuple[CountSet, CountSet, int]:
+    def _wish_sets(self, affinity: RequiredAffinity) -> tuple[CountSet, CountSet, int]:
         """The vectors that need no start, those that may use one, and the start axis."""
         fulfilled = self._kept_set(
-            ("fulfilled", wish.axis), lambda: (self.space.total(wish.wishing) == 0) | (self.space.total(wish.granting) > 0)
+            ("fulfilled", affinity.axis), lambda: (self.space.total(affinity.requiring) == 0) | (self.space.total(affinity.granting) > 0)
         )
-        started = self._kept_set(("started", wish.axis), lambda: self.space.total(wish.starting) > 0) if wish.starting else 0
-        return fulfilled, started, wish.axis
+        started = self._kept_set(("started", affinity.axis), lambda: self.space.total(affinity.starting) > 0) if affinity.starting else 0
+        return fulfilled, started, affinity.axis
 
-    def _least_counts(self, each: Evenness, rows: NDArray[np.intp]) -> Sequence[int]:
+    def _least_counts(self, each: SpreadConstraint, rows: NDArray[np.intp]) -> Sequence[int]:
         """The lowest counts that the eligible domains may have in the end, the highest first."""
         if each.fixed:
             return [0]

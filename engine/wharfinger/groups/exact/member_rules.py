@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Required affinity that some classes have: a domain of `key` with one of `wishing` must have a pod that their terms match.
+class RequiredAffinity:
+    """Required affinity that some classes have: a domain of `key` with one of `requiring` must have a pod that their terms match.
 
     Such a pod is there (`there`, by domain), of `granting` classes, or, if there is none anywhere, the first of `starting` on its axis.
     """
 
     key: str
-    wishing: tuple[int, ...]
+    requiring: tuple[int, ...]
     granting: tuple[int, ...]
     starting: tuple[int, ...]
     there: Mask
@@ -43,7 +43,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Evenness:
+class SpreadConstraint:
     """A hard spread constraint of the classes that it counts: `counts` and `eligible` by domain; `fixed`: the lowest count counts as 0."""
 
     key: str
@@ -55,7 +55,7 @@ class Evenness:
 
 
 class MemberRules:
-    """The rules of the classes of some axes: which are kept apart, by topology key, `wishes` and `evenness`.
+    """The rules of the classes of some axes: which are kept apart, by topology key, `affinities` and `spreads`.
 
     Nodes on which a rule cannot hold are closed in the readings of the axes. `others` are classes of the group that no axis counts: a rule
     that their members may fulfil or break is left out.
@@ -64,8 +64,8 @@ class MemberRules:
     def __init__(self, snapshot: Snapshot, axes: Sequence[ClassAxis], others: Sequence[MemberClass] = ()) -> None:
         self.exact = True
         self.apart: dict[str, set[tuple[int, int]]] = {}
-        self.wishes: list[Wish] = []
-        self.evenness: list[Evenness] = []
+        self.affinities: list[RequiredAffinity] = []
+        self.spreads: list[SpreadConstraint] = []
         self._snapshot = snapshot
         self._axes = axes
         self._others = others
@@ -76,7 +76,7 @@ class MemberRules:
     @property
     def keys(self) -> list[str]:
         """The topology keys that the rules name, sorted."""
-        return sorted({*self.apart, *(wish.key for wish in self.wishes), *(each.key for each in self.evenness)})
+        return sorted({*self.apart, *(affinity.key for affinity in self.affinities), *(each.key for each in self.spreads)})
 
     @property
     def open_axes(self) -> frozenset[int]:
@@ -84,12 +84,12 @@ class MemberRules:
         return frozenset(self._open_axes())
 
     def _open_axes(self) -> Iterator[int]:
-        for wish in self.wishes:
-            yield wish.axis
-            yield from wish.granting
-            if set(wish.wishing) - set(wish.starting):
-                yield from wish.starting
-        for each in self.evenness:
+        for affinity in self.affinities:
+            yield affinity.axis
+            yield from affinity.granting
+            if set(affinity.requiring) - set(affinity.starting):
+                yield from affinity.starting
+        for each in self.spreads:
             yield from each.classes
 
     def _read_terms(self) -> None:
@@ -104,14 +104,14 @@ class MemberRules:
         for number, reading in enumerate(self._readings):
             if reading.terms.required:
                 by_terms.setdefault(reading.terms.required, []).append(number)
-        for required, wishing in by_terms.items():
+        for required, requiring in by_terms.items():
             if any(affinity_terms.matches_all(required, each.pod) for each in self._others):
                 self.exact = False
                 continue
-            self.wishes.append(self._wish(wishing, len(self._axes) + len(self.wishes)))
+            self.affinities.append(self._affinity(requiring, len(self._axes) + len(self.affinities)))
 
-    def _wish(self, wishing: Sequence[int], axis: int) -> Wish:
-        snapshot, reading = self._snapshot, self._readings[wishing[0]]
+    def _affinity(self, requiring: Sequence[int], axis: int) -> RequiredAffinity:
+        snapshot, reading = self._snapshot, self._readings[requiring[0]]
         terms = reading.terms.required
         keys = sorted({term.topology_key for term in terms})
         key = max(keys, key=lambda each: snapshot.topology(each).n_domains)  # the narrowest: what is there is in the wider ones too
@@ -120,13 +120,13 @@ class MemberRules:
         first = reading.fences is None or not reading.fences.has_wanted
         for each in keys:
             present = snapshot.topology(each).ids >= 0
-            for number in wishing:
+            for number in requiring:
                 self._readings[number].open_rows &= present
-        return Wish(
+        return RequiredAffinity(
             key=key,
-            wishing=tuple(wishing),
-            granting=tuple(n for n in granting if n not in wishing),
-            starting=tuple(n for n in granting if n in wishing) if first else (),
+            requiring=tuple(requiring),
+            granting=tuple(n for n in granting if n not in requiring),
+            starting=tuple(n for n in granting if n in requiring) if first else (),
             there=nowhere if reading.fences is None else reading.fences.wanted_in(key).copy(),
             axis=axis,
         )
@@ -158,7 +158,9 @@ class MemberRules:
         counts = selection.domains(constraint.topology_key, mask_key=among.key, mask=mask)
         eligible = counts.nodes > 0 if counts.mask is not None else np.ones(len(counts.counts), np.bool_)
         fixed = int(np.count_nonzero(eligible)) < constraint.min_domains
-        self.evenness.append(Evenness(constraint.topology_key, tuple(counted), constraint.max_skew, counts.counts.copy(), eligible, fixed))
+        self.spreads.append(
+            SpreadConstraint(constraint.topology_key, tuple(counted), constraint.max_skew, counts.counts.copy(), eligible, fixed)
+        )
 
     def _has(self, number: int, constraint: Constraint, among: Eligible) -> bool:
         spread = self._readings[number].spread

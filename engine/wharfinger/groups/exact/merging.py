@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.objects.pod_view import PodView
 
-MOST_MERGED = 1 << 15
+MAX_MERGED = 1 << 15
 SOME = 10
 """Classes that are compared with all others, or merged, in one step."""
 
@@ -68,7 +68,7 @@ class ClassAxis:
 
 
 def class_axes(
-    classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, most: int = MOST_MERGED
+    classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, most: int = MAX_MERGED
 ) -> Generator[None, None, list[ClassAxis]]:
     """A generator of steps that returns the axes of some classes, of which `readings` were read.
 
@@ -149,8 +149,8 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -
 
 def _size(axes: Sequence[ClassAxis]) -> int:
     """The vectors of the space of some axes, with an axis for each of their wishes."""
-    wishes = {axis.reading.terms.required for axis in axes if axis.reading.terms.required}
-    return Space.size([axis.number for axis in axes]) << len(wishes)
+    affinities = {axis.reading.terms.required for axis in axes if axis.reading.terms.required}
+    return Space.size([axis.number for axis in axes]) << len(affinities)
 
 
 def _weight(reading: Reading, by: str | None) -> float:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from wharfinger.groups.exact.count_sets import NOTHING, CountSet, Space, Vector
+from wharfinger.groups.exact.count_sets import ZERO_VECTOR, CountSet, Space, Vector
 
 WORD = 20_000
 """Bits of a set that are shifted in about a microsecond: the unit of work."""
@@ -87,7 +87,7 @@ class Packing:
         key = (children, None if rule is None else rule.key)
         kind = self._known.get(key)
         if kind is None:
-            made = _Kind(NOTHING, rule, children)
+            made = _Kind(ZERO_VECTOR, rule, children)
             for child in children:
                 made.before.append(made.found)
                 made.found = yield from self._sum(made.found, self._kinds[child])
@@ -135,7 +135,7 @@ class Packing:
             return {part.row: vector} if any(vector) else {}
         kind = self._kinds[part.kind]
         sources = [vector] if kind.rule is None else kind.rule.undone(vector)
-        total = kind.before[-1] if kind.before else NOTHING
+        total = kind.before[-1] if kind.before else ZERO_VECTOR
         found: dict[int, Vector] = {}
         for source in sources:
             split = self._split(kind, len(kind.children) - 1, source, total)

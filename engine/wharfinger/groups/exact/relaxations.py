@@ -1,6 +1,6 @@
 """Models of a group that are small enough to be solved where the model of all its members is not, and that leave something out.
 
-Each relaxation says of a domain that it takes no more than so many members. There are two kinds. In one, members that are much alike count
+Each relaxation gives an upper limit for the members that a domain takes. There are two kinds. In one, members that are much alike count
 as equal ones that need the least of each resource; which ones are alike is judged by all resources together, then by each resource. In the
 other, the classes are divided into parts, those with rules about each other together, and each part is counted as if it had all nodes to
 itself. What is left out can only forbid more, so no number is too low.
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, TypeAlias
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.count_sets import Space
-from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel
-from wharfinger.groups.exact.merging import MOST_MERGED, Merging, class_axes
+from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel
+from wharfinger.groups.exact.merging import MAX_MERGED, Merging, class_axes
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.state.snapshot import Snapshot
 
-MOST_OF_PART = 1 << 13
+MAX_PART_VECTORS = 1 << 13
 """Vectors of the space of a part."""
-MOST_CLASSES = 64
+MAX_CLASSES = 64
 """Classes of a group that is divided into parts."""
-MOST_RESOURCES = 4
+MAX_RESOURCES = 4
 """Resources by which members are merged."""
 
 
@@ -64,19 +64,19 @@ def relaxations(classes: Sequence[MemberClass]) -> list[Relaxation]:
     """The relaxations of a group, in the order in which they are tried."""
     needs = [each.pod.requests for each in classes]
     names = sorted(name for name in {name for need in needs for name in need} if len({need.get(name, 0) for need in needs}) > 1)
-    components = _components(classes) if len(classes) <= MOST_CLASSES else []
+    components = _components(classes) if len(classes) <= MAX_CLASSES else []
     orders = (sorted(components, key=_size), sorted(components, key=lambda part: max(map(_weight, part)), reverse=True))
     return [
-        Relaxation([_model(classes, MOST_MERGED)], len(classes)),
+        Relaxation([_model(classes, MAX_MERGED)], len(classes)),
         *(_in_parts(_parts(order), classes) for order in orders if len(components) > 1),
-        *(Relaxation([_model(classes, MOST_MERGED, by=name)], len(classes)) for name in names[:MOST_RESOURCES]),
-        Relaxation([_model(classes, MOST_VECTORS)], len(classes)),
+        *(Relaxation([_model(classes, MAX_MERGED, by=name)], len(classes)) for name in names[:MAX_RESOURCES]),
+        Relaxation([_model(classes, MAX_VECTORS)], len(classes)),
     ]
 
 
 def _in_parts(parts: Sequence[Sequence[MemberClass]], classes: Sequence[MemberClass]) -> Relaxation:
     left_out = [[each for each in classes if all(each is not own for own in part)] for part in parts]
-    return Relaxation([_model(part, MOST_MERGED, others=others) for part, others in zip(parts, left_out, strict=True)], len(classes))
+    return Relaxation([_model(part, MAX_MERGED, others=others) for part, others in zip(parts, left_out, strict=True)], len(classes))
 
 
 def _weight(each: MemberClass) -> float:
@@ -99,7 +99,7 @@ def _parts(components: Sequence[Sequence[MemberClass]]) -> list[list[MemberClass
     """Components together in parts of small spaces, those that come first together where that is possible."""
     parts: list[list[MemberClass]] = []
     for component in components:
-        fitting = next((part for part in parts if _size(part) * _size(component) <= MOST_OF_PART), None)
+        fitting = next((part for part in parts if _size(part) * _size(component) <= MAX_PART_VECTORS), None)
         if fitting is None:
             parts.append(list(component))
         else:
@@ -127,4 +127,4 @@ def _about(each: MemberClass, other: MemberClass) -> bool:
     return any(term.matches(other.pod, {}) for term in (*terms.required, *terms.required_anti))
 
 
-assert MOST_OF_PART <= MOST_MERGED  # noqa: S101 — classes of a part are merged only where the part is one component
+assert MAX_PART_VECTORS <= MAX_MERGED  # noqa: S101 — classes of a part are merged only where the part is one component

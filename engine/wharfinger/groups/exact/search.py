@@ -21,11 +21,11 @@ from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.count_sets import Space
-from wharfinger.groups.exact.group_model import MOST_VECTORS, GroupModel, Solution
+from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel, Solution
 from wharfinger.groups.exact.merging import Merging, class_axes
 from wharfinger.groups.exact.packing import TooMuchWork
 from wharfinger.groups.exact.relaxations import Relaxation, relaxations
-from wharfinger.groups.tentative import Tentative, Tried
+from wharfinger.groups.tentative import DomainPlacement, Tentative
 
 if TYPE_CHECKING:
     from wharfinger.groups.domains import Domain
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 WORK_OF_STEP = 100
 """Units of work of the model (`packing`) that take as long as a decision about one member."""
-MOST_FIRSTS = 32  # members that are tried as the first of a solution
-MOST_OF_PART = 1 << 12  # vectors of a part of a group that is placed part by part
-MOST_ORDERS = 60  # orders in which the parts of a group are tried, after the most promising ones
-MOST_ORDERED = 128  # classes of which each is compared with all others
+MAX_FIRST_MEMBERS = 32  # members that are tried as the first of a solution
+MAX_PART_VECTORS = 1 << 12  # vectors of a part of a group that is placed part by part
+MAX_ORDERS = 60  # orders in which the parts of a group are tried, after the most promising ones
+MAX_ORDERED = 128  # classes of which each is compared with all others
 STEPS_FOR_PARTS = 5_000  # in one domain
 STEPS_FOR_BOUND = 2_000  # of one model of a relaxation in one domain
 LARGE = 10  # members of a group for which not everything is tried for long
@@ -55,7 +55,7 @@ class ExactSearch:
         self._models: dict[Merging, GroupModel] = {}
         self._relaxations: list[Relaxation] | None = None
 
-    def place(self, domain: Domain) -> Generator[None, None, Tried | int | None]:
+    def place(self, domain: Domain) -> Generator[None, None, DomainPlacement | int | None]:
         """The placement, forgotten again; the most members that the domain takes, if too few; None if neither is found."""
         tentative = self._tentative
         model = yield from self._model(Merging.EQUALS)
@@ -78,7 +78,7 @@ class ExactSearch:
         found = yield from self._by_trying_everything(domain, steps)
         return self._wanted - 1 if found is True else found or None
 
-    def place_more(self, domain: Domain, than: int, steps: int) -> Generator[None, None, Tried | None]:
+    def place_more(self, domain: Domain, than: int, steps: int) -> Generator[None, None, DomainPlacement | None]:
         """The placement of the most members, forgotten again; None if no more than `than` are found within the steps.
 
         Only for groups of which all combinations of members are looked at at once.
@@ -155,7 +155,7 @@ class ExactSearch:
         found: NDArray[np.intp] = domain.rows[np.argsort(self._tentative.snapshot.name_hashes[domain.rows], kind="stable")]
         return found
 
-    def _merged(self, domain: Domain) -> Generator[None, None, Tried | None]:
+    def _merged(self, domain: Domain) -> Generator[None, None, DomainPlacement | None]:
         """A placement in which members that are much alike get equal room; None if none is found."""
         model = yield from self._model(Merging.MOST)
         solution = (yield from self._solved(model, domain)) if model.fits_in_space else None
@@ -165,9 +165,9 @@ class ExactSearch:
 
     # ── from counts to members ──
 
-    def _in_any_order(self, domain: Domain, shares: Mapping[tuple[int, int], int]) -> Generator[None, None, Tried | None]:
+    def _in_any_order(self, domain: Domain, shares: Mapping[tuple[int, int], int]) -> Generator[None, None, DomainPlacement | None]:
         """A solution of the model in an order in which the chain agrees to every member; None if none is found."""
-        for first in (None, *itertools.islice(shares, MOST_FIRSTS)):
+        for first in (None, *itertools.islice(shares, MAX_FIRST_MEMBERS)):
             waiting = [list(each.members) for each in self._classes]
             rest = dict(shares)
             if first is None or (yield from self._assume_one(first, rest, waiting)):
@@ -175,7 +175,7 @@ class ExactSearch:
             names = self._names()
             yield from self._tentative.forgetting()
             if not rest:
-                return Tried(domain, names, [pod for each in waiting for pod in each])
+                return DomainPlacement(domain, names, [pod for each in waiting for pod in each])
         return None
 
     def _assume_one(
@@ -209,7 +209,7 @@ class ExactSearch:
 
     # ── part by part ──
 
-    def _part_by_part(self, domain: Domain) -> Generator[None, None, Tried | None]:
+    def _part_by_part(self, domain: Domain) -> Generator[None, None, DomainPlacement | None]:
         """Place the classes in parts, each exactly, in some orders; None if too few members find a place."""
         ends_at = max(0, self._tentative.steps_left - STEPS_FOR_PARTS)
         for order in (yield from self._orders(domain)):
@@ -224,7 +224,7 @@ class ExactSearch:
             names = self._names()
             yield from self._tentative.forgetting()
             if len(names) >= self._wanted:
-                return Tried(domain, names, [pod for each in self._classes for pod in waiting[id(each)]])
+                return DomainPlacement(domain, names, [pod for each in self._classes for pod in waiting[id(each)]])
             if self._tentative.steps_left <= ends_at:
                 break
         return None
@@ -249,13 +249,13 @@ class ExactSearch:
             lambda each: -ratio[id(each)],
             lambda each: -size[id(each)] * len(each.members),
             lambda each: (plain[id(each)], -size[id(each)]),
-            *(partial(_shuffled, number) for number in range(MOST_ORDERS)),
+            *(partial(_shuffled, number) for number in range(MAX_ORDERS)),
         ]
         return (_wanted_first(sorted(classes, key=key)) for key in keys)
 
     # ── everything ──
 
-    def _by_trying_everything(self, domain: Domain, steps: int) -> Generator[None, None, Tried | bool]:
+    def _by_trying_everything(self, domain: Domain, steps: int) -> Generator[None, None, DomainPlacement | bool]:
         """Try the members on the nodes of a domain in every order; a placement, True if there is none, False if the budget ends first.
 
         Members of one class are equal, so a state is the number of members of each class on each node. Each state is visited once. Where
@@ -285,7 +285,7 @@ class ExactSearch:
             tentative.assume(waiting[number].pop(0), tentative.snapshot.names[row])
             placed.append(move)
             if len(placed) >= self._wanted:
-                tried = Tried(domain, self._names(), [pod for each in waiting for pod in each])
+                tried = DomainPlacement(domain, self._names(), [pod for each in waiting for pod in each])
                 yield from tentative.forgetting()
                 return tried
             stack.append((yield from self._moves(domain, waiting, len(placed))))
@@ -324,7 +324,7 @@ def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
     part: list[MemberClass] = []
     for each in order:
         sizes = [len(member.members) for member in [*part, each]]
-        if part and (Space.size(sizes) > MOST_OF_PART):
+        if part and (Space.size(sizes) > MAX_PART_VECTORS):
             yield part
             part = []
         part.append(each)
@@ -334,7 +334,7 @@ def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
 
 def _wanted_first(order: list[MemberClass]) -> list[MemberClass]:
     """The same order, but classes that others wish to be near come before these; as it is for very many classes."""
-    if len(order) > MOST_ORDERED:
+    if len(order) > MAX_ORDERED:
         return order
     terms = {id(each): affinity_terms.terms_of_placed(each.pod).required for each in order}
     wanted_by = {
@@ -353,4 +353,4 @@ def _wanted_first(order: list[MemberClass]) -> list[MemberClass]:
     return found
 
 
-assert MOST_OF_PART <= MOST_VECTORS  # noqa: S101 — a part has a model
+assert MAX_PART_VECTORS <= MAX_VECTORS  # noqa: S101 — a part has a model

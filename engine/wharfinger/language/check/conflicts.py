@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.bounds import Interval
+from wharfinger.language.semantics.bounds import MAX_POINTS, Interval
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.intervals import Intervals
 from wharfinger.language.semantics.typed import walk
@@ -25,7 +25,6 @@ BASE_WEIGHTS: Mapping[str, float] = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-MOST = 100.0
 
 
 def same_for_all(intervals: Intervals, score: typed.Score) -> tuple[Span, str] | None:
@@ -75,7 +74,7 @@ def dominated(intervals: Intervals, policy: typed.Policy, score: typed.Score, ti
     if not step or tier.scores == 1 or math.isinf(others):
         return None
     base = _base(intervals, policy) if score.tier == 1 else 0.0
-    rest = base + others * MOST
+    rest = base + others * MAX_POINTS
     least = own * step
     if least <= rest:
         return None
@@ -99,7 +98,7 @@ def _base(intervals: Intervals, policy: typed.Policy) -> float:
     for override in policy.base:
         if override.weight is not None:
             weights[override.plugin] = intervals.of(override.weight)[1]
-    return sum(weights.values()) * MOST
+    return sum(weights.values()) * MAX_POINTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

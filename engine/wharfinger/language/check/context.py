@@ -20,9 +20,9 @@ from wharfinger.language.semantics.intervals import Intervals
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
-MOST_STEPS = 100_000  # usual policies take some hundred, one of 500 rules some ten thousand
-MOST_FINDINGS = 500  # of one check; fewer are ever shown
-PER_STEP = 16  # members of a set, or characters of a text, that are put together in the time of one step
+MAX_STEPS = 100_000  # usual policies take some hundred, one of 500 rules some ten thousand
+MAX_FINDINGS = 500  # of one check; fewer are ever shown
+ITEMS_PER_STEP = 16  # members of a set, or characters of a text, that are put together in the time of one step
 
 
 class TooMuchWork(Exception):
@@ -34,7 +34,7 @@ class EnoughFindings(Exception):
 
 
 @dataclass(slots=True)
-class Work:
+class WorkBudget:
     """The steps and findings of one check so far; `at` is the part of the policy that is being looked at."""
 
     at: Span | None = None
@@ -44,17 +44,17 @@ class Work:
     def spend(self, steps: int = 1) -> None:
         """Counts steps; raises `TooMuchWork` when there are too many."""
         self.steps += steps
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             raise TooMuchWork
 
     def put_together(self, members: int) -> None:
-        """Counts the steps of building a set or a text of so many members or characters; raises `TooMuchWork`."""
-        self.spend(1 + members // PER_STEP)
+        """Counts the steps of building a set or a text of this size; raises `TooMuchWork`."""
+        self.spend(1 + members // ITEMS_PER_STEP)
 
     def found(self) -> None:
         """Counts a finding; raises `EnoughFindings` when there are too many."""
         self.findings += 1
-        if self.findings > MOST_FINDINGS:
+        if self.findings > MAX_FINDINGS:
             raise EnoughFindings
 
 
@@ -135,7 +135,7 @@ class Context:
 
     `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name; `calls` are the results of calls of functions
     that the policy declares, by function, place and arguments. `authority` is that of the text: what is
-    imported has been shared by the cluster, and may read what the cluster may. `notes` keeps what is found out, where somebody wants it.
+    imported has been shared by the cluster, and may read what the cluster may. `notes` keeps what is found out, where the caller wants it.
     """
 
     catalogue: Catalogue
@@ -148,7 +148,7 @@ class Context:
     calls: dict[Hashable, typed.Expr] = field(default_factory=dict)
     grouping: Grouping = field(default_factory=Grouping)
     intervals: Intervals = field(default_factory=Intervals)
-    work: Work = field(default_factory=Work)
+    work: WorkBudget = field(default_factory=WorkBudget)
     patience: LetterBudget = field(default_factory=LetterBudget)
     notes: Notes | None = None
 

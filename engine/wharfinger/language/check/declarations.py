@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from wharfinger.language.check.context import RULE, Binding, Context, Grouping, infer, type_text, unknown
 from wharfinger.language.check.dependencies import GroupBlock, Named, in_order, nodes_in
 from wharfinger.language.check.expressions.calls import SPECIAL
-from wharfinger.language.check.expressions.functions import DEEPEST, OwnFunction, checked_alone, own_function
+from wharfinger.language.check.expressions.functions import MAX_DEPTH, OwnFunction, checked_alone, own_function
 from wharfinger.language.check.expressions.group_members import GROUP
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
@@ -20,13 +20,13 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER
-from wharfinger.language.semantics.bounds import ANYTHING, Interval
+from wharfinger.language.semantics.bounds import UNBOUNDED, Interval
 from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
-OF_PARAMETERS = SCALARS | {k.value: k for k in (Kind.TIME, Kind.VERSION)}
+PARAMETER_KINDS = SCALARS | {k.value: k for k in (Kind.TIME, Kind.VERSION)}
 # What cannot be negative unless a range says so.
 _NOT_NEGATIVE = frozenset({Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION})
 
@@ -106,8 +106,8 @@ def _declare_param(context: Context, declared: Declared, item: ast.Param, prefix
                 span=item.name_span,
                 type=type_,
                 default=default.value if default else None,
-                low=None if low == ANYTHING[0] else low,
-                high=None if high == ANYTHING[1] else high,
+                low=None if low == UNBOUNDED[0] else low,
+                high=None if high == UNBOUNDED[1] else high,
             )
         )
         context.intervals.params[name] = (low, high)
@@ -148,22 +148,22 @@ def _type_named(context: Context, name: ast.TypeName, kinds: Mapping[str, Kind] 
 
 
 def _range(context: Context, item: ast.Param, type_: Type) -> Interval:
-    least = 0.0 if type_.kind in _NOT_NEGATIVE else ANYTHING[0]
+    least = 0.0 if type_.kind in _NOT_NEGATIVE else UNBOUNDED[0]
     if item.low is None or item.high is None:
-        return (least, ANYTHING[1])
+        return (least, UNBOUNDED[1])
     if type_.kind not in NUMERIC:
         context.error(Code.P211, f"a range is for numbers, not for {type_}", item.low.span.to(item.high.span), label="leave it out")
-        return ANYTHING
+        return UNBOUNDED
     ends = [literal_of(context, end, type_, f"the range of `{item.name}`") for end in (item.low, item.high)]
     low, high = ends
     if low is None or high is None:
-        return (least, ANYTHING[1])
+        return (least, UNBOUNDED[1])
     if low.value > high.value:
         span = item.low.span.to(item.high.span)
         context.error(
             Code.P212, f"the range of `{item.name}` is empty", span, label="from larger to smaller", help="write the smaller end first"
         )
-        return (least, ANYTHING[1])
+        return (least, UNBOUNDED[1])
     return (low.value, high.value)
 
 
@@ -225,8 +225,8 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
             Code.P213, f"{type_text(value.type)} cannot have another name", value.span, label=type_text(value.type), help=help_
         )
     binding = context.names[item.name]
-    if height(value, context.heights) > DEEPEST:
-        message = f"`{item.name}` is more than {DEEPEST} deep, counting the lets it needs"
+    if height(value, context.heights) > MAX_DEPTH:
+        message = f"`{item.name}` is more than {MAX_DEPTH} deep, counting the lets it needs"
         value = context.error(Code.P005, message, item.name_span, label="nested too deep", help="calculate with fewer lets")
     if value.type.kind is Kind.UNKNOWN:
         binding.reference = unknown
@@ -250,7 +250,7 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
 def _declare_function(context: Context, item: ast.Function, prefix: str) -> None:
     context.work.at = item.name_span
     binding = context.names[item.name]
-    types = [_type_named(context, parameter.type, OF_PARAMETERS) for parameter in item.parameters]
+    types = [_type_named(context, parameter.type, PARAMETER_KINDS) for parameter in item.parameters]
     known = tuple(type_ for type_ in types if type_ is not None)
     own = OwnFunction(name=prefix + item.name, item=item, context=context.at(RULE), types=known, parts=sum(1 for _ in nodes_in(item.value)))
     own.broken = not _is_new(context, item) or not _parameters_are_new(context, item) or len(known) < len(types)
@@ -297,9 +297,9 @@ def _parameters_are_new(context: Context, item: ast.Function) -> bool:
 def _is_too_deep(context: Context, own: OwnFunction) -> bool:
     """True, after reporting it, if calls of functions in functions nest so deep that going through them is not safe."""
     own.depth = _depth(context, own.item.value)
-    if own.depth <= DEEPEST:
+    if own.depth <= MAX_DEPTH:
         return False
-    message = f"`{own.item.name}` is more than {DEEPEST} deep, counting the functions it needs"
+    message = f"`{own.item.name}` is more than {MAX_DEPTH} deep, counting the functions it needs"
     context.error(Code.P005, message, own.item.name_span, label="nested too deep", help="calculate with fewer functions")
     return True
 
@@ -316,7 +316,7 @@ def _depth(context: Context, root: ast.Expr) -> int:
     return deepest
 
 
-LONGEST_PREFIX = 1000  # a name of a library is kept with the names of the imports that lead to it in front
+MAX_PREFIX_LENGTH = 1000  # a name of a library is kept with the names of the imports that lead to it in front
 
 
 def import_key(importing: str, path: str) -> str:
@@ -370,8 +370,8 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
             message = f"`{item.path.value}` cannot be read"
             context.error(Code.P308, message, item.path.span, label="not found", help="the path is relative to this file")
         return None
-    if len(prefix) + len(item.name) > LONGEST_PREFIX:
-        message = f"the names of imports that stand in front of a name have at most {LONGEST_PREFIX:,} characters together"
+    if len(prefix) + len(item.name) > MAX_PREFIX_LENGTH:
+        message = f"the names of imports that stand in front of a name have at most {MAX_PREFIX_LENGTH:,} characters together"
         context.error(Code.P011, message, item.name_span, label="too long with this one", help="give imports shorter names")
         return None
     if file.policy is not None:

@@ -107,7 +107,7 @@ def _timeout(context: Context, value: ast.Expr | None) -> typed.Expr | None:
         )
     if isinstance(found, typed.Const) and found.value <= 0:
         return context.error(Code.P227, "a timeout is longer than 0", found.span, label="no time to wait")
-    if isinstance(found, typed.Const) and found.value > typed.LONGEST_TIMEOUT:
+    if isinstance(found, typed.Const) and found.value > typed.MAX_TIMEOUT:
         help_ = "pods that wait take room; given back, they are tried again, so a short timeout loses nothing"
         return context.error(Code.P227, "a timeout is one hour at most", found.span, label="longer than `1h`", help=help_)
     return found

@@ -10,11 +10,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
-from wharfinger.language.check.context import MOST_STEPS, Binding, Context, EnoughFindings, TooMuchWork
+from wharfinger.language.check.context import MAX_STEPS, Binding, Context, EnoughFindings, TooMuchWork
 from wharfinger.language.check.expressions.functions import OwnFunction
 from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
 from wharfinger.language.check.rules import possible
-from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Domain, Known, Truths, conjuncts, known_from, own_domain, restriction
+from wharfinger.language.check.truth import (
+    ALWAYS,
+    NEVER,
+    STEPS_PER_QUESTION,
+    Domain,
+    Known,
+    Truths,
+    conjuncts,
+    known_from,
+    own_domain,
+    restriction,
+)
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.semantics import typed
@@ -48,7 +59,7 @@ def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast
         _lint(context, presence, policy, syntax)
     except TooMuchWork:
         help_ = "the policy is right as far as it goes; what may be doubtful from here on is not told"
-        message = f"looking for what is doubtful in this policy takes more than {MOST_STEPS:,} steps"
+        message = f"looking for what is doubtful in this policy takes more than {MAX_STEPS:,} steps"
         context.diagnostics.error(Code.L103, message, context.work.at or syntax.name.span, label="given up here", help=help_)
     except EnoughFindings:
         pass
@@ -86,7 +97,7 @@ def _lint(context: Context, presence: Presence, policy: typed.Policy, syntax: as
         context.work.at = score.span
         _when(lints, score.when, score.span, known)
         _influence(lints, score, by_number[score.tier])
-    vain_handling(lints)
+    needless_handling(lints)
 
 
 def allowed_by(policy: ast.Policy) -> dict[Span, frozenset[str]]:
@@ -198,7 +209,7 @@ class Demanded:
 
     def _conjuncts(self, clause: typed.Clause) -> list[typed.Expr]:
         found = conjuncts(clause.condition, self.lints.context.lets)
-        self.lints.context.work.spend(QUESTION * len(found))
+        self.lints.context.work.spend(STEPS_PER_QUESTION * len(found))
         return found
 
     def implying(self, clause: typed.Clause) -> Span | None:
@@ -262,7 +273,7 @@ def _influence(lints: Lints, score: typed.Score, tier: Tier) -> None:
 # ── missing values ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def vain_handling(lints: Lints) -> None:
+def needless_handling(lints: Lints) -> None:
     """Reports `??`, `has` and `on missing` for values that are never missing."""
     for expr, owner in expressions(lints.policy):
         for part in walk(expr):

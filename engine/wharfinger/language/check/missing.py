@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from wharfinger.language.check.context import Context, Work
+from wharfinger.language.check.context import Context, WorkBudget
 from wharfinger.language.check.expressions.calls import parameters_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label
@@ -18,7 +18,7 @@ from wharfinger.language.semantics.types import UNITS, Kind
 
 Facts = frozenset[str]
 Causes = tuple[typed.Expr, ...]
-NOTHING: Facts = frozenset()
+NO_FACTS: Facts = frozenset()
 
 QUESTION = 4  # steps that it takes to ask what may be missing in one expression under one set of facts
 
@@ -29,7 +29,7 @@ _ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.Selec
 class Presence:
     """Answers what may be missing in expressions over these lets."""
 
-    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: Work) -> None:
+    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: WorkBudget) -> None:
         self.lets = lets
         self.intervals = intervals
         self._work = work
@@ -41,7 +41,7 @@ class Presence:
         self._asked: dict[tuple[int, str, bool], Facts] = {}
         self._keep: dict[int, typed.Expr] = {}  # an id is only good as long as its object lives
 
-    def causes(self, expr: typed.Expr, facts: Facts = NOTHING) -> Causes:
+    def causes(self, expr: typed.Expr, facts: Facts = NO_FACTS) -> Causes:
         """The innermost expressions whose absence makes `expr` missing, in order of appearance; empty when it always has a value."""
         if not expr.type.optional:
             return ()
@@ -64,10 +64,10 @@ class Presence:
     def _mentions(self, expr: typed.Expr) -> Facts:
         """Everything in an expression, lets included, that may be missing, as texts."""
         if not expr.type.optional:
-            return NOTHING
+            return NO_FACTS
         if id(expr) not in self._mentioned:
             within = [self.lets[expr.name].value] if isinstance(expr, typed.LetRef) and expr.name in self.lets else parts(expr)
-            found = NOTHING.union({self._text(expr)}, *(self._mentions(part) for part in within))
+            found = NO_FACTS.union({self._text(expr)}, *(self._mentions(part) for part in within))
             if isinstance(expr, typed.Aggregate) and expr.per is typed.Per.DOMAIN:
                 found |= {_domain_label(expr)}
             self._mentioned[self._id(expr)] = found
@@ -108,10 +108,10 @@ class Presence:
         if isinstance(expr, typed.Call):
             parameters = parameters_of(expr.function, len(expr.arguments))
             return self._present_all(a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok or p.name == "metric")
-        return NOTHING
+        return NO_FACTS
 
     def _present_all(self, exprs: Iterable[typed.Expr]) -> Facts:
-        return NOTHING.union(*(self.present(e) for e in exprs))
+        return NO_FACTS.union(*(self.present(e) for e in exprs))
 
     def where_true(self, expr: typed.Expr) -> Facts:
         """What has a value where a condition is true."""
@@ -146,13 +146,13 @@ class Presence:
 
     def _find_where(self, expr: typed.Expr, truth: bool) -> Facts:
         if isinstance(expr, typed.Has):
-            return self.present(expr.operand) if truth else NOTHING
+            return self.present(expr.operand) if truth else NO_FACTS
         if isinstance(expr, typed.Matches):
-            return _labels_of(expr) if truth else NOTHING
+            return _labels_of(expr) if truth else NO_FACTS
         if isinstance(expr, typed.LetRef):
             return self.present(expr) | self._in_let(expr, "where", truth, lambda value: self._where(value, truth=truth))
         if not isinstance(expr, typed.Operation):
-            return self.present(expr) if isinstance(expr, (typed.AttributeRef, typed.Call, typed.Lookup)) else NOTHING
+            return self.present(expr) if isinstance(expr, (typed.AttributeRef, typed.Call, typed.Lookup)) else NO_FACTS
         return self._where_operation(expr, truth)
 
     def _where_operation(self, expr: typed.Operation, truth: bool) -> Facts:
@@ -164,8 +164,8 @@ class Presence:
         if expr.op is typed.Op.COALESCE:
             left, default = expr.operands
             decided = isinstance(default, typed.Const) and default.value is not truth
-            return self._where(left, truth=truth) if decided else NOTHING
-        return self._present_all(expr.operands) if expr.op in _STRICT else NOTHING
+            return self._where(left, truth=truth) if decided else NO_FACTS
+        return self._present_all(expr.operands) if expr.op in _STRICT else NO_FACTS
 
     def _find_unless(self, expr: typed.Expr, truth: bool) -> Facts:
         if isinstance(expr, typed.Operation) and expr.op is typed.Op.NOT:
@@ -175,14 +175,14 @@ class Presence:
             return left | right if (expr.op is typed.Op.OR) is truth else left & right
         if isinstance(expr, typed.LetRef):
             return self._in_let(expr, "unless", truth, lambda value: self._unless(value, truth=truth))
-        return NOTHING if self.causes(expr) else self._where(expr, truth=not truth)
+        return NO_FACTS if self.causes(expr) else self._where(expr, truth=not truth)
 
     def _in_let(self, expr: typed.LetRef, question: str, truth: bool, ask: Callable[[typed.Expr], Facts]) -> Facts:
         """The answer for the value of a let, asked once."""
         key = (expr.name, question, truth)
         if key not in self._of_lets:
             let = self.lets.get(expr.name)
-            self._of_lets[key] = NOTHING if let is None else ask(let.value)
+            self._of_lets[key] = NO_FACTS if let is None else ask(let.value)
         return self._of_lets[key]
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of, victims_of
 from wharfinger.language.check.context import (
-    MOST_STEPS,
+    MAX_STEPS,
     SCOPE,
     Binding,
     Context,
@@ -23,7 +23,7 @@ from wharfinger.language.check.declarations import Declared, declare, import_all
 from wharfinger.language.check.expressions import calls, names, operators, values
 from wharfinger.language.check.groups import group_of, permit_of
 from wharfinger.language.check.lints import allowed_within, lint
-from wharfinger.language.check.missing import NOTHING, Presence
+from wharfinger.language.check.missing import NO_FACTS, Presence
 from wharfinger.language.check.rules import RuleContext, device_preference_of, filter_of, score_of
 from wharfinger.language.check.tests import Testable, check_tests
 from wharfinger.language.report.codes import Code, Severity
@@ -34,7 +34,7 @@ from wharfinger.language.semantics.catalogue import Catalogue
 from wharfinger.language.semantics.typed import parts
 from wharfinger.language.syntax import ast
 
-MOST_OPERATIONS = 5_000
+MAX_OPERATIONS = 5_000
 
 
 def small_enough(context: Context, policy: typed.Policy) -> bool:
@@ -43,10 +43,10 @@ def small_enough(context: Context, policy: typed.Policy) -> bool:
     total = operations([let.value for let in policy.lets], {})
     for span, exprs in _rules(policy):
         total += operations(exprs, lets)
-        if total > MOST_OPERATIONS:
+        if total > MAX_OPERATIONS:
             context.error(
                 Code.P009,
-                f"the rules of this policy need more than {MOST_OPERATIONS:,} operations",
+                f"the rules of this policy need more than {MAX_OPERATIONS:,} operations",
                 span,
                 label="with this one it is too much",
                 help="split the policy into several; test membership with `in […]` and not with a chain of `or`",
@@ -149,7 +149,7 @@ def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> i
     return count
 
 
-MOST_CLAUSES = 1000
+MAX_CLAUSES = 1000
 # Importing these registers the forms of expressions that they know.
 FORMS = (values, names, operators, calls)
 T = TypeVar("T", bound=ast.Item)
@@ -211,7 +211,7 @@ def _too_intricate(context: Context, file: ast.File) -> None:
         "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`; "
         "join regular expressions with `|`"
     )
-    message = f"checking this policy takes more than {MOST_STEPS:,} steps"
+    message = f"checking this policy takes more than {MAX_STEPS:,} steps"
     context.diagnostics.error(Code.P010, message, at, label="given up here", help=help_)
 
 
@@ -219,10 +219,10 @@ def _too_long(context: Context, file: ast.File) -> bool:
     """True if a policy has more clauses than can be checked quickly."""
     items = file.policy.items if file.policy else ()
     clauses = [clause for item in items if isinstance(item, (ast.Filter, ast.Permit)) for clause in item.clauses]
-    if len(clauses) > MOST_CLAUSES:
+    if len(clauses) > MAX_CLAUSES:
         help_ = "test membership with `in […]` instead of one requirement for each value"
-        context.error(Code.P006, f"more than {MOST_CLAUSES:,} requirements in one policy", clauses[MOST_CLAUSES].span, help=help_)
-    return len(clauses) > MOST_CLAUSES
+        context.error(Code.P006, f"more than {MAX_CLAUSES:,} requirements in one policy", clauses[MAX_CLAUSES].span, help=help_)
+    return len(clauses) > MAX_CLAUSES
 
 
 def _switched_off(context: Context, file: ast.File) -> bool:
@@ -259,7 +259,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
     declare(context, declared, policy.items)
     context.work.at = policy.scope.span if policy.scope else None
     scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
-    known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
+    known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NO_FACTS
     rules = RuleContext(context=context, presence=presence, scope=scope, known=known)
     unique_rules(context, policy.items)
     checked = typed.Policy(

@@ -13,13 +13,12 @@ from wharfinger.language.parse.parser import parse_message
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.bounds import Interval
+from wharfinger.language.semantics.bounds import MAX_POINTS, MIN_POINTS, Interval
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type, readable
 from wharfinger.language.syntax import ast
 from wharfinger.language.syntax.ast import MissingAction, Normalize, ScoreForm
 
-LEAST, MOST = 0.0, 100.0
 TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
 
 
@@ -29,7 +28,7 @@ def within_points(context: Context, item: ast.Score, value: typed.Expr, conditio
     for known in conditions:
         intervals = intervals.where(known)
     low, high = intervals.of(value)
-    if low >= LEAST - TOLERANCE and high <= MOST + TOLERANCE:
+    if low >= MIN_POINTS - TOLERANCE and high <= MAX_POINTS + TOLERANCE:
         return True
     text = value.span.text
     short = text if len(text) <= 40 and "\n" not in text else "…"

@@ -172,9 +172,9 @@ def _amount_fault(name: str, found: typed.Const) -> tuple[str, str | None] | Non
     return f"`{name}` is {wanted.value if wanted else 'a number'}, not {type_text(found.type)}", example
 
 
-MOST_QUESTIONS = 100_000
+MAX_QUESTIONS = 100_000
 DECISION = 50  # questions that take as long as a decision
-MOST_BUILT = 2_000_000  # letters of the fields of all objects, as if nothing had been left to `like`
+MAX_BUILT_LENGTH = 2_000_000  # letters of the fields of all objects, as if nothing had been left to `like`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +196,14 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
     questions = built = 0
     for test in tests:
         built += _built(test)
-        if built > MOST_BUILT:
-            message = f"the objects of the tests up to this one have fields of more than {MOST_BUILT:,} letters together"
+        if built > MAX_BUILT_LENGTH:
+            message = f"the objects of the tests up to this one have fields of more than {MAX_BUILT_LENGTH:,} letters together"
             help_ = "each object that is `like` another one has all of its fields; make fewer of them, or smaller ones"
             context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
             return
         questions += _questions(policy, test)
-        if questions > MOST_QUESTIONS:
-            message = f"the tests up to this one ask the rules more than {MOST_QUESTIONS:,} questions"
+        if questions > MAX_QUESTIONS:
+            message = f"the tests up to this one ask the rules more than {MAX_QUESTIONS:,} questions"
             help_ = "each `place` asks every rule about every node; place fewer pods, on fewer nodes"
             context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
             return

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.language.check.context import Work
+from wharfinger.language.check.context import WorkBudget
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.intervals import Intervals, increases, linear
@@ -70,7 +70,7 @@ def meet_all(domains: Sequence[Domain]) -> Domain:
     )
 
 
-ANYTHING = Domain()
+ANY_VALUE = Domain()
 Known = Mapping[str, Domain]
 
 
@@ -177,7 +177,7 @@ def own_domain(intervals: Intervals, quantity: typed.Expr) -> Domain:
     if isinstance(quantity, typed.Lookup) and quantity.type.kind is Kind.STRING:
         return Domain(allowed=frozenset(quantity.entries.values))
     if quantity.type.kind not in NUMERIC:
-        return ANYTHING
+        return ANY_VALUE
     low, high = intervals.of(quantity)
     return Domain(low=low, high=high)
 
@@ -186,15 +186,15 @@ Truth = frozenset[bool]
 EITHER: Truth = frozenset({True, False})
 ALWAYS: Truth = frozenset({True})
 NEVER: Truth = frozenset({False})
-NOTHING: Known = {}
-QUESTION = 4  # steps that it takes to ask what one condition can be
+NOTHING_KNOWN: Known = {}
+STEPS_PER_QUESTION = 4  # steps that it takes to ask what one condition can be
 _ORDER = frozenset({typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE})
 
 
 class Truths:
     """Answers for conditions over these lets, under what is known of quantities."""
 
-    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: Work) -> None:
+    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: WorkBudget) -> None:
         self.lets = lets
         self.intervals = intervals
         self._work = work
@@ -203,8 +203,8 @@ class Truths:
 
     def of(self, expr: typed.Expr, known: Known | None = None) -> Truth:
         """What a condition can be where it is not missing."""
-        self._work.spend(QUESTION)
-        known = NOTHING if known is None else known
+        self._work.spend(STEPS_PER_QUESTION)
+        known = NOTHING_KNOWN if known is None else known
         if known is not self._known:
             self._known, self._of_lets = known, {}
         if isinstance(expr, typed.Const):
@@ -246,7 +246,7 @@ class Truths:
     def _and(self, expr: typed.Operation, known: Known) -> Truth:
         """All conditions that are joined are looked at together and once, whatever `and`s and lets join them."""
         joined = conjuncts(expr, self.lets)
-        self._work.spend(QUESTION * len(joined))
+        self._work.spend(STEPS_PER_QUESTION * len(joined))
         sides = [self.of(side, known) for side in joined]
         if NEVER in sides:
             return NEVER

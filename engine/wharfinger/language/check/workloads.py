@@ -25,7 +25,7 @@ FIELDS: Final = {
     "weight": "how common such pods are: `weight: 12%`; 1 when left out",
 }
 """What an entry may say, with an example."""
-MOST_REQUESTS: Final = 500
+MAX_REQUESTS: Final = 500
 _KINDS: Final = {
     "cpu": {Kind.CPU},
     "memory": {Kind.MEMORY},
@@ -46,8 +46,8 @@ def workload_of(context: Context, item: ast.Workload, name: str) -> typed.Worklo
     if not value.items:
         _fault(context, "this workload is empty", value.span, "no requests", _EXAMPLE)
         return None
-    if len(value.items) > MOST_REQUESTS:
-        _fault(context, f"a workload has at most {MOST_REQUESTS} requests", value.span, f"{len(value.items):,} requests", None)
+    if len(value.items) > MAX_REQUESTS:
+        _fault(context, f"a workload has at most {MAX_REQUESTS} requests", value.span, f"{len(value.items):,} requests", None)
         return None
     requests = [_request(context, each) for each in value.items]
     known = [request for request in requests if request is not None]

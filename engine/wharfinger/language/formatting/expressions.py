@@ -13,7 +13,7 @@ from wharfinger.language.syntax import ast
 from wharfinger.language.syntax.ast import BinaryOp
 
 WIDTH = 120
-STEP = "  "
+INDENT = "  "
 LOOSEST, OR, AND, NOT, COMPARE, COALESCE, SUM, PRODUCT, SIGN, TIGHTEST = range(10)
 BINDING = {
     BinaryOp.OR: OR,
@@ -180,7 +180,7 @@ def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
 
 def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:  # noqa: PLR0911  # one case per kind
     """The expression with its further lines deeper than `indent`; `text` where there is nothing to break it at."""
-    deeper = indent + STEP
+    deeper = indent + INDENT
     match expr:
         case ast.Binary(op=BinaryOp.AND | BinaryOp.OR):
             parts = [_part(part, expr, deeper) for part in _chain(expr)]
@@ -211,7 +211,7 @@ def pretty_object(fields: Sequence[Field], before: int, indent: str) -> str:
     text = one_line_object(fields)
     if before + len(text) <= WIDTH or not fields:
         return text
-    deeper = indent + STEP
+    deeper = indent + INDENT
     lines = []
     for field in fields:
         head = f"{deeper}{key(field.name)}: "

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wharfinger.language.formatting.expressions import STEP, WIDTH, key, name, one_line, pretty, pretty_object, quoted, string
+from wharfinger.language.formatting.expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, quoted, string
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
@@ -110,9 +110,9 @@ class _Page:
     def _body(self, statement: Statement, indent: str) -> None:
         first = True
         for inner in statement.body or ():
-            self._statement(inner, indent + STEP, blank=False, first=first)
+            self._statement(inner, indent + INDENT, blank=False, first=first)
             first = False
-        self._comments(statement.end, indent + STEP, first=first)
+        self._comments(statement.end, indent + INDENT, first=first)
         self.lines.append(f"{indent}}}")
         self._write_comment_after(statement.end)
 
@@ -153,7 +153,7 @@ def _apart(before: Statement, statement: Statement) -> bool:
 class Statement:
     """One statement: its place in the source, its text, and the statements in its braces where it has some.
 
-    `group` tells which statements stand together without a blank line; an annotation is of the group of what it `annotates`. `head_end` is
+    `group` says which statements stand together without a blank line; an annotation is of the group of what it `annotates`. `head_end` is
     where the opening brace ends.
     """
 
@@ -193,7 +193,7 @@ def _annotation(annotation: ast.Annotation) -> str:
 def _scope(policy: ast.Policy) -> Iterator[Statement]:
     """`for pods where …`; written without a condition only where the first item's annotations would else be the policy's."""
     if policy.scope:
-        yield _leaf(policy.scope, "scope", f"for pods where {pretty(policy.scope, 15, STEP)}")
+        yield _leaf(policy.scope, "scope", f"for pods where {pretty(policy.scope, 15, INDENT)}")
     elif policy.items and policy.items[0].annotations:
         start = policy.items[0].annotations[0].span.start
         yield Statement(start=start, end=start, group="scope", text="for pods")
@@ -232,7 +232,7 @@ def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911, PLR0912  # one c
             body = tuple(_leaf(rule, "entry", _victim_rule(rule)) for rule in item.rules)
             return _block(item, "preemption", "preemption", item.span.start, body)
         case ast.Group():
-            by = f" by {pretty(item.by, 9, STEP)}" if item.by else ""
+            by = f" by {pretty(item.by, 9, INDENT)}" if item.by else ""
             body = tuple(_leaf(line, "entry", _group_line(line)) for line in item.lines)
             return _block(item, "group", f"group{by}", (item.by.span.end if item.by else item.span.start), body)
         case ast.Permit():
@@ -264,13 +264,13 @@ def _workload(item: ast.Workload) -> str:
     line = head + one_line(item.value)
     if len(line) <= WIDTH or not isinstance(item.value, ast.SetLiteral):
         return line
-    return f"{head}[\n" + "".join(f"{STEP}{pretty(each, len(STEP), STEP, 1)},\n" for each in item.value.items) + "]"
+    return f"{head}[\n" + "".join(f"{INDENT}{pretty(each, len(INDENT), INDENT, 1)},\n" for each in item.value.items) + "]"
 
 
 def _filter(item: ast.Filter) -> Statement:
     head = f"filter {item.name}"
     if item.when:
-        head += f" when {pretty(item.when, len(head) + 6, STEP)}"
+        head += f" when {pretty(item.when, len(head) + 6, INDENT)}"
     body = tuple(_leaf(clause, "clause", _clause(clause)) for clause in item.clauses)
     return _block(item, "filter", head, (item.when.span if item.when else item.name_span).end, body)
 
@@ -278,7 +278,7 @@ def _filter(item: ast.Filter) -> Statement:
 def _permit(item: ast.Permit) -> Statement:
     head = f"permit {item.name}" + (f" timeout {one_line(item.timeout)}" if item.timeout else "")
     if item.when:
-        head += f" when {pretty(item.when, len(head) + 6, STEP)}"
+        head += f" when {pretty(item.when, len(head) + 6, INDENT)}"
     body = tuple(_leaf(clause, "clause", _clause(clause)) for clause in item.clauses)
     after = max(part.span.end if part else item.name_span.end for part in (item.timeout, item.when))
     return _block(item, "permit", head, after, body)
@@ -294,7 +294,7 @@ def _group_line(line: ast.GroupLine) -> str:
             return f"{word} {', '.join(string(key) for key in line.keys)}"
         case ast.GroupWord.DISRUPTION:
             return f"{word} {'group' if line.whole else 'pod'}"
-    return f"{word} {pretty(line.value, len(STEP) + len(word) + 1, '')}" if line.value else word
+    return f"{word} {pretty(line.value, len(INDENT) + len(word) + 1, '')}" if line.value else word
 
 
 def _missing(part: ast.OnMissing | None) -> str:
@@ -308,15 +308,15 @@ def _joined(head: str, parts: Sequence[str], column: int) -> str:
     line = " ".join([head, *parts])
     if "\n" not in line and column + len(line) <= WIDTH:
         return line
-    return f"\n{STEP}".join([head, *parts])
+    return f"\n{INDENT}".join([head, *parts])
 
 
 def _clause(clause: ast.Clause) -> str:
     word = "require " if clause.is_require else "reject "
-    condition = word + pretty(clause.condition, len(STEP) + len(word), "")
+    condition = word + pretty(clause.condition, len(INDENT) + len(word), "")
     message = [f"else {string(clause.message)}"] if clause.message else []
     missing = [_missing(clause.on_missing)] if clause.on_missing else []
-    return _joined(condition, [*message, *missing], len(STEP))
+    return _joined(condition, [*message, *missing], len(INDENT))
 
 
 def _score(item: ast.Score) -> str:
@@ -331,13 +331,13 @@ def _score(item: ast.Score) -> str:
     line = " ".join([f"{head} = {one_line(item.value)}", *tail])
     if len(line) <= WIDTH:
         return line
-    return f"\n{STEP}".join([f"{head} =", pretty(item.value, len(STEP), STEP), *tail])
+    return f"\n{INDENT}".join([f"{head} =", pretty(item.value, len(INDENT), INDENT), *tail])
 
 
 def _device_preference(item: ast.DevicePreference) -> str:
     head = f"prefer device {item.name}" + (f" when {one_line(item.when)}" if item.when else "")
     line = f"{head} = {one_line(item.value)}"
-    return line if len(line) <= WIDTH else f"{head} =\n{STEP}{pretty(item.value, len(STEP), STEP)}"
+    return line if len(line) <= WIDTH else f"{head} =\n{INDENT}{pretty(item.value, len(INDENT), INDENT)}"
 
 
 def _base(item: ast.Base) -> Statement:
@@ -351,13 +351,13 @@ def _base(item: ast.Base) -> Statement:
 
 def _victim_rule(rule: ast.VictimRule) -> str:
     word = f"{'only' if rule.is_only else 'never'}_evict when "
-    condition = word + pretty(rule.condition, len(STEP) + len(word), "")
-    return _joined(condition, [_missing(rule.on_missing)] if rule.on_missing else [], len(STEP))
+    condition = word + pretty(rule.condition, len(INDENT) + len(word), "")
+    return _joined(condition, [_missing(rule.on_missing)] if rule.on_missing else [], len(INDENT))
 
 
 def _entry(entry: ast.BaseEntry) -> str:
     text = entry.plugin + (f" weight {one_line(entry.weight)}" if entry.weight else "")
-    return f"{text} with {pretty_object(entry.arguments, len(STEP) + len(text) + 6, '')}" if entry.arguments else text
+    return f"{text} with {pretty_object(entry.arguments, len(INDENT) + len(text) + 6, '')}" if entry.arguments else text
 
 
 def _step(step: ast.TestStep) -> str:  # noqa: PLR0911  # one case per kind
@@ -384,7 +384,7 @@ def _step(step: ast.TestStep) -> str:  # noqa: PLR0911  # one case per kind
 
 
 def _with_fields(head: str, fields: Sequence[ast.ObjectField]) -> str:
-    return f"{head} {pretty_object(fields, len(STEP) + len(head) + 1, '')}" if fields else head
+    return f"{head} {pretty_object(fields, len(INDENT) + len(head) + 1, '')}" if fields else head
 
 
 def _samples(step: test_steps.Metric) -> str:
@@ -393,9 +393,9 @@ def _samples(step: test_steps.Metric) -> str:
         for (node, _), value, age in zip(step.nodes, step.values, step.ages, strict=True)
     ]
     line = f"metric {step.name} {{ {', '.join(shown)} }}" if shown else f"metric {step.name} {{}}"
-    if len(STEP) + len(line) <= WIDTH:
+    if len(INDENT) + len(line) <= WIDTH:
         return line
-    return f"metric {step.name} {{\n" + "".join(f"{STEP}{sample},\n" for sample in shown) + "}"
+    return f"metric {step.name} {{\n" + "".join(f"{INDENT}{sample},\n" for sample in shown) + "}"
 
 
 def _expect(step: test_steps.Expect) -> str:

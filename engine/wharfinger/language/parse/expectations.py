@@ -33,7 +33,7 @@ FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (
 OPERATORS = frozenset(
     "OR AND EQ NE LT LE GT GE IN NOT MATCHES COALESCE PLUS MINUS STAR SLASH DOT LSQB LPAR".split()  # noqa: SIM905 — likewise
 )
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 def found(token: Token) -> str:
@@ -56,10 +56,10 @@ def expected(terminals: AbstractSet[str]) -> str:
     operators = left | {"NOT", "LPAR"} >= OPERATORS
     if operators:
         left -= OPERATORS
-    left -= {"COMMA"} if "COMMA" in left and len(left) > MOST_NAMED else set()
+    left -= {"COMMA"} if "COMMA" in left and len(left) > MAX_NAMED else set()
     words = [f"`{spelling(terminal)}`" for terminal in sorted(left - {grammar.END})]
     names += ["the end of the file"] if grammar.END in left and not words and not names else words
-    if operators and len(names) < MOST_NAMED:
+    if operators and len(names) < MAX_NAMED:
         names.append("an operator")
     return _joined(names)
 
@@ -71,8 +71,8 @@ def _soft() -> frozenset[str]:
 
 
 def _joined(names: list[str]) -> str:
-    if len(names) > MOST_NAMED + 1:
-        names = [*names[:MOST_NAMED], "…"]
+    if len(names) > MAX_NAMED + 1:
+        names = [*names[:MAX_NAMED], "…"]
         return ", ".join(names)
     if len(names) <= 1:
         return "".join(names)

@@ -19,8 +19,8 @@ from wharfinger.language.syntax.test_steps import Expectation
 
 Named = tuple[str, Span]
 
-MOST_ITEMS = 500
-MOST_TESTS = 500
+MAX_ITEMS = 500
+MAX_TESTS = 500
 RULES = (ast.Filter, ast.Score, ast.DevicePreference, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Group, ast.Permit)
 
 
@@ -403,8 +403,8 @@ class Assembly:
 
     def _limits(self) -> None:
         for found, most, code, what in (
-            (self.items, MOST_ITEMS, Code.P006, "declarations and rules"),
-            (self.tests, MOST_TESTS, Code.P008, "tests"),
+            (self.items, MAX_ITEMS, Code.P006, "declarations and rules"),
+            (self.tests, MAX_TESTS, Code.P008, "tests"),
         ):
             if len(found) > most:
                 self.diagnostics.error(code, f"more than {most} {what} in one file", found[most].span, help="split it into several files")

@@ -19,13 +19,13 @@ from wharfinger.language.parse import grammar
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Token
 from wharfinger.language.report.diagnostics import Source
 
-MOST_STATES = 1500  # many times what an expression of the greatest depth needs
+MAX_STATES = 1500  # many times what an expression of the greatest depth needs
 
 ITEMS = frozenset(
     "IMPORT POLICY FOR AT PARAM LET METRIC WORKLOAD FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION GROUP PERMIT TEST".split()  # noqa: SIM905  # a table
 )
 CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
-STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM", "MOMENT"})
+STEP_TERMINALS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM", "MOMENT"})
 BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION", "GROUP", "PERMIT"})
 CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
@@ -45,7 +45,7 @@ class Interactive:
     @property
     def too_deep(self) -> bool:
         """True if the stack is deeper than any text of a usual depth makes it."""
-        return len(self._parser.parser_state.state_stack) > MOST_STATES
+        return len(self._parser.parser_state.state_stack) > MAX_STATES
 
     def feed_all(self, tokens: Iterable[Token]) -> bool:
         """True if all tokens are taken. After False the parser is of no use: Lark reduces before it notices an unexpected token."""
@@ -53,7 +53,7 @@ class Interactive:
         try:
             for token in tokens:
                 self.tree = parser.feed_token(token)  # type: ignore[arg-type]  # Lark looks at nothing but the type of a token
-                if len(states) > MOST_STATES:
+                if len(states) > MAX_STATES:
                     return False
         except UnexpectedToken:
             return False
@@ -145,7 +145,7 @@ class Place:
         """The index of the token with which the statement around a token begins."""
         for index in range(min(at, len(self.tokens) - 1), 0, -1):
             kind = self.tokens[index].type
-            if kind in ITEMS or (kind in CLAUSES | STEPS and self.first_on_line(index)):
+            if kind in ITEMS or (kind in CLAUSES | STEP_TERMINALS and self.first_on_line(index)):
                 return index
         return 0
 
@@ -178,7 +178,7 @@ class Place:
         for value in reversed(self.engine.values[:index]):
             if isinstance(value, Token) and value.type in BLOCKS:
                 return value
-            if isinstance(value, Token) and value.type in OPEN | STEPS | {"WITH", "COLON"}:
+            if isinstance(value, Token) and value.type in OPEN | STEP_TERMINALS | {"WITH", "COLON"}:
                 return None
         return None
 
@@ -206,15 +206,15 @@ class Place:
         values = self.engine.values
         for index in range(len(values) - 1, -1, -1):
             value = values[index]
-            if isinstance(value, Token) and value.type in ITEMS | CLAUSES | STEPS:
-                name = value.type in STEPS - ITEMS and "METRIC" not in self.engine.choices_below(index)
+            if isinstance(value, Token) and value.type in ITEMS | CLAUSES | STEP_TERMINALS:
+                name = value.type in STEP_TERMINALS - ITEMS and "METRIC" not in self.engine.choices_below(index)
                 if not name:
                     return index + 1
         return None
 
     def resumable(self, kind: str) -> int:
         """The length of the stack on which a keyword would begin a statement again; 0 where none is."""
-        witness = "METRIC" if kind in STEPS else kind
+        witness = "METRIC" if kind in STEP_TERMINALS else kind
         return self.engine.length_taking(kind, witness)
 
     def partner(self, bracket: Token) -> int | None:

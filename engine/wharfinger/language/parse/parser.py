@@ -17,19 +17,19 @@ from typing import Any
 from wharfinger.language.parse import grammar, repairs
 from wharfinger.language.parse.expectations import expected, found
 from wharfinger.language.parse.file_nodes import Assembly, SyntaxTree
-from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interactive, Place
+from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place
 from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.syntax import ast
 
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 
 PIECE = re.compile(r"""\{\{|\}\}|\{[^{}]*\}|[{}]|\\.|[^{}\\]+""", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 
-DEEPEST = 100
+MAX_DEPTH = 100
 DECLARES = frozenset({"LET", "PARAM", "METRIC", "WORKLOAD", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
 NAMED = (ast.Let, ast.Function, ast.Param, ast.Metric, ast.Workload, ast.Filter, ast.Score, ast.DevicePreference, ast.Import)
 
@@ -71,7 +71,7 @@ class Recovery:
         if self.tokens[at].type == "RBRACE" and self.abandoned and self.place.innermost() is None:
             self.abandoned -= 1
             return at + 1
-        if len(self.diagnostics) > MOST_FINDINGS:
+        if len(self.diagnostics) > MAX_FINDINGS:
             return self._skip_to_end()
         if self._excused(at):
             return self._skip(at)
@@ -119,7 +119,7 @@ class Recovery:
         first = self.place.first_on_line(index)
         if kind == "RBRACE":
             return depth == 0
-        if kind in CLAUSES | STEPS and depth == 0 and first and (kind not in ITEMS or not nested):
+        if kind in CLAUSES | STEP_TERMINALS and depth == 0 and first and (kind not in ITEMS or not nested):
             return True
         return kind in ITEMS and not nested and (first or (depth == 0 and kind != "AT"))
 
@@ -207,7 +207,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
     if elements is None:
         return None
     file = replace(Assembly(source, diagnostics).file(elements), words=lexer.words)
-    deep = ast.deepest(file, DEEPEST)
+    deep = ast.deepest(file, MAX_DEPTH)
     if deep:
         _too_deep(deep, diagnostics)
         return None
@@ -236,7 +236,7 @@ def parse_expression(source: Source, start: int, end: int, diagnostics: Diagnost
     if lexer.gave_up:
         return None
     expression = _run("expression", source, tokens, lexer.doubtful, diagnostics)
-    deep = ast.deepest(expression, DEEPEST) if expression else None
+    deep = ast.deepest(expression, MAX_DEPTH) if expression else None
     if deep:
         _too_deep(deep, diagnostics)
     return None if deep else expression
@@ -259,7 +259,7 @@ def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], d
 
 def _too_deep(node: ast.Node, diagnostics: Diagnostics) -> None:
     help_ = "name the parts with `let`; test membership with `in [...]` instead of a chain of `or`"
-    diagnostics.error(Code.P005, f"operators stand more than {DEEPEST} deep in each other", node.span, help=help_)
+    diagnostics.error(Code.P005, f"operators stand more than {MAX_DEPTH} deep in each other", node.span, help=help_)
 
 
 def _declared(tokens: list[Token]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.expectations import found
-from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEPS, Open, Place
+from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEP_TERMINALS, Open, Place
 from wharfinger.language.parse.tokens import CLOSE, Token, spelling
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
@@ -148,7 +148,7 @@ def _next_step(text: BrokenText, around: Open, at: int) -> bool:
     """True if the next line of a test begins while the object of the last one is open: then the object's brace is missing."""
     kind = text.kind(at)
     inside = around.bracket.type == "LBRACE" and around.block is None
-    return inside and kind in STEPS and text.place.first_on_line(at) and text.place.resumable(kind) > 0
+    return inside and kind in STEP_TERMINALS and text.place.first_on_line(at) and text.place.resumable(kind) > 0
 
 
 def nesting(text: BrokenText, at: int) -> int | None:
@@ -167,7 +167,7 @@ def nesting(text: BrokenText, at: int) -> int | None:
         help_ = f'write `filter name {{ {token.text} … else "…" }}`'
         text.diagnostics.error(Code.P116, f"{word} stands inside a filter", text.span(token), help=help_)
         return GIVE_UP
-    if token.type in STEPS and text.place.level() == "file" and text.place.first_on_line(at):
+    if token.type in STEP_TERMINALS and text.place.level() == "file" and text.place.first_on_line(at):
         help_ = f'write `test "what it shows" {{ {token.text} … }}`'
         text.diagnostics.error(Code.P116, f"{word} stands inside a test", text.span(token), help=help_)
         return GIVE_UP

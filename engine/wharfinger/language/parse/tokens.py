@@ -17,18 +17,18 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.semantics.types import UNITS
 
-MOST_TOKENS = 30_000
-LONGEST_NAME = 253  # as long as the name of any Kubernetes object may be
-MOST_STRANGE = 100
-MOST_SHOWN = 20
-DEEPEST_BRACKETS = 100
+MAX_TOKENS = 30_000
+MAX_NAME_LENGTH = 253  # as long as the name of any Kubernetes object may be
+MAX_UNKNOWN_CHARACTERS = 100
+MAX_SHOWN = 20
+MAX_BRACKET_DEPTH = 100
 PLACEHOLDER = re.compile(r"\{\{|(\{[^{}]*\})")
 OPEN = frozenset({"LPAR", "LSQB", "LBRACE"})
 CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
 
 DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "PERMIT", "AS", "BY"})
 NAMES_TEST_OBJECT = frozenset({"NODE", "POD", "RUNNING", "LIKE", "PLACE", "EXPECT", "ON"})
-MOST_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
+MAX_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
 KEY_PARTS = frozenset({"NAME", "NUMBER", "MINUS", "DOT", "SLASH"})
 
 
@@ -48,7 +48,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignOperator:
     """An operator of another language: the terminal that was meant (None: nothing is put in its place) and what to say."""
 
     meant: str | None
@@ -56,37 +56,37 @@ class Foreign:
     suggestion: str | None = None
 
 
-FOREIGN: dict[str, Foreign] = {
-    "&&": Foreign("AND", "write `and`", "and"),
-    "||": Foreign("OR", "write `or`", "or"),
-    "&": Foreign("AND", "write `and`", "and"),
-    "|": Foreign("OR", "write `or`", "or"),
-    "!": Foreign("NOT", "write `not`", "not"),
-    "===": Foreign("EQ", "write `==`", "=="),
-    "!==": Foreign("NE", "write `!=`", "!="),
-    "<>": Foreign("NE", "write `!=`", "!="),
-    "=~": Foreign("MATCHES", "a label selector is tested with `matches`, the start of a string with `starts_with(a, b)`"),
-    "!~": Foreign("MATCHES", "a label selector is tested with `not … matches …`"),
-    "=>": Foreign("ARROW", "the points of a curve are written `x -> y`", "->"),
-    "=<": Foreign("LE", "write `<=`", "<="),
-    "…": Foreign("DOTDOT", "a range is written `low..high`", ".."),
-    "...": Foreign("DOTDOT", "a range is written `low..high`", ".."),
-    ":=": Foreign("ASSIGN", "a value is given with `=`", "="),
-    "**": Foreign("STAR", "there is no power operator; multiply"),
-    "//": Foreign("SLASH", "a comment starts with `#`; a division is one `/`"),
-    ";": Foreign(None, "nothing separates one item from the next; leave it out", ""),
-    "?": Foreign(None, "a choice is written `if condition then a else b`, a fallback for a missing value `a ?? b`"),
-    "%": Foreign(None, "a percentage is written without a space, `10%`; there is no remainder operator"),
-    "“": Foreign(None, 'strings stand in straight quotes: `"…"`'),
-    "”": Foreign(None, 'strings stand in straight quotes: `"…"`'),
-    "‘": Foreign(None, "strings stand in straight quotes: `'…'`"),
-    "’": Foreign(None, "strings stand in straight quotes: `'…'`"),
-    "`": Foreign(None, 'strings stand in straight quotes: `"…"`'),
-    "–": Foreign("MINUS", "this is a dash from a word processor; the minus sign is `-`", "-"),
-    "−": Foreign("MINUS", "this is a typographic minus; the minus sign is `-`", "-"),
-    "≤": Foreign("LE", "write `<=`", "<="),
-    "≥": Foreign("GE", "write `>=`", ">="),
-    "≠": Foreign("NE", "write `!=`", "!="),
+FOREIGN: dict[str, ForeignOperator] = {
+    "&&": ForeignOperator("AND", "write `and`", "and"),
+    "||": ForeignOperator("OR", "write `or`", "or"),
+    "&": ForeignOperator("AND", "write `and`", "and"),
+    "|": ForeignOperator("OR", "write `or`", "or"),
+    "!": ForeignOperator("NOT", "write `not`", "not"),
+    "===": ForeignOperator("EQ", "write `==`", "=="),
+    "!==": ForeignOperator("NE", "write `!=`", "!="),
+    "<>": ForeignOperator("NE", "write `!=`", "!="),
+    "=~": ForeignOperator("MATCHES", "a label selector is tested with `matches`, the start of a string with `starts_with(a, b)`"),
+    "!~": ForeignOperator("MATCHES", "a label selector is tested with `not … matches …`"),
+    "=>": ForeignOperator("ARROW", "the points of a curve are written `x -> y`", "->"),
+    "=<": ForeignOperator("LE", "write `<=`", "<="),
+    "…": ForeignOperator("DOTDOT", "a range is written `low..high`", ".."),
+    "...": ForeignOperator("DOTDOT", "a range is written `low..high`", ".."),
+    ":=": ForeignOperator("ASSIGN", "a value is given with `=`", "="),
+    "**": ForeignOperator("STAR", "there is no power operator; multiply"),
+    "//": ForeignOperator("SLASH", "a comment starts with `#`; a division is one `/`"),
+    ";": ForeignOperator(None, "nothing separates one item from the next; leave it out", ""),
+    "?": ForeignOperator(None, "a choice is written `if condition then a else b`, a fallback for a missing value `a ?? b`"),
+    "%": ForeignOperator(None, "a percentage is written without a space, `10%`; there is no remainder operator"),
+    "“": ForeignOperator(None, 'strings stand in straight quotes: `"…"`'),
+    "”": ForeignOperator(None, 'strings stand in straight quotes: `"…"`'),
+    "‘": ForeignOperator(None, "strings stand in straight quotes: `'…'`"),
+    "’": ForeignOperator(None, "strings stand in straight quotes: `'…'`"),
+    "`": ForeignOperator(None, 'strings stand in straight quotes: `"…"`'),
+    "–": ForeignOperator("MINUS", "this is a dash from a word processor; the minus sign is `-`", "-"),
+    "−": ForeignOperator("MINUS", "this is a typographic minus; the minus sign is `-`", "-"),
+    "≤": ForeignOperator("LE", "write `<=`", "<="),
+    "≥": ForeignOperator("GE", "write `>=`", ">="),
+    "≠": ForeignOperator("NE", "write `!=`", "!="),
 }
 
 
@@ -155,7 +155,7 @@ class Lexer:
         keywords, symbols, tokens = terminals.keywords, terminals.symbols, self.tokens
         for number, match in enumerate(_scanner().finditer(self.source.text, self.start, self.end)):
             family = match.lastgroup
-            if number > 2 * MOST_TOKENS:  # every other match at most is white space
+            if number > 2 * MAX_TOKENS:  # every other match at most is white space
                 break
             if family == "skip":
                 continue
@@ -168,7 +168,7 @@ class Lexer:
                 tokens.append(Token(family, text, start, end))
             else:
                 self._strange(family, text, start, end)
-                if self.strange > MOST_STRANGE:
+                if self.strange > MAX_UNKNOWN_CHARACTERS:
                     self.gave_up = True
                     break
         self._names_beside_punctuation()
@@ -194,16 +194,16 @@ class Lexer:
         depth = 0
         for token in self.tokens:
             self.words += 1 + (words_in_placeholders(token.text) if token.type == "STRING" else 0)
-            if self.words > MOST_TOKENS:
-                self._over(Code.P007, f"more than {MOST_TOKENS:,} words and symbols in one file", token, "split it into several policies")
+            if self.words > MAX_TOKENS:
+                self._over(Code.P007, f"more than {MAX_TOKENS:,} words and symbols in one file", token, "split it into several policies")
                 return
-            if token.type == "NAME" and token.end - token.start > LONGEST_NAME:
-                self._over(Code.P011, f"a name has at most {LONGEST_NAME} characters", token, "shorten it")
+            if token.type == "NAME" and token.end - token.start > MAX_NAME_LENGTH:
+                self._over(Code.P011, f"a name has at most {MAX_NAME_LENGTH} characters", token, "shorten it")
                 return
             if token.type in OPEN:
                 depth += 1
-                if depth > DEEPEST_BRACKETS:
-                    self._over(Code.P005, f"brackets stand more than {DEEPEST_BRACKETS} deep", token, "name the parts with `let`")
+                if depth > MAX_BRACKET_DEPTH:
+                    self._over(Code.P005, f"brackets stand more than {MAX_BRACKET_DEPTH} deep", token, "name the parts with `let`")
                     return
             elif token.type in CLOSE:
                 depth = max(0, depth - 1)
@@ -220,7 +220,7 @@ class Lexer:
         elif text in FOREIGN:
             self._foreign(text, start, end)
         else:
-            short = text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+            short = text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
             shown = f"`{short}`" if text.isprintable() else f"U+{ord(text[0]):04X}"
             help_ = "names are made of letters a to z, digits and `_`" if text[0].isalpha() else None
             self.doubtful.append(start)
@@ -299,7 +299,7 @@ class Respelling:
     def _run(self, at: int) -> list[Token]:
         """Words joined by dashes without spaces, beginning at a token."""
         run = [self.tokens[at]]
-        for position in range(at + 1, min(at + 2 * MOST_WORDS, len(self.tokens) - 1), 2):
+        for position in range(at + 1, min(at + 2 * MAX_WORDS, len(self.tokens) - 1), 2):
             dash, word = self.tokens[position], self.tokens[position + 1]
             if dash.type != "MINUS" or dash.start != run[-1].end or word.start != dash.end or not word.text[:1].isalnum():
                 break
@@ -309,7 +309,7 @@ class Respelling:
     def _key(self, at: int) -> list[Token] | None:
         """A key with dots, dashes or slashes in front of a colon, without spaces; None for an ordinary key."""
         run = [self.tokens[at]]
-        for position in range(at + 1, min(at + 2 * MOST_WORDS, len(self.tokens))):
+        for position in range(at + 1, min(at + 2 * MAX_WORDS, len(self.tokens))):
             token = self.tokens[position]
             if token.start != run[-1].end:
                 return None

@@ -13,7 +13,7 @@ from functools import cached_property
 from wharfinger.errors import WharfingerError
 from wharfinger.language.report.codes import Code, Severity
 
-MOST_PER_FILE = 50
+MAX_PER_FILE = 50
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.language.report.codes import Severity
-from wharfinger.language.report.diagnostics import MOST_PER_FILE, Diagnostic, Diagnostics, Span
+from wharfinger.language.report.diagnostics import MAX_PER_FILE, Diagnostic, Diagnostics, Span
 from wharfinger.language.report.wording import count
 
 TAB = "    "
-WIDEST = 160
-AROUND = 60
+MAX_LINE_WIDTH = 160
+CONTEXT_WIDTH = 60
 COLOURS = {"error": "1;31", "warning": "1;33", "gutter": "1;34", "bold": "1", "other": "1;34"}
 
 
@@ -90,8 +90,8 @@ def _cells(places: list[Place], number: int) -> tuple[str, list[Mark]]:
     """A line as the terminal shows it, and the marks on it; a very long line is cut around its primary place."""
     line = places[0].span.source.line(number)
     centre = next((place for place in places if place.primary), places[0]).span.column - 1
-    begin = max(0, centre - AROUND) if len(line) > WIDEST else 0
-    end = min(len(line), begin + WIDEST)
+    begin = max(0, centre - CONTEXT_WIDTH) if len(line) > MAX_LINE_WIDTH else 0
+    end = min(len(line), begin + MAX_LINE_WIDTH)
     cells: list[str] = ["…"] if begin else []
     edges = []  # where each character begins, in cells
     for char in line[begin:end]:
@@ -191,12 +191,12 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def capped(found: list[Diagnostic]) -> tuple[list[Diagnostic], int]:
-    """The findings to show, at most `MOST_PER_FILE` of each file, and how many are left out."""
+    """The findings to show, at most `MAX_PER_FILE` of each file, and how many are left out."""
     seen: Counter[str] = Counter()
     shown = []
     for diagnostic in found:
         seen[diagnostic.span.source.name] += 1
-        if seen[diagnostic.span.source.name] <= MOST_PER_FILE:
+        if seen[diagnostic.span.source.name] <= MAX_PER_FILE:
             shown.append(diagnostic)
     return shown, len(found) - len(shown)
 
@@ -245,7 +245,7 @@ def _label_line(span: Span, text: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= WIDEST else text[:WIDEST] + "…"
+    return text if len(text) <= MAX_LINE_WIDTH else text[:MAX_LINE_WIDTH] + "…"
 
 
 def _where(span: Span) -> str:

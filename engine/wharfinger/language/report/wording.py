@@ -16,26 +16,26 @@ from functools import lru_cache
 
 from wharfinger.errors import printable
 
-LONGEST = 80
-MOST_LETTERS = 300_000  # compared in one search for a name; a third of a second
+MAX_WORD_LENGTH = 80
+MAX_LETTERS_COMPARED = 300_000  # compared in one search for a name; a third of a second
 
 
 @dataclass(slots=True)
 class LetterBudget:
     """How many letters may still be compared in the search for many names. There are no more suggestions when it is used up."""
 
-    letters: int = MOST_LETTERS
+    letters: int = MAX_LETTERS_COMPARED
 
 
 def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = None) -> str | None:
     """The candidate nearest to `word`, or None when none is near; the same letters in another case or with other separators are."""
-    if len(word) > LONGEST:
+    if len(word) > MAX_WORD_LENGTH:
         return None
     best: tuple[int, int, str] | None = None
     shortened: list[str] = []
     plain, lower, most = _plain(word), word.lower(), limit(word)
     for order, candidate in enumerate(candidates):
-        if candidate == word or len(candidate) > LONGEST:
+        if candidate == word or len(candidate) > MAX_WORD_LENGTH:
             continue
         if budget is not None:
             if budget.letters < 0:
@@ -54,7 +54,7 @@ def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = 
 
 def is_short_for(word: str, name: str) -> bool:
     """True if a word of three letters or more abbreviates a name: it is its beginning, or it with at most half of its letters left out."""
-    if len(word) < SHORTEST or len(word) >= len(name) or word[0] != name[0] or word.count(".") != name.count("."):
+    if len(word) < MIN_ABBREVIATION or len(word) >= len(name) or word[0] != name[0] or word.count(".") != name.count("."):
         return False
     if name.startswith(word):
         return True
@@ -62,9 +62,9 @@ def is_short_for(word: str, name: str) -> bool:
     return 2 * len(word) > len(name) - 1 and all(letter in letters for letter in word)
 
 
-SHORTEST = 3  # letters of an abbreviation
+MIN_ABBREVIATION = 3  # letters of an abbreviation
 LETTERS_FOR_ERROR = 6
-"""A word with one wrong letter in so many is mistyped, and no abbreviation of another name."""
+"""The length from which a word with one wrong letter counts as mistyped and not as an abbreviation."""
 
 
 def _full(word: str, names: Sequence[str]) -> str | None:

@@ -15,7 +15,9 @@ from typing import Final
 # ── intervals ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Interval = tuple[float, float]
-ANYTHING: Final[Interval] = (-math.inf, math.inf)
+UNBOUNDED: Final[Interval] = (-math.inf, math.inf)
+MIN_POINTS: Final = 0.0
+MAX_POINTS: Final = 100.0
 
 
 def union(intervals: Iterable[Interval]) -> Interval:
@@ -33,7 +35,7 @@ def product(a: Interval, b: Interval) -> Interval:
 def quotient(a: Interval, b: Interval) -> Interval:
     """The interval of x/y for the y that are not 0."""
     if b[0] < 0 < b[1] or b == (0, 0):
-        return ANYTHING
+        return UNBOUNDED
     inverse = (1 / b[1] if b[1] else -math.inf, 1 / b[0] if b[0] else math.inf)
     return product(a, inverse)
 

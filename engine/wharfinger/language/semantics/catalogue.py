@@ -94,7 +94,7 @@ class Parameter:
     A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
     A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
     `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked; that takes
-    about as long as so many `steps` of the check.
+    about as long as this number of `steps` of the check.
     """
 
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.bounds import ANYTHING, Interval, union
+from wharfinger.language.semantics.bounds import UNBOUNDED, Interval, union
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC
@@ -32,17 +32,17 @@ class Intervals:
     _where: dict[tuple[int, bool], tuple[typed.Expr, Intervals]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, expr: typed.Expr) -> Interval:
-        """The interval of an expression; `ANYTHING` for what is not a number."""
+        """The interval of an expression; `UNBOUNDED` for what is not a number."""
         if expr.type.kind not in NUMERIC:
-            return ANYTHING
+            return UNBOUNDED
         if id(expr) not in self._found:
             self._found[id(expr)] = (expr, self._of(expr))
         return self._found[id(expr)][1]
 
     def _of(self, expr: typed.Expr) -> Interval:
         rule = _RULES.get(type(expr))
-        low, high = rule(self, expr) if rule is not None else ANYTHING
-        found = ANYTHING if math.isnan(low) or math.isnan(high) else (low, high)
+        low, high = rule(self, expr) if rule is not None else UNBOUNDED
+        found = UNBOUNDED if math.isnan(low) or math.isnan(high) else (low, high)
         tighter = self.known.get(describe(expr)) if self.known and isinstance(expr, _QUANTITIES) else None
         return found if tighter is None else meet(found, tighter)
 
@@ -53,7 +53,7 @@ class Intervals:
             known = dict(self.known)
             for quantity, limit in _limits(self, condition, truth):
                 text = describe(quantity)
-                known[text] = meet(known.get(text, ANYTHING), limit)
+                known[text] = meet(known.get(text, UNBOUNDED), limit)
             self._where[key] = (condition, replace(self, known=known))
         return self._where[key][1]
 
@@ -97,15 +97,15 @@ def holds_zero(interval: Interval) -> bool:
 
 
 def _const(_self: Intervals, expr: typed.Const) -> Interval:
-    return (expr.value, expr.value) if isinstance(expr.value, (int, float)) else ANYTHING
+    return (expr.value, expr.value) if isinstance(expr.value, (int, float)) else UNBOUNDED
 
 
 def _param(self: Intervals, expr: typed.ParamRef) -> Interval:
-    return self.params.get(expr.name, ANYTHING)
+    return self.params.get(expr.name, UNBOUNDED)
 
 
 def _let(self: Intervals, expr: typed.LetRef) -> Interval:
-    return self.lets.get(expr.name, ANYTHING)
+    return self.lets.get(expr.name, UNBOUNDED)
 
 
 def _attribute(_self: Intervals, expr: typed.AttributeRef) -> Interval:
@@ -115,7 +115,7 @@ def _attribute(_self: Intervals, expr: typed.AttributeRef) -> Interval:
 
 def _operation(self: Intervals, expr: typed.Operation) -> Interval:
     rule = OPERATORS[expr.op].interval
-    return rule(*(self.of(operand) for operand in expr.operands)) if rule is not None else ANYTHING
+    return rule(*(self.of(operand) for operand in expr.operands)) if rule is not None else UNBOUNDED
 
 
 def _if(self: Intervals, expr: typed.If) -> Interval:
@@ -124,7 +124,7 @@ def _if(self: Intervals, expr: typed.If) -> Interval:
 
 
 def _curve(self: Intervals, expr: typed.Curve) -> Interval:
-    return union(self.of(y) for _, y in expr.points) if expr.points else ANYTHING
+    return union(self.of(y) for _, y in expr.points) if expr.points else UNBOUNDED
 
 
 def _lookup(_self: Intervals, expr: typed.Lookup) -> Interval:
@@ -142,7 +142,7 @@ def _aggregate(self: Intervals, expr: typed.Aggregate) -> Interval:
 
 def _call(self: Intervals, expr: typed.Call) -> Interval:
     if expr.function.interval is None:
-        return ANYTHING
+        return UNBOUNDED
     low, high = expr.function.interval(*(self.of(a) for a in expr.arguments))
     return (low, high)
 

@@ -430,7 +430,7 @@ class Level:
     required: bool
 
 
-LONGEST_TIMEOUT = 3600.0
+MAX_TIMEOUT = 3600.0
 """Seconds that a placed pod may wait for its permits, or for its group, at most: it takes room that nothing runs in."""
 
 

@@ -101,8 +101,8 @@ class Type:
 
 
 # Beyond these a literal is a slip of the finger, and exact arithmetic on it would take long.
-LONGEST = 60
-LEAST, MOST = 1e-30, 1e30
+MAX_DIGITS = 60
+MIN_NUMBER, MAX_NUMBER = 1e-30, 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _table() -> dict[str, Unit]:
 UNITS = _table()
 
 # Units of other languages and configuration files, by their lower-case spelling.
-_HABITS = {
+_USUAL_SPELLINGS = {
     **{f"{letter}b": (f"{letter.upper()}i", letter if letter == "k" else letter.upper()) for letter in "kmgtpe"},
     **{f"{letter}ib": (f"{letter.upper()}i",) for letter in "kmgtpe"},
     **{f"{letter}i": (f"{letter.upper()}i",) for letter in "kmgtpe"},
@@ -163,7 +163,7 @@ def base_value(digits: str, unit: str) -> float | None:
     if unit and unit not in UNITS:
         return None
     nearest = float(digits)
-    if len(digits) > LONGEST or not LEAST < abs(nearest) < MOST:
+    if len(digits) > MAX_DIGITS or not MIN_NUMBER < abs(nearest) < MAX_NUMBER:
         return 0.0 if nearest == 0 else None
     exact = Fraction(digits) * (UNITS[unit].factor if unit else 1)
     return float(exact)
@@ -178,7 +178,7 @@ def literal_kind(digits: str, unit: str) -> Kind:
 
 def meant(unit: str, kind: Kind | None = None) -> tuple[str, ...]:
     """The units that a misspelled one may stand for, likeliest first; only those of `kind` if there are any."""
-    candidates = _HABITS.get(unit.lower()) or tuple(filter(None, [closest(unit, UNITS)]))
+    candidates = _USUAL_SPELLINGS.get(unit.lower()) or tuple(filter(None, [closest(unit, UNITS)]))
     fitting = tuple(u for u in candidates if kind is None or UNITS[u].kind is kind)
     return fitting or candidates
 

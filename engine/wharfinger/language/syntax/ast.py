@@ -287,7 +287,7 @@ class OnMissing(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause(Node):
-    """`require condition else "message" on missing …` or `reject …`; `is_require` tells which."""
+    """`require condition else "message" on missing …` or `reject …`; `is_require` says which."""
 
     is_require: bool
     condition: Expr
@@ -400,7 +400,7 @@ class TieBreak(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VictimRule(Node):
-    """`never_evict when condition on missing …` or `only_evict when …`; `is_only` tells which."""
+    """`never_evict when condition on missing …` or `only_evict when …`; `is_only` says which."""
 
     is_only: bool
     condition: Expr

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-SMALLEST: Final = 16  # rows allocated at first
-RECENT: Final = 256  # changes to read one by one; for more, all rows are compared instead
+MIN_ROWS: Final = 16  # rows allocated at first
+MAX_CHANGES_READ: Final = 256  # changes to read one by one; for more, all rows are compared instead
 NONE: Final[NDArray[np.intp]] = np.empty(0, dtype=np.intp)
 NONE.setflags(write=False)
 
@@ -98,7 +98,7 @@ class Rows:
     def __init__(self) -> None:
         self.count = 0
         self.layout = 0  # changes whenever a row is added, removed or moved
-        self.capacity = SMALLEST
+        self.capacity = MIN_ROWS
         self.columns: dict[int, Column] = {}  # by identity
 
     def column(self, dtype: DTypeLike, fill: Any, lanes: int | None = None) -> Column:
@@ -150,9 +150,9 @@ class RowChanges:
         self._last = revision
         recent = self._recent
         recent.append((revision, row))
-        if len(recent) > 4 * RECENT:
-            self._floor = recent[-RECENT][0]
-            del recent[:-RECENT]
+        if len(recent) > 4 * MAX_CHANGES_READ:
+            self._floor = recent[-MAX_CHANGES_READ][0]
+            del recent[:-MAX_CHANGES_READ]
 
     def since(self, revision: int) -> NDArray[np.intp]:
         """The rows that changed after a revision, `(n,) intp` ascending. Rows must not have been removed since then."""
@@ -160,6 +160,6 @@ class RowChanges:
             return NONE
         if revision >= self._floor:
             later = self._recent[bisect_left(self._recent, (revision + 1, -1)) :]
-            if len(later) <= RECENT:
+            if len(later) <= MAX_CHANGES_READ:
                 return np.array(sorted({row for _, row in later}), dtype=np.intp)
         return np.flatnonzero(self._column.view > revision)

@@ -21,8 +21,8 @@ from wharfinger.model.columns import arrays, strings
 from wharfinger.model.columns.arrays import read_only
 
 Mask = NDArray[np.bool_]
-MOST_KEYS: Final = 256  # topology keys kept without another reference
-MOST_EXACT: Final = 2.0**52
+MAX_KEYS: Final = 256  # topology keys kept without another reference
+MAX_EXACT_SUM: Final = 2.0**52
 """Whole numbers whose magnitudes add up to this or less are added without rounding, in any order; so are two such sums."""
 
 
@@ -158,7 +158,7 @@ class Topologies:
             topology = self._by_key[key] = Topology(key, self._rows, self._labels(key))
         self._latest[key] = topology
         self._latest.move_to_end(key)
-        if len(self._latest) > MOST_KEYS:
+        if len(self._latest) > MAX_KEYS:
             self._latest.popitem(last=False)
         return topology
 
@@ -274,7 +274,7 @@ def exact_sum(numbers: Sequence[float]) -> float:
 
 
 def magnitude(amounts: NDArray[np.float64]) -> float:
-    """The sum of the absolute values of whole numbers; infinite if one is not whole. Sums are exact if it is at most `MOST_EXACT`."""
+    """The sum of the absolute values of whole numbers; infinite if one is not whole. Sums are exact if it is at most `MAX_EXACT_SUM`."""
     if not np.all(amounts == np.rint(amounts)):
         return math.inf
     with np.errstate(over="ignore"):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.model.columns.arrays import read_only
 from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import PodTable
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.requests import MAX_AMOUNT
 
 Samples = Mapping[str, tuple[float, float]]  # node name → (value, time in seconds since 1970)
 UNSEEN_RESOURCES: Final = ("cpu", "memory")
@@ -62,7 +62,7 @@ class Unseen:
         self._seen = -1
 
     def by_resource(self) -> Mapping[str, NDArray[np.float64]]:
-        """The sums of cpu in millicores and memory in bytes, at most `MOST`, each (n_nodes,) float64 read-only."""
+        """The sums of cpu in millicores and memory in bytes, at most `MAX_AMOUNT`, each (n_nodes,) float64 read-only."""
         if self._seen == self._pods.n_changes:
             return self._views
         changes = self._pods.changes_since(self._seen) if self._seen >= 0 else None
@@ -73,7 +73,7 @@ class Unseen:
                 if placement.started > self._horizon[row]:
                     for resource, amounts in self._by_resource.items():
                         amounts[row] += sign * placement.pod.requests.get(resource, 0)
-                        if amounts[row] >= MOST:
+                        if amounts[row] >= MAX_AMOUNT:
                             self._full.add(row)
             self._recount_full()
         self._seen = self._pods.n_changes
@@ -89,18 +89,18 @@ class Unseen:
             requests = by_class[self._pods.entry_classes[unseen]]
             amounts = np.bincount(rows[unseen], weights=requests, minlength=len(self._horizon)).astype(np.float64, copy=False)
             self._by_resource[resource] = amounts
-            self._full.update(np.flatnonzero(amounts >= MOST).tolist())
+            self._full.update(np.flatnonzero(amounts >= MAX_AMOUNT).tolist())
         self._recount_full()
         self._views = {resource: read_only(amounts) for resource, amounts in self._by_resource.items()}
 
     def _recount_full(self) -> None:
-        """Sum up the rows again that have, or had, `MOST` or more of a resource; they show `MOST`, as larger sums would be rounded."""
+        """Sum up the rows again that have, or had, `MAX_AMOUNT` or more of a resource; they show that limit, as larger sums are rounded."""
         for row in tuple(self._full):
             unseen = [placed.pod.requests for placed in self._pods.by_row[row].values() if placed.started > self._horizon[row]]
             totals = {resource: sum(requests.get(resource, 0) for requests in unseen) for resource in self._by_resource}
             for resource, total in totals.items():
-                self._by_resource[resource][row] = min(total, MOST)
-            if max(totals.values()) < MOST:
+                self._by_resource[resource][row] = min(total, MAX_AMOUNT)
+            if max(totals.values()) < MAX_AMOUNT:
                 self._full.discard(row)
 
 

@@ -17,8 +17,8 @@ from wharfinger.model import objects
 from wharfinger.model.columns import arrays, domains, resource_table, strings
 from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
 
-MOST_NAMES: Final = 4096  # names of images indexed at a time
-SPARE: Final = 4096
+MAX_NAMES: Final = 4096  # names of images indexed at a time
+SPARE_CODES: Final = 4096
 """Unused codes that are kept before strings and taint sets are renumbered."""
 
 Fact = Callable[[objects.Node], float | str | None]
@@ -58,7 +58,7 @@ class Images:
     def _sizes(self, name: str) -> Mapping[int, int]:
         sizes = self._by_name.get(name)
         if sizes is None:
-            if len(self._by_name) == MOST_NAMES:  # names come and go in a long-lived process; a new index is cheap
+            if len(self._by_name) == MAX_NAMES:  # names come and go in a long-lived process; a new index is cheap
                 self._by_name.clear()
                 self._states.clear()
             sizes = self._by_name[name] = {row: images[name] for row, images in self._by_row.items() if name in images}
@@ -188,7 +188,7 @@ class NodeTable:
         self.taint_set = self.rows.column(np.int32, 0)
         self.taints: list[tuple[objects.Taint, ...]] = [()]
         self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
-        self._most_codes = SPARE
+        self._most_codes = SPARE_CODES
 
     def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> strings.KeyedColumns:
         return strings.KeyedColumns(self.rows, self.objects, self.strings, read)
@@ -235,17 +235,17 @@ class NodeTable:
             self.taints.append(taints)
         return code
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Renumber strings, taint sets and resources once more than half of the codes may be unused.
 
         Must be called right after a change, while no snapshot is read.
         """
-        self.resources.tidy()
+        self.resources.compact()
         if len(self.strings) + len(self.taints) <= self._most_codes:
             return
         self._renumber_strings()
         self._renumber_taints()
-        self._most_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE
+        self._most_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE_CODES
 
     def _renumber_strings(self) -> None:
         columns_ = [self.name_codes, *(column for kind in self._made_of_objects for column in kind.in_use)]

@@ -19,7 +19,7 @@ from wharfinger.model.columns import arrays
 from wharfinger.model.objects.pod_view import PodView
 
 LOG_LIMIT: Final = 1024  # additions and removals kept; a reader further behind recounts
-MOST_READERS: Final = 256
+MAX_READERS: Final = 256
 """Indexes and tallies kept at a time; the least recently used is dropped first."""
 
 
@@ -368,7 +368,7 @@ class PodReaders:
         found: Reader | None = self._by_key.get((kind, key))
         if found is None:
             found = self._by_key[kind, key] = kind(self._pods, function)
-            if len(self._by_key) > MOST_READERS:
+            if len(self._by_key) > MAX_READERS:
                 self._by_key.popitem(last=False)
         else:
             self._by_key.move_to_end((kind, key))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wharfinger.model.columns import arrays
 from wharfinger.model.objects.pod_view import HostPort
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.requests import MAX_AMOUNT
 
 EMPTY: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType({})
 CPU: Final = 0
@@ -27,7 +27,7 @@ MEMORY: Final = 1
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NONZERO_CPU: Final = -1
 _NONZERO_MEMORY: Final = -2
-SPARE: Final = 64
+SPARE_LANES: Final = 64
 """Lanes of unused resources that are kept before the table is compacted."""
 PODS: Final = "pods"  # has columns of its own: every pod takes exactly one
 
@@ -65,8 +65,8 @@ class HostPorts:
 class ResourceTable:
     """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts.
 
-    Sums of requests show at most `MOST`, which is far below the overflow of int64. Larger sums are kept separately, so that subtracting is
-    exact.
+    Sums of requests show at most `MAX_AMOUNT`, which is far below the overflow of int64. Larger sums are kept separately, so that
+    subtracting is exact.
     """
 
     __slots__ = (
@@ -95,8 +95,8 @@ class ResourceTable:
         self.pod_count = rows.column(np.int64, 0)
         self.allowed_pods = rows.column(np.int64, 0)
         self.pod_capacity = rows.column(np.int64, 0)
-        self._most_lanes = len(NATIVE) + SPARE
-        self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the exact sum where it exceeds `MOST`
+        self._most_lanes = len(NATIVE) + SPARE_LANES
+        self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the exact sum where it exceeds `MAX_AMOUNT`
 
     def place(self, resource: str) -> int:
         """The lane of a resource, added if it is new."""
@@ -111,7 +111,7 @@ class ResourceTable:
     def _by_lane(self) -> tuple[arrays.Column, ...]:
         return self.allocatable, self.capacity, self.requested, self.has_allocatable, self.has_capacity
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Drop the resources that no node has and no placed pod requests, once they may be more than half of all.
 
         Must be called right after a change, while no snapshot is read. Such a resource reads the same with and without a lane.
@@ -127,7 +127,7 @@ class ResourceTable:
         self.index = {name: renumbered[lane] for name, lane in kept}
         # The sums of cpu and memory with defaults have keys below zero, which stay.
         self._beyond = {(renumbered.get(lane, lane), row): total for (lane, row), total in self._beyond.items()}
-        self._most_lanes = 2 * len(kept) + SPARE
+        self._most_lanes = 2 * len(kept) + SPARE_LANES
 
     def set_offer(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
         """Replace the allocatable amounts and the capacity of a node."""
@@ -172,11 +172,11 @@ class ResourceTable:
 
     def _add(self, sums: NDArray[np.int64], lane: int, row: int, amount: int, key: int) -> None:
         total = sums.item(lane, row) + amount
-        if total > MOST or self._beyond:
+        if total > MAX_AMOUNT or self._beyond:
             total = self._beyond.pop((key, row), total - amount) + amount
-            if total > MOST:
+            if total > MAX_AMOUNT:
                 self._beyond[key, row] = total
-                total = MOST
+                total = MAX_AMOUNT
         sums[lane, row] = total
 
     def removed(self, row: int, last: int) -> None:

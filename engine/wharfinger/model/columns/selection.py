@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model.columns.arrays import read_only
-from wharfinger.model.columns.domains import MOST_EXACT, DomainCounts, Mask, exact_sum, magnitude, summed
+from wharfinger.model.columns.domains import MAX_EXACT_SUM, DomainCounts, Mask, exact_sum, magnitude, summed
 from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import Change, Placement, PodClass, PodTable
 from wharfinger.model.objects.pod_view import PodView
@@ -27,13 +27,13 @@ from wharfinger.model.objects.pod_view import PodView
 Predicate = Callable[[PodView], bool]
 Value = Callable[[PodView], float | None]
 
-MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
+MAX_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
 CELLS_OF_CLASS: Final = 6  # the memory of one template's dict entry, in numbers of 8 bytes
-MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
+MAX_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
 FEWEST_SELECTIONS: Final = 500  # the most that one policy may have
-UNASKED: Final = math.nan  # compared by identity: not evaluated yet
-MOST_SELECTIONS: Final = 4096
-MOST_PASSING: Final = 64
+NOT_EVALUATED: Final = math.nan  # compared by identity: not evaluated yet
+MAX_SELECTIONS: Final = 4096
+MAX_MASKS: Final = 64
 
 
 class Selection:
@@ -114,8 +114,8 @@ class Selection:
         """The weight of a placed pod; None if it is not selected."""
         if not self._per_pod:
             return self.class_weight(placement.group)
-        weight = self._of_placements.get(placement, UNASKED)
-        if weight is UNASKED:
+        weight = self._of_placements.get(placement, NOT_EVALUATED)
+        if weight is NOT_EVALUATED:
             weight = self._evaluate(placement.pod)
             if self._remembers:
                 self._of_placements[placement] = weight
@@ -142,7 +142,7 @@ class Selection:
             counts = self._domains[key] = DomainCounts(
                 self._nodes.topologies.of(topology_key), self._by_node, mask, integral=self._integral
             )
-            if len(self._domains) > MOST_DOMAIN_COUNTS:
+            if len(self._domains) > MAX_DOMAIN_COUNTS:
                 self._domains.popitem(last=False)
         return counts
 
@@ -190,9 +190,9 @@ class Selection:
     def _catch_up(self, changes: Iterable[Change]) -> None:
         memo = self._memo  # stays empty if the selection is per pod
         for placement, row, sign in changes:
-            weight = memo.get(placement.group.serial, UNASKED)
+            weight = memo.get(placement.group.serial, NOT_EVALUATED)
             if weight is not None:  # most pods are of a template that is known not to be selected
-                if weight is UNASKED:
+                if weight is NOT_EVALUATED:
                     weight = self.weight(placement)
                 if weight is not None:
                     self._apply(row, weight, sign)
@@ -202,7 +202,7 @@ class Selection:
     def _apply(self, row: int, weight: float, sign: int) -> None:
         self.version += 1
         self._magnitude += abs(weight) * sign
-        if self._integral and weight.is_integer() and self._magnitude <= MOST_EXACT:
+        if self._integral and weight.is_integer() and self._magnitude <= MAX_EXACT_SUM:
             amount = weight * sign
             self._by_node[row] += amount
             self._total = None if self._total is None else self._total + amount
@@ -224,7 +224,7 @@ class Selection:
         self._forget_classes()
         weights = self._weights(0.0)
         self._magnitude = magnitude(weights)
-        self._integral = self._magnitude <= MOST_EXACT
+        self._integral = self._magnitude <= MAX_EXACT_SUM
         n_nodes = self._nodes.rows.count
         if self._integral:
             self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
@@ -293,7 +293,7 @@ class Selections:
         if selection is None:
             selection = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value, remembers=not passing)
             kept[key] = selection
-            most = MOST_PASSING if passing else self._most()
+            most = MAX_MASKS if passing else self._most()
             while len(kept) > most:
                 kept.popitem(last=False)
         else:
@@ -302,7 +302,7 @@ class Selections:
 
     def _most(self) -> int:
         cells = self._nodes.rows.count + CELLS_OF_CLASS * len(self._pods.classes)
-        return max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, cells)))
+        return max(FEWEST_SELECTIONS, min(MAX_SELECTIONS, MAX_CELLS // max(1, cells)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ class CorrectedSelection:
         weights += [(1, weight) for _, weight in corrections.placements.values()]
         counted = [(count, weight) for count, weight in weights if weight is not None]
         whole = all(weight.is_integer() for _, weight in counted)
-        self._integral = kept.integral and whole and sum(count * abs(weight) for count, weight in counted) <= MOST_EXACT
+        self._integral = kept.integral and whole and sum(count * abs(weight) for count, weight in counted) <= MAX_EXACT_SUM
         self._by_node = self._counted()
         self._by_node.setflags(write=False)
 

@@ -20,7 +20,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns import arrays
 
 ABSENT: Final = -1  # the code of a missing string; the empty string has a code of its own
-MOST_KEYS: Final = 256
+MAX_KEYS: Final = 256
 """The most columns kept of labels, of annotations and of conditions: a pod may name any key, and the least recently used is dropped first.
 Clusters use some dozens of keys. A dropped key costs a pass over the nodes when it is read again; each kept key costs a little whenever a
 node changes."""
@@ -90,7 +90,7 @@ class KeyedColumns:
             column = self._by_key[key] = self._rows.column(np.int32, ABSENT)
             read, code = self._read, self._strings.code
             column.array[: len(self._nodes)] = [code(read(node).get(key)) for node in self._nodes]
-            if len(self._by_key) > MOST_KEYS:
+            if len(self._by_key) > MAX_KEYS:
                 self._rows.drop(self._by_key.popitem(last=False)[1])
         else:
             self._by_key.move_to_end(key)

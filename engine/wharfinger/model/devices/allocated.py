@@ -23,7 +23,7 @@ from wharfinger.model.objects.pod_view import PodView
 PoolId = tuple[str, str]
 """(driver, name) of a pool."""
 
-MOST_LOGGED: Final = 20_000
+MAX_LOGGED: Final = 20_000
 """Changes that a log keeps; who has not read it for so long looks at everything again."""
 
 
@@ -88,9 +88,9 @@ class ChangeLog:
     def add(self, key: Hashable) -> None:
         """Log a change."""
         self._keys.append(key)
-        if len(self._keys) > MOST_LOGGED:
-            del self._keys[: MOST_LOGGED // 2]
-            self._start += MOST_LOGGED // 2
+        if len(self._keys) > MAX_LOGGED:
+            del self._keys[: MAX_LOGGED // 2]
+            self._start += MAX_LOGGED // 2
 
     def since(self, position: int) -> Sequence[Hashable] | None:
         """The changes after a position; None if they are no longer all there."""
@@ -119,7 +119,7 @@ class Allocations:
 
     def of_pool(self, pool: PoolId) -> Mapping[str, Usage]:
         """What is taken of the devices of a pool, by name; devices of which nothing is taken are left out."""
-        return self._used.get(pool, _NOTHING)
+        return self._used.get(pool, _NO_USAGE)
 
     def of_device(self, driver: str, pool: str, device: str) -> Usage | None:
         """The usage of a device; None if nothing of it is taken."""
@@ -149,7 +149,7 @@ class Allocations:
     def release(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
         """Count the allocation of one pod no longer as in flight; True if it is in flight for none any more.
 
-        `written`: it stands in the claim's status now, so that nobody needs it to be in flight.
+        `written`: it is in the claim's status now, and no longer needed as in flight.
         """
         uid = claim_uid(claim)
         known = self._in_flight.get(uid)
@@ -212,7 +212,7 @@ class Allocations:
             self.log.add(pool)
 
 
-_NOTHING: Mapping[str, Usage] = {}
+_NO_USAGE: Mapping[str, Usage] = {}
 
 
 def carry(source: Store, target: Store) -> None:

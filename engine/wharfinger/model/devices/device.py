@@ -104,7 +104,7 @@ def own_name(driver: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DeviceDemand:
     """How many devices a pod asks for, and how many thousandths of each."""
 
     count: int
@@ -138,7 +138,7 @@ class DeviceSource(Protocol):
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         """The devices of a node with these pods, in the order in which they are tried."""
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
         """What a pod asks of these devices; None if nothing."""
 
     def token(self, store: Store) -> Hashable:

@@ -19,12 +19,12 @@ from wharfinger.model.columns.arrays import RowChanges
 from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import PodTable
 from wharfinger.model.columns.strings import ABSENT, StringTable
-from wharfinger.model.devices.device import Asked, Device, DeviceSource, Store
+from wharfinger.model.devices.device import Device, DeviceDemand, DeviceSource, Store
 from wharfinger.model.objects.pod_view import PodView
 
-MOST_KEPT: Final = 32
+MAX_KEPT: Final = 32
 """The numbers per node that are kept at most."""
-MOST_COLUMNS: Final = 256
+MAX_COLUMNS: Final = 256
 """The columns kept at most; a pod may name any attribute, and the one used least recently is dropped first."""
 
 
@@ -116,7 +116,7 @@ class DeviceTable:
         self.follow()
         return self._by_row[row]
 
-    def asked(self, pod: PodView) -> Asked | None:
+    def asked(self, pod: PodView) -> DeviceDemand | None:
         """What a pod asks of devices, by the first source that knows; None if nothing."""
         store = self._tables.objects
         return next((asked for source in self._sources if (asked := source.asked(pod, store)) is not None), None)
@@ -151,7 +151,7 @@ class DeviceTable:
         self.follow()
         tables, known = self._tables, self._kept.pop(key, None)
         if known is None or known.layout != tables.layout_revision:
-            if len(self._kept) >= MOST_KEPT:
+            if len(self._kept) >= MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
             known = _Kept(evaluate(slice(None)), tables.revision, self.version, tables.layout_revision)
         elif known.revision != tables.revision or known.version != self.version:
@@ -256,7 +256,7 @@ class DeviceTable:
         if column is None:
             column = _Column(read, text=text)
             column.values = self._values(column, [device for devices in self._by_row for device in devices])
-            if len(self._columns) >= MOST_COLUMNS:
+            if len(self._columns) >= MAX_COLUMNS:
                 del self._columns[next(iter(self._columns))]
         self._columns[key] = column
         return column.values

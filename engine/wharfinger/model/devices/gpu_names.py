@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 WHOLE: Final = 1000
 """Thousandths of a whole GPU."""
 
-MOST_GPUS: Final = 128
+MAX_GPUS: Final = 128
 """A node with more GPUs takes no part: its GPUs are counted by Kubernetes' own rules alone."""
 
 NO_GPUS: Final = -1
 """The number of GPUs of a node that takes no part."""
 
 _INDEXES = re.compile(r"[0-9]{1,4}([-,][0-9]{1,4}){0,127}")
-MOST_TEXT: Final = 5 * MOST_GPUS
+MAX_ANNOTATION_LENGTH: Final = 5 * MAX_GPUS
 """No annotation that lists GPUs is longer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GpuDemand:
     """GPUs that a pod wants: `milli` thousandths on each of `count` different GPUs."""
 
     count: int
@@ -58,7 +58,7 @@ class GpuNames:
     index: str = "alibabacloud.com/gpu-index"
     annotated: bool = False
 
-    def wanted(self, pod: PodView) -> Wanted | None:
+    def wanted(self, pod: PodView) -> GpuDemand | None:
         """The GPUs that a pod wants; None for a pod without any."""
         requests = pod.demand.requests
         count, total = requests.get(self.count, 0), requests.get(self.share, 0)
@@ -66,10 +66,10 @@ class GpuNames:
             return None
         if self.annotated and (text := pod.annotations.get(self.share)) is not None:
             each = _number(text)
-            return Wanted(max(count, 1), each) if each > 0 else _whole(count)
+            return GpuDemand(max(count, 1), each) if each > 0 else _whole(count)
         if total <= 0:
             return _whole(count)
-        return Wanted(max(count, 1), -(-total // max(count, 1)))
+        return GpuDemand(max(count, 1), -(-total // max(count, 1)))
 
     def offered(self, node: objects.Node) -> int:
         """The number of GPUs of a node; `NO_GPUS` for one that takes no part."""
@@ -79,12 +79,12 @@ class GpuNames:
         named = {name: text for name, text in allocatable.items() if name in {self.count, self.share}}
         offer = amounts(named)
         found = offer[self.count] if self.count in offer else offer.get(self.share, 0) // WHOLE
-        return found if found <= MOST_GPUS else NO_GPUS
+        return found if found <= MAX_GPUS else NO_GPUS
 
     def indexes(self, pod: PodView) -> tuple[int, ...] | None:
         """The GPUs of its node that are written on a pod; None if none are, or if they cannot be read."""
         text = pod.annotations.get(self.index)
-        return None if text is None or len(text) > MOST_TEXT else _indexes(text)
+        return None if text is None or len(text) > MAX_ANNOTATION_LENGTH else _indexes(text)
 
     def written(self, gpus: Iterable[int]) -> str:
         """The text of the annotation for these GPUs."""
@@ -97,8 +97,8 @@ def _indexes(text: str) -> tuple[int, ...] | None:
     return None if _INDEXES.fullmatch(text) is None else tuple(int(part) for part in re.split("[-,]", text))
 
 
-def _whole(count: int) -> Wanted | None:
-    return Wanted(count, WHOLE) if count > 0 else None
+def _whole(count: int) -> GpuDemand | None:
+    return GpuDemand(count, WHOLE) if count > 0 else None
 
 
 def _number(text: str) -> int:
@@ -109,12 +109,12 @@ def _number(text: str) -> int:
         return WHOLE + 1
 
 
-def room(free: Iterable[int], wanted: Wanted) -> list[int]:
+def room(free: Iterable[int], wanted: GpuDemand) -> list[int]:
     """The GPUs that have room for one share each, in index order; `free` are their free thousandths."""
     return [gpu for gpu, left in enumerate(free) if left >= wanted.milli]
 
 
-def holders(free: Iterable[int], wanted: Wanted) -> tuple[int, ...]:
+def holders(free: Iterable[int], wanted: GpuDemand) -> tuple[int, ...]:
     """The first GPUs in index order that hold what is wanted; empty if they cannot."""
     found = room(free, wanted)[: wanted.count]
     return tuple(found) if len(found) == wanted.count else ()

@@ -1,6 +1,6 @@
 """Who holds the devices of one node: claims and their pods, or pods that have a share of a GPU.
 
-`Device` says how much of a device is free, which is all that decisions need. People also ask who has the rest. That is read when somebody
+`Device` says how much of a device is free, which is all that decisions need. People also ask what holds the rest. That is read when a user
 asks for one node, and kept nowhere: first the claims of the node's own pods, which cost one look-up each. Only if these do not explain all
 that is allocated are the other claims of the cluster looked through: those of pods on other nodes that share a device, and those of nobody.
 """
@@ -25,8 +25,8 @@ class Holding:
     """What a claim or a pod holds of a device.
 
     `claim` is `namespace/name`, or "" if there is none, or none yet. `pods` are those that may use it. `amounts` are in base units by
-    capacity; empty for the whole device. `admin`: with admin access, which keeps nobody else away. `in_flight`: decided, not written yet.
-    `supposed`: the pod has a share of some GPU of the node, but no index is written on it.
+    capacity; empty for the whole device. `admin`: with admin access, which leaves the device free for others. `in_flight`: decided, not
+    written yet. `supposed`: the pod has a share of some GPU of the node, but no index is written on it.
     """
 
     claim: str = ""
@@ -39,7 +39,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDevice:
-    """A device with all that is held of it; `blocked` if nobody holds it, but other devices have used up its counters."""
+    """A device with all that is held of it; `blocked` if nothing holds it, but other devices have used up its counters."""
 
     device: Device
     holdings: tuple[Holding, ...] = ()
@@ -77,7 +77,7 @@ def _held_by_pods(devices: Sequence[Device], source: SharedGpus, node: objects.N
 
 def _held_by_claims(devices: Sequence[Device], pods: Sequence[PodView], store: Store) -> Iterator[HeldDevice]:
     allocations: Allocations = store.following(Allocations)
-    usages = {device.uid: allocations.of_device(device.driver, device.pool, device.name) or _NOTHING for device in devices}
+    usages = {device.uid: allocations.of_device(device.driver, device.pool, device.name) or _NO_USAGE for device in devices}
     users: dict[str, list[str]] = {}
     claims: dict[str, objects.ResourceClaim] = {}
     for pod, claim in _claims_of(pods, store):
@@ -95,7 +95,7 @@ def _held_by_claims(devices: Sequence[Device], pods: Sequence[PodView], store: S
         yield HeldDevice(device=device, holdings=tuple(held.get(device.uid, ())), blocked=blocked)
 
 
-_NOTHING = Usage()
+_NO_USAGE = Usage()
 
 
 def _counted(holdings: Iterable[Holding]) -> int:

@@ -23,10 +23,10 @@ from wharfinger.model.objects import matching, quantity
 
 T = TypeVar("T")
 
-MOST_CONTENTS: Final = 100_000
+MAX_CONTENTS: Final = 100_000
 """Distinct devices that are remembered at least, although no slice has them any more."""
 
-EVERYWHERE: Final = None
+ANY_NODE: Final = None
 """In the log of changes: the devices of any node may have changed."""
 
 
@@ -97,7 +97,7 @@ class NodePools:
 
 
 class Pools:
-    """The pools of a cluster; `log` has the name of each node whose pools changed, or `EVERYWHERE`."""
+    """The pools of a cluster; `log` has the name of each node whose pools changed, or `ANY_NODE`."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.ResourceSlice,)
 
@@ -138,7 +138,7 @@ class Pools:
             self._remove(old)
         if isinstance(new, objects.ResourceSlice):
             self._add(new)
-        if len(self._contents) > MOST_CONTENTS and len(self._contents) > 4 * sum(len(each.spec.devices) for each in self._slices()):
+        if len(self._contents) > MAX_CONTENTS and len(self._contents) > 4 * sum(len(each.spec.devices) for each in self._slices()):
             self._forget()
 
     def _slices(self) -> Iterable[objects.ResourceSlice]:
@@ -149,7 +149,7 @@ class Pools:
         self.epoch += 1
         for known in (self._contents, self._kinds, self._views, self._of_node, self._choices):
             known.clear()
-        self.log.add(EVERYWHERE)
+        self.log.add(ANY_NODE)
 
     def _add(self, each: objects.ResourceSlice) -> None:
         name, node = each.metadata.name, _local_to(each)
@@ -183,7 +183,7 @@ class Pools:
         else:
             self._of_node.clear()
             self._choices.clear()
-            self.log.add(EVERYWHERE)
+            self.log.add(ANY_NODE)
 
     # ── gathering ──
 

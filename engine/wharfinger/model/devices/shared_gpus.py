@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 
 from wharfinger.model import objects
-from wharfinger.model.devices.device import MILLI, Asked, Device, Store
+from wharfinger.model.devices.device import MILLI, Device, DeviceDemand, Store
 from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, free_gpus
 from wharfinger.model.devices.whole_counts import WholeCounts
 from wharfinger.model.objects.pod_view import PodView
@@ -40,10 +40,10 @@ class SharedGpus:
         ]
         return [*gpus, *self._others.devices_on(node, pods, store)]
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
         """The GPUs or shares that a pod wants, else the other devices."""
         wanted = self.names.wanted(pod)
-        return self._others.asked(pod, store) if wanted is None else Asked(wanted.count, float(wanted.milli))
+        return self._others.asked(pod, store) if wanted is None else DeviceDemand(wanted.count, float(wanted.milli))
 
     def token(self, store: Store) -> Hashable:
         """A constant: these devices depend on nodes and their pods alone."""

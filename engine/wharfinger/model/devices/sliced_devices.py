@@ -12,14 +12,14 @@ from typing import Any, Final, cast
 
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, PoolId, Usage
-from wharfinger.model.devices.device import WHOLE, Asked, AttributeValue, Device, Store, Version, own_name
-from wharfinger.model.devices.pools import EVERYWHERE, Pool, Pools
+from wharfinger.model.devices.device import WHOLE, AttributeValue, Device, DeviceDemand, Store, Version, own_name
+from wharfinger.model.devices.pools import ANY_NODE, Pool, Pools
 from wharfinger.model.objects import matching, quantity
 from wharfinger.model.objects.pod_view import PodView
 
 NANO: Final = 10**9
 KEEPING_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
-_NOTHING: Final = Usage()
+_NO_USAGE: Final = Usage()
 
 Counted = dict[tuple[str, str], int]
 
@@ -35,11 +35,11 @@ class SlicedDevices:
         allocations: Allocations = store.following(Allocations)
         return [device for pool in pools.on(node).pools for device in _of_pool(pool, allocations.of_pool(pool.id))]
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
         """The devices that the claims of a pod ask for; of alternatives the first counts, and `All` counts as one."""
         claims = pod.object.spec.resource_claims
         count = sum(_count(request) for name in claims for request in _requests(pod, name, store))
-        return Asked(count) if count else None
+        return DeviceDemand(count) if count else None
 
     def token(self, store: Store) -> Hashable:
         """How far the logs of pools and allocations go."""
@@ -52,14 +52,14 @@ class SlicedDevices:
         if of_pools is None or of_claims is None:
             return None
         names: set[Any] = {*of_pools, *(pools.node_of(cast("PoolId", pool)) for pool in of_claims)}
-        return None if EVERYWHERE in names else names
+        return None if ANY_NODE in names else names
 
 
 def _of_pool(pool: Pool, used: Mapping[str, Usage]) -> Iterator[Device]:
     left = _counters_left(pool, used)
     for position, device in enumerate(pool.devices):
         if pool.reachable is None or pool.reachable[position]:
-            yield _device(pool, device, used.get(device.name, _NOTHING), left)
+            yield _device(pool, device, used.get(device.name, _NO_USAGE), left)
 
 
 def _counters_left(pool: Pool, used: Mapping[str, Usage]) -> Counted:

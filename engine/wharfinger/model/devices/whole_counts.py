@@ -1,8 +1,8 @@
 """Devices of nodes that only say how many they have, such as `nvidia.com/gpu: 8`.
 
-The kubelet chooses which of them a pod gets and tells nobody. So each is a device without a capacity, of which is not known if it is taken;
-how many are taken is known. Labels of the node under the name of the resource, as feature discovery writes them (`nvidia.com/gpu.product`),
-are attributes of its devices.
+The kubelet chooses which of them a pod gets and does not report it. So each is a device without a capacity, of which is not known if it is
+taken; how many are taken is known. Labels of the node under the name of the resource, as feature discovery writes them
+(`nvidia.com/gpu.product`), are attributes of its devices.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
 from wharfinger.model import objects
-from wharfinger.model.devices.device import WHOLE, Asked, Device, Store
+from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand, Store
 from wharfinger.model.objects.node_view import amounts
 from wharfinger.model.objects.pod_view import PodView
 
-MOST_OF_A_KIND: Final = 64
+MAX_UNITS: Final = 64
 """Resources of which a node has more are amounts and no devices: no computer has as many slots."""
 
 
@@ -31,7 +31,7 @@ class WholeCounts:
         """A device for each unit of each extended resource, resources by name."""
         found: list[Device] = []
         for resource, count in sorted(amounts(_extended(node.status.allocatable, self._besides)).items()):
-            if not 0 < count <= MOST_OF_A_KIND:
+            if not 0 < count <= MAX_UNITS:
                 continue
             taken = sum(pod.requests.get(resource, 0) for pod in pods)
             start = f"{resource}."
@@ -42,10 +42,10 @@ class WholeCounts:
             ]
         return found
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:  # noqa: ARG002 — a port
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:  # noqa: ARG002 — a port
         """All units of extended resources that a pod requests."""
         count = sum(amount for name, amount in pod.requests.items() if "/" in name and name not in self._besides)
-        return Asked(count) if 0 < count <= MOST_OF_A_KIND else None
+        return DeviceDemand(count) if 0 < count <= MAX_UNITS else None
 
     def token(self, store: Store) -> Hashable:  # noqa: ARG002 — a port
         """A constant: these devices depend on nodes and their pods alone."""

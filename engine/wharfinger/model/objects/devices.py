@@ -29,9 +29,9 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 """The finalizer of an allocated claim."""
 IMPLICIT_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Every class can be asked for as the extended resource with this prefix and the name of the class."""
-MOST_DEVICES = 32
+MAX_DEVICES = 32
 """The most devices that one claim can be allocated."""
-MOST_ALTERNATIVES = 8
+MAX_ALTERNATIVES = 8
 """The most subrequests of one request."""
 
 

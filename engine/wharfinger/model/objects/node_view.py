@@ -15,11 +15,11 @@ from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.requests import MAX_AMOUNT
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MOST`.
+    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MAX_AMOUNT`.
 
     InvalidObject with the name of the resource if a quantity cannot be read.
     """
@@ -27,8 +27,8 @@ def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
 
 
 def _bounded(amount: int) -> int:
-    """An amount limited to 0..`MOST`: no negative amounts, and none that sums cannot hold exactly."""
-    return min(max(amount, 0), MOST)
+    """An amount limited to 0..`MAX_AMOUNT`: no negative amounts, and none that sums cannot hold exactly."""
+    return min(max(amount, 0), MAX_AMOUNT)
 
 
 def conditions(node: objects.Node) -> dict[str, str]:
@@ -131,12 +131,12 @@ class NodeView:
 
     @property
     def requested(self) -> dict[str, int]:
-        """The sum of its pods' requests by resource name, each at most `MOST`; `pods` is the number of pods."""
+        """The sum of its pods' requests by resource name, each at most `MAX_AMOUNT`; `pods` is the number of pods."""
         total = {"pods": len(self.pods)}
         for pod in self.pods:
             for resource, amount in pod.requests.items():
                 total[resource] = total.get(resource, 0) + amount
-        return {resource: min(amount, MOST) for resource, amount in total.items()}
+        return {resource: min(amount, MAX_AMOUNT) for resource, amount in total.items()}
 
     @property
     def free(self) -> dict[str, int]:

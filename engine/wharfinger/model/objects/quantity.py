@@ -18,8 +18,8 @@ INT64_MAX = 2**63 - 1
 NANO = 10**9  # nanos in one unit
 _NANOS_PER_MILLI = 10**6
 # Nothing that fits an int64 of units has more digits, even in nanos; a larger exponent only saturates, so it need not be computed.
-_LARGEST_POWER = 40
-_LONGEST = 512
+_MAX_POWER = 40
+_MAX_LENGTH = 512
 
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
@@ -34,7 +34,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 def nano(text: str) -> int:
     """The exact value of a quantity as a whole number of nanos, rounded away from zero; InvalidObject when it is not a quantity."""
     shape = _SHAPE.match(text.strip())
-    if not text.strip() or shape is None or len(text) > _LONGEST:
+    if not text.strip() or shape is None or len(text) > _MAX_LENGTH:
         raise InvalidObject(f"{_shown(text)} is not a quantity: a number such as 2, 0.5 or 1e3, then {_SUFFIXES} or nothing")
     sign, whole, fraction, suffix = shape.groups()
     fraction = fraction or ""
@@ -67,9 +67,9 @@ def _scaled(digits: int, power: int, suffix: str, text: str) -> int:
 def _shift(digits: int, power: int) -> int:
     """`digits · 10^power` rounded up; the power is bounded so that `1e999999999` costs nothing."""
     if power >= 0:
-        power_of_ten: int = 10 ** min(power, _LARGEST_POWER)
+        power_of_ten: int = 10 ** min(power, _MAX_POWER)
         return digits * power_of_ten
-    return _divide_up(digits, 10 ** min(-power, _LONGEST + _LARGEST_POWER))
+    return _divide_up(digits, 10 ** min(-power, _MAX_LENGTH + _MAX_POWER))
 
 
 def _divide_up(dividend: int, divisor: int) -> int:

@@ -24,7 +24,7 @@ DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and as 200 MiB without a m
 NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
 _COUNTED = ("cpu", "memory")  # for the QoS class
 
-MOST = 2**53
+MAX_AMOUNT = 2**53
 """The upper limit of a pod's request, a node's amount and a node's sum of requests, in the scheduler's units (8 PiB of memory). Kubernetes'
 sums for a node overflow if pods placed without a scheduler request exabytes; these sums do not, and are exact as floating-point numbers."""
 
@@ -136,7 +136,7 @@ def is_counted(name: str) -> bool:
 def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
     """Requests in the scheduler's units (cpu in millicores, others in whole units), without resources that it does not count."""
     return {
-        name: min(quantity.nanos_to_milli(amount) if name == "cpu" else quantity.nanos_to_value(amount), MOST)
+        name: min(quantity.nanos_to_milli(amount) if name == "cpu" else quantity.nanos_to_value(amount), MAX_AMOUNT)
         for name, amount in nanos.items()
         if is_counted(name)
     }
@@ -144,7 +144,7 @@ def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
 
 def cpu_and_memory(nanos: Mapping[str, int]) -> tuple[int, int]:
     """(cpu in millicores, memory in bytes)."""
-    return min(quantity.nanos_to_milli(nanos.get("cpu", 0)), MOST), min(quantity.nanos_to_value(nanos.get("memory", 0)), MOST)
+    return min(quantity.nanos_to_milli(nanos.get("cpu", 0)), MAX_AMOUNT), min(quantity.nanos_to_value(nanos.get("memory", 0)), MAX_AMOUNT)
 
 
 def _container_states(pod: objects.Pod) -> dict[str, objects.ContainerStatus]:

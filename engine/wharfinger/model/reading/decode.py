@@ -25,9 +25,9 @@ from msgspec import inspect
 from wharfinger.errors import InvalidObject
 from wharfinger.model.objects import metadata, quantity
 
-DEEPEST = 200  # Kubernetes objects are some fifteen levels deep
-MOST_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
-MOST_NAMED = 50
+MAX_DEPTH = 200  # Kubernetes objects are some fifteen levels deep
+MAX_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
+MAX_NAMED = 50
 """The most fields of one object that an error lists."""
 
 _NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
@@ -46,8 +46,8 @@ def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
     """
     try:
         text = content.decode("utf-8")
-        if _may_be_deep(content) and _depth(text) > DEEPEST:
-            raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+        if _may_be_deep(content) and _depth(text) > MAX_DEPTH:
+            raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep")
         has_aliases = _ALIAS.search(content) is not None
         for document in yaml.load_all(text, Loader=_UNIQUE_KEYS if unique_keys else _LOADER):
             if has_aliases:
@@ -65,7 +65,7 @@ def _may_be_deep(content: bytes) -> bool:
     letters = np.frombuffer(content, dtype=np.uint8)
     opening = np.isin(letters, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int32)
     closing = np.isin(letters, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int32)
-    return bool(np.max(np.cumsum(opening - closing), initial=0) > DEEPEST // 2) or _DEEP_BLOCKS.search(content) is not None
+    return bool(np.max(np.cumsum(opening - closing), initial=0) > MAX_DEPTH // 2) or _DEEP_BLOCKS.search(content) is not None
 
 
 def _depth(text: str) -> int:
@@ -74,7 +74,7 @@ def _depth(text: str) -> int:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             deepest = max(deepest, depth)
-            if deepest > DEEPEST:
+            if deepest > MAX_DEPTH:
                 break
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -89,15 +89,15 @@ def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> t
     if not isinstance(value, dict | list):
         return 1, 0
     if id(value) not in known:
-        if level > DEEPEST:
-            raise NotReadable(f"values are nested more than {DEEPEST} levels deep, or an alias stands for what contains it")
+        if level > MAX_DEPTH:
+            raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep, or an alias stands for what contains it")
         parts = [_measure(part, known, level + 1) for part in (value.values() if isinstance(value, dict) else value)]
         known[id(value)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
     size, height = known[id(value)]
-    if size > MOST_ALIASED:
-        raise NotReadable(f"its aliases stand for more than {MOST_ALIASED:,} values; write out what is meant")
-    if level + height - 1 > DEEPEST:
-        raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+    if size > MAX_ALIASED:
+        raise NotReadable(f"its aliases stand for more than {MAX_ALIASED:,} values; write out what is meant")
+    if level + height - 1 > MAX_DEPTH:
+        raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep")
     return size, height
 
 
@@ -166,11 +166,11 @@ def parse_json(raw: bytes | msgspec.Raw) -> Any:
 def convert(plain: Any, kind: type[T]) -> T:
     """One object of `kind` from plain Python values (parsed YAML or JSON).
 
-    InvalidObject lists the fields that cannot be read, one per line, at most `MOST_NAMED`.
+    InvalidObject lists the fields that cannot be read, one per line, at most `MAX_NAMED`.
     """
     problems: list[str] = []
     mended = _mend(plain, _type_of(kind), "", problems)
-    while len(problems) < MOST_NAMED:
+    while len(problems) < MAX_NAMED:
         try:
             converted = msgspec.convert(mended, kind)
         except (msgspec.ValidationError, RecursionError, ValueError) as error:
@@ -181,8 +181,8 @@ def convert(plain: Any, kind: type[T]) -> T:
             if not problems:
                 return converted
             break
-    more = len(problems) - MOST_NAMED
-    raise InvalidObject("\n".join([*problems[:MOST_NAMED], f"{more} more fields cannot be read"] if more > 0 else problems))
+    more = len(problems) - MAX_NAMED
+    raise InvalidObject("\n".join([*problems[:MAX_NAMED], f"{more} more fields cannot be read"] if more > 0 else problems))
 
 
 def not_json(error: Exception) -> str:

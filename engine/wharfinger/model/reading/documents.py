@@ -27,7 +27,7 @@ from wharfinger.model.reading.decode import NotReadable
 
 _BRACKET = ord("[")
 CHUNK = 4 << 20
-_MOST_PIECES = 1000  # cuts in one item; an item with more is taken as broken
+_MAX_PIECES = 1000  # cuts in one item; an item with more is taken as broken
 
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"items"\s*:\s*\[\s*(?=\{(\s*)"apiVersion"\s*:)')
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
@@ -78,7 +78,7 @@ class ItemStream:
             try:
                 item = _RAW.decode(b"".join(pieces).rstrip().removesuffix(b","))
             except _NOT_JSON as error:
-                if len(pieces) > _MOST_PIECES:
+                if len(pieces) > _MAX_PIECES:
                     raise self._broken(error) from None
                 continue
             self._read += 1

@@ -92,7 +92,7 @@ T = TypeVar("T", bound=objects.KubeStruct)
 
 MetricTable = dict[str, dict[str, snapshot_file.Sample]]
 
-_DEEPEST_LIST = 2  # kubectl flattens nested Lists
+_MAX_LIST_DEPTH = 2  # kubectl flattens nested Lists
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
 
 
@@ -238,7 +238,7 @@ class _Reader:
         if not kind.endswith("List") or (nested := documents.as_list(item)) is None:
             self._add(item, where, *((api_version, kind) if kind else implied))
             return None
-        if depth == _DEEPEST_LIST:
+        if depth == _MAX_LIST_DEPTH:
             raise InvalidObject("it is a List in a List in a List")
         return nested
 

@@ -31,7 +31,7 @@ WRITTEN = frozenset(
 )
 """(group, kind) of pods and of the objects with pod templates; only these are checked."""
 
-MOST_NAMED = 50
+MAX_NAMED = 50
 """The most unknown fields of one object that are listed; further ones are counted."""
 
 
@@ -67,7 +67,7 @@ def _sentences(found: Iterator[tuple[str, str, Mapping[str, str]]]) -> tuple[str
     more = 0
     budget = wording.LetterBudget()
     for where, name, known in found:
-        if len(sentences) == MOST_NAMED:
+        if len(sentences) == MAX_NAMED:
             more += 1
             continue
         near = wording.closest(name, known, budget)

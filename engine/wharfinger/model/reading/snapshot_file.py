@@ -39,7 +39,7 @@ class _TimedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time: Annotated[datetime, msgspec.Meta(tz=True)] | float | None = None
 
 
-_FAR = 100_000_000_000.0  # seconds since 1970: in the year 5138, or milliseconds in 1973
+_LAST_TIME = 100_000_000_000.0  # seconds since 1970: in the year 5138, or milliseconds in 1973
 
 
 def read_samples(table: msgspec.Raw | Any) -> dict[str, dict[str, Sample]]:
@@ -65,7 +65,7 @@ def _sample(plain: Any, where: str) -> Sample:
     seconds = time.timestamp() if isinstance(time, datetime) else time
     if not math.isfinite(value) or not math.isfinite(seconds or 0.0):
         raise InvalidObject(f"{where}: expected a finite number")
-    if seconds is not None and seconds > _FAR:
+    if seconds is not None and seconds > _LAST_TIME:
         raise InvalidObject(f"{where}: a time is in seconds since 1970; {seconds:.0f} looks like milliseconds")
     return Sample(value, seconds)
 

@@ -168,7 +168,7 @@ def pinned_to(spec: objects.PodSpec, node_name: str) -> objects.PodSpec:
 
 
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: what Kubernetes writes into names never spells anything
-MOST_PODS = 1_000_000
+MAX_PODS = 1_000_000
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -189,9 +189,9 @@ class Expansion:
 def expand(given: Objects, cluster: Objects | None = None, *, most: int | None = None) -> Expansion:
     """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
 
-    InvalidObject if there are more than `most` pods, by default `MOST_PODS`; raised at the first pod beyond the limit.
+    InvalidObject if there are more than `most` pods, by default `MAX_PODS`; raised at the first pod beyond the limit.
     """
-    most = MOST_PODS if most is None else most
+    most = MAX_PODS if most is None else most
     known = [given] if cluster is None else [cluster, given]
     admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
     pods: list[objects.Pod] = []

@@ -2,7 +2,7 @@
 
 Nodes and pods are immutable values, so a copy starts as a list of references. Building the tables of the copy takes longer and is done in
 steps, so that the event loop is not blocked. `copied` returns a state that can be changed on its own. A `Checkpoint` keeps also which pods
-are assumed or aside; `put_back` and `stand_at` restore a state with the same rows, pods and revision from it.
+are assumed or aside; `put_back` and `set_revision` restore a state with the same rows, pods and revision from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.model.state.tables import ClusterTables, ObjectStore
 
-STEP = 50
+OBJECTS_PER_STEP = 50
 """Objects per step of a copy: well below a millisecond of work."""
 
 
@@ -368,14 +368,14 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     state.read_devices(tables.device_sources)
     for number, node in enumerate(nodes):
         state.add_node(node)
-        if number % STEP == 0:
+        if number % OBJECTS_PER_STEP == 0:
             yield
     for obj in others:
         state.put(obj)
     _take_off(state, in_flight)
     for number, pod in enumerate(pods):
         state.add_pod(pod)
-        if number % STEP == 0:
+        if number % OBJECTS_PER_STEP == 0:
             yield
     for pod, name in nominated:
         state.nominate(pod, name)
@@ -454,7 +454,7 @@ def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> 
         state._aside.put(pod.placed_on(node), node, assumed=True)  # noqa: SLF001 — likewise
 
 
-def stand_at(state: ClusterState, revision: int) -> None:
+def set_revision(state: ClusterState, revision: int) -> None:
     """Set the revision of a completely restored state; later changes continue from it."""
     tables = state._tables  # noqa: SLF001 — likewise
     tables.revision = tables.layout_revision = revision

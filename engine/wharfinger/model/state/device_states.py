@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
 
-MOST_STATES: Final = 100_000
+MAX_STATES: Final = 100_000
 """States that are remembered at least, although no node is in them any more."""
 
 UsageKey = tuple[tuple[int, Hashable], ...]
@@ -76,7 +76,7 @@ class DeviceStates:
         return State(pools, tuple(self._usage(pool) for pool in pools.pools))
 
     def _follow(self, snapshot: Snapshot) -> None:
-        outgrown = len(self._states) > max(MOST_STATES, 4 * snapshot.n_nodes)
+        outgrown = len(self._states) > max(MAX_STATES, 4 * snapshot.n_nodes)
         node_rows = None if self._seen < 0 else snapshot.node_changes(self._seen)
         places = self._read
         self._seen, self._read = snapshot.revision, (self._pools.log.end, self._allocations.log.end)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import STEP, ClusterState
+from wharfinger.model.state.cluster_state import OBJECTS_PER_STEP, ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -101,7 +101,7 @@ def _follow_nodes(state: ClusterState, seen: _Seen, nodes: Mapping[str, objects.
         if seen.nodes.get(name) is not node:
             state.add_node(node)
             seen.nodes[name] = node
-        if number % STEP == 0:
+        if number % OBJECTS_PER_STEP == 0:
             yield
 
 
@@ -111,7 +111,7 @@ def _follow_pods(state: ClusterState, seen: _Seen, pods: Mapping[str, dict[str, 
         for uid, pod in seen.pods.get(name, {}).items():
             if uid not in now:
                 state.remove_pod(pod)
-        if number % STEP == 0:
+        if number % OBJECTS_PER_STEP == 0:
             yield
     for number, (name, now) in enumerate(pods.items()):
         before = seen.pods.get(name, {})
@@ -119,7 +119,7 @@ def _follow_pods(state: ClusterState, seen: _Seen, pods: Mapping[str, dict[str, 
             if before.get(uid) is not pod:
                 state.add_pod(pod)
         seen.pods[name] = now
-        if number % (STEP // 10) == 0:
+        if number % (OBJECTS_PER_STEP // 10) == 0:
             yield
 
 
@@ -130,7 +130,7 @@ def _follow_others(state: ClusterState, seen: _Seen, others: list[objects.AnyObj
         now[key] = obj
         if seen.others.get(key) is not obj:
             state.put(obj)
-        if number % STEP == 0:
+        if number % OBJECTS_PER_STEP == 0:
             yield
     for kind, name in seen.others.keys() - now.keys():
         state.drop(kind, name)

@@ -334,7 +334,7 @@ class ClusterTables:
         self.layout_revision = self.revision
         self.node_changes.record(row, self.revision)
         self._see_node(node)
-        self.nodes.tidy()
+        self.nodes.compact()
         return row
 
     def update_node(self, node: objects.Node) -> None:
@@ -348,7 +348,7 @@ class ClusterTables:
             self.nodes.update(node)
             self.gpus.set_node(row, node, self._pods_on(row))
             self.node_changes.record(row, self.revision)
-            self.nodes.tidy()
+            self.nodes.compact()
 
     def remove_node(self, name: str) -> list[Placement]:
         """Remove a node and its pods; returns the placements of these pods."""
@@ -381,7 +381,7 @@ class ClusterTables:
         if self.gpus:
             self.gpus.count_pods(row, pod, self._pods_on(row))
         self.usage_changes.record(row, self.revision)
-        self.nodes.tidy()  # decisions add codes too
+        self.nodes.compact()  # decisions add codes too
 
     def take_out(self, placement: Placement) -> None:
         """Remove a pod from its row."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 
-PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
+RECHECK_DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
 """Seconds between two checks whether a bind of unknown outcome was written."""
 
 
@@ -279,7 +279,7 @@ class BindingCycle:
     async def _confirm(self, placement: Placement, failed: BindFailed) -> None:
         """Return if a bind of unknown outcome turns out to have been written; `BindFailed` if not."""
         state, uid = self._cluster.state, placement.pod.uid
-        for seconds in PATIENCE:
+        for seconds in RECHECK_DELAYS:
             await self._ports.clock.sleep(seconds)
             if state.is_placed(uid) and not state.is_assumed(uid):
                 there = state.snapshot().placed(uid)

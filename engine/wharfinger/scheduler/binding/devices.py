@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOK = 0.25
+POLL_SECONDS = 0.25
 """Seconds after which it is checked again whether devices are ready, if no claim of the pod has changed before."""
-LONGEST_LOOK = 30.0
+WATCH_TIMEOUT = 30.0
 """Seconds after which the watch has to show a claim that was written."""
 
 
@@ -171,9 +171,9 @@ class DeviceClaims:
             raise BindFailed(f"{NAME}: claim {objects.key_of(written)} was written, and the watch does not show it")
 
     async def _is_shown(self, written: objects.ResourceClaim) -> bool:
-        """True once the state has the claim as it was written, False if it has not after `LONGEST_LOOK` seconds."""
+        """True once the state has the claim as it was written, False if it has not after `WATCH_TIMEOUT` seconds."""
         clock = self._cluster.ports.clock
-        ends_at = clock.monotonic() + LONGEST_LOOK
+        ends_at = clock.monotonic() + WATCH_TIMEOUT
         while not self._shows(written):
             left = ends_at - clock.monotonic()
             if left <= 0:
@@ -192,7 +192,7 @@ class DeviceClaims:
             self._cluster.state.give_back_devices(taken.claim)
 
     async def _change(self, claims: Sequence[objects.ResourceClaim], seconds: float) -> None:
-        """Return when the watch shows a change of one of the claims, or after so many seconds."""
+        """Return when the watch shows a change of one of the claims, or at the timeout."""
         changed = asyncio.Event()
         for claim in claims:
             self._awaited.setdefault(claim.metadata.uid, []).append(changed)
@@ -222,7 +222,7 @@ class DeviceClaims:
             limit = min((at for claim in claims if (at := ready_by(claim, patience)) is not None), default=None)
             if limit is not None and clock.now() > limit:
                 raise BindFailed(f"{NAME}: device binding timeout")
-            await self._change(claims, LOOK)
+            await self._change(claims, POLL_SECONDS)
 
     async def _unreserve(self, claims: list[objects.ResourceClaim], pod: PodView) -> None:
         writer = self._cluster.ports.claims

@@ -32,10 +32,10 @@ class _Question:
 
 ASK_AGAIN = 5.0
 """Seconds after which a permit that reads the time is asked again."""
-AT_ONCE = 16
+ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
-REST = 0.05
-"""Seconds between two such steps: pods that are held are few, or their owner waits longer, and everybody else goes on."""
+STEP_PAUSE = 0.05
+"""Seconds between two such steps: other pods are scheduled meanwhile."""
 
 
 class Permits:
@@ -96,7 +96,7 @@ class Permits:
 
     async def _ask_each_policy(self) -> None:
         common: dict[Hashable, Permission] = {}
-        left = AT_ONCE
+        left = ANSWERS_PER_STEP
         for question in list(self._questions.values()):
             if question.answered.is_set() or not isinstance(question.plugin, PolicyPermit):
                 continue
@@ -104,8 +104,8 @@ class Permits:
             self._ask(question, common)
             left -= not question.plugin.common or len(common) > known
             if not left:
-                await self._clock.sleep(REST)
-                common, left = {}, AT_ONCE  # the cluster may be another one by now
+                await self._clock.sleep(STEP_PAUSE)
+                common, left = {}, ANSWERS_PER_STEP  # the cluster may be another one by now
 
     def end(self, uid: str) -> None:
         """Note that the binding cycle of a placement has ended."""

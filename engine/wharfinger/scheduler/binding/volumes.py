@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import VolumeWriter
     from wharfinger.model.objects.pod_view import PodView
 
-LONGEST = 600.0
+BIND_TIMEOUT = 600.0
 """Seconds to wait for the controllers, as `bindTimeoutSeconds` of VolumeBindingArgs."""
 
 
-LOOK = 0.25
+POLL_SECONDS = 0.25
 """Seconds between two checks of the claims."""
 
 
@@ -78,7 +78,7 @@ class VolumeBinds:
 
     async def _wait_for_claims(self, placement: Placement) -> None:
         clock = self._cluster.ports.clock
-        ends_at = clock.monotonic() + LONGEST
+        ends_at = clock.monotonic() + BIND_TIMEOUT
         annotated: set[str] = set()  # claims that were seen with the annotation that names the node
         while waiting := self._waiting(placement.pod):
             for claim in waiting:
@@ -90,4 +90,4 @@ class VolumeBinds:
                 raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
             if clock.monotonic() >= ends_at:
                 raise BindFailed("timed out waiting for the pod's volumes to be bound")
-            await clock.sleep(LOOK)
+            await clock.sleep(POLL_SECONDS)

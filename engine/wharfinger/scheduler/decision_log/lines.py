@@ -151,7 +151,7 @@ ENCODE = msgspec.json.Encoder().encode
 DECODE = msgspec.json.Decoder(Line).decode
 
 
-MOST_KNOWN = 20_000
+MAX_KNOWN = 20_000
 """Pods whose last written state is remembered: by far more than are decided about at a time."""
 
 
@@ -203,7 +203,7 @@ class Encoding:
             return Line(t=name, uid=pod.uid, **more)
         known[pod.uid] = pod.object
         known.move_to_end(pod.uid)
-        if len(known) > MOST_KNOWN:
+        if len(known) > MAX_KNOWN:
             known.popitem(last=False)
         return Line(t=name, uid=pod.uid, object=msgspec.Raw(ENCODE(pod.object)), **more)
 

@@ -28,12 +28,12 @@ from wharfinger.model import objects
 from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.cluster_state import ClusterState, put_back, stand_at
+from wharfinger.model.state.cluster_state import ClusterState, put_back, set_revision
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line, LoggedAnswer, LoggedFound, LoggedQuestion
 
-MOST_OF_HEAD = 65_536
+MAX_HEAD_BYTES = 65_536
 """Bytes of a first line; a file with a longer one is no log."""
 _GZIP = b"\x1f\x8b"
 
@@ -74,7 +74,7 @@ class LogReader:
             raise BrokenLog(f"{self.path}: nothing has been written to this decision log yet")
 
     def _of_file(self, path: Path, stream: IO[bytes]) -> Iterator[tuple[Place, Line]]:
-        first = stream.readline(MOST_OF_HEAD)
+        first = stream.readline(MAX_HEAD_BYTES)
         for number, content in enumerate(chain([first] if first else [], stream), start=1):
             place = Place(path=path, number=number)
             if not content.endswith(b"\n") and (number > 1 or _may_begin(content)):
@@ -232,7 +232,7 @@ class Playback:
         self.complete = False
 
     def _complete(self, line: Line) -> None:
-        stand_at(self.state, line.revision)
+        set_revision(self.state, line.revision)
         self.complete = True
 
     def _take_devices(self, line: Line) -> None:

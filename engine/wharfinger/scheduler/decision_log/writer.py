@@ -2,7 +2,7 @@
 
 The recorder only puts references into a queue. The thread makes lines of them, gathers these for a moment, and writes; it starts a new file
 when one is big enough. Only finished files are synced to disk: what was written survives any end of the process, except for the last
-`GATHERING` seconds; a crash of the machine loses what its kernel had not written yet.
+`BATCH_SECONDS` seconds; a crash of the machine loses what its kernel had not written yet.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import ENCODE, MADE_BY, VERSION, Encoding, Line
 
-GATHERING = 0.05
+BATCH_SECONDS = 0.05
 """Seconds for which entries are gathered before they are written."""
-MOST_WAITING = 200_000
+MAX_WAITING = 200_000
 """Entries that wait for the disk; further ones are lost, and the log starts again with a checkpoint when there is room."""
-PATIENCE = 10.0
+CLOSE_TIMEOUT = 10.0
 """Seconds that the end of the process waits for the disk."""
 RETRY_AFTER = 30.0
 """Seconds for which nothing is recorded after a write has failed."""
-WORK, PAUSE = 0.0005, 0.001
+WORK_SECONDS, PAUSE_SECONDS = 0.0005, 0.001
 """Seconds of encoding lines, and of sleep after them: a decision releases Python's lock with every array it works on."""
 
 Entry = tuple[Any, ...]
 
 
-class Behind(WharfingerError):
+class LogOverflow(WharfingerError):
     """Entries come faster than they can be written."""
 
 
@@ -70,9 +70,9 @@ class LogWriter:
 
     def put(self, entry: Entry) -> None:
         """Queue an entry to be written; from one thread only. Without room the entry is lost, and so are all others until a checkpoint."""
-        if len(self._entries) >= MOST_WAITING:
+        if len(self._entries) >= MAX_WAITING:
             if not self._lost:
-                self._failed(Behind(f"the disk does not keep up: {MOST_WAITING} entries wait, and later ones are lost"))
+                self._failed(LogOverflow(f"the disk does not keep up: {MAX_WAITING} entries wait, and later ones are lost"))
             self.wants_checkpoint = self._lost = True
             return
         if entry[0] == "checkpoint":
@@ -87,19 +87,19 @@ class LogWriter:
     @property
     def has_room(self) -> bool:
         """True if a checkpoint would find room in the queue, and the disk has not failed lately."""
-        return len(self._entries) < MOST_WAITING // 2 and time.monotonic() >= self._paused_until
+        return len(self._entries) < MAX_WAITING // 2 and time.monotonic() >= self._paused_until
 
     def close(self) -> None:
-        """Write what is left, in at most `PATIENCE` seconds."""
+        """Write what is left, in at most `CLOSE_TIMEOUT` seconds."""
         self._closing.set()
         self._waiting.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(CLOSE_TIMEOUT)
 
     def _run(self) -> None:
         closing = False
         while not closing:
             self._waiting.wait()
-            closing = self._closing.wait(GATHERING)
+            closing = self._closing.wait(BATCH_SECONDS)
             self._waiting.clear()
             try:
                 self._write_all()
@@ -125,14 +125,14 @@ class LogWriter:
         self._content.clear()
 
     def _write_all(self) -> None:
-        pause_at = time.perf_counter() + WORK
+        pause_at = time.perf_counter() + WORK_SECONDS
         while self._entries:
             for line in self._lines(self._entries.popleft()):
                 self._content.append(line)
                 if time.perf_counter() >= pause_at and not self._closing.is_set():
                     self._write()
-                    time.sleep(PAUSE)
-                    pause_at = time.perf_counter() + WORK
+                    time.sleep(PAUSE_SECONDS)
+                    pause_at = time.perf_counter() + WORK_SECONDS
         self._write()
 
     def _lines(self, entry: Entry) -> Iterator[bytes]:

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
 
-TRIES = 3
+MAX_SEARCHES = 3
 """Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
-OVERTAKEN = f"the nodes that were found for the group were taken by other pods {TRIES} times while it was placed"
-MOST_KINDS = 16
+OVERTAKEN = f"the nodes that were found for the group were taken by other pods {MAX_SEARCHES} times while it was placed"
+MAX_KINDS = 16
 """Templates of one group whose rejecting plugins are looked at one by one."""
 
 Steps = Generator[None, None, None]
@@ -133,7 +133,7 @@ class GroupCycle:
 
     def _attempt(self, entry: QueuedGroup) -> Steps:
         if self._preemptor.evicting_for(entry.uid):
-            self._groups.shelve(entry)
+            self._groups.wait_for_event(entry)
             return
         self._leave_out(entry)
         terms = self._groups.index.terms(entry.key)
@@ -147,7 +147,7 @@ class GroupCycle:
         if (held := self._held(attempt)) is not None:
             yield from self._rejected(attempt, held, frozenset({SUSPENDED}))
             return
-        for _ in range(TRIES):
+        for _ in range(MAX_SEARCHES):
             started = self._clock.monotonic()
             answer, revision = yield from self._answer(attempt)
             attempt.searched += self._clock.monotonic() - started
@@ -446,16 +446,16 @@ class GroupCycle:
     def _rejectors(self, attempt: _Attempt, pods: Sequence[PodView]) -> Generator[None, None, frozenset[Plugin]]:
         """A generator of steps that returns the plugins of which a change may let these members in.
 
-        Nobody knows which rule stands in the way of a whole group. So these are all filters that apply to one of the members, and the
-        levels of the group.
+        It is not known which rule prevents the placement of a whole group. So these are all filters that apply to one of the members, and
+        the levels of the group.
         """
         profile, found = attempt.profile, set[Plugin]()
         kinds = list({pod.template: pod for pod in pods}.values())
-        for pod in kinds[:MOST_KINDS]:
+        for pod in kinds[:MAX_KINDS]:
             found |= hints.concerning(profile.decider.evaluation(self._cluster.snapshot(), pod).filtering)
             yield
         snapshot = self._cluster.snapshot()
-        for pod in kinds[MOST_KINDS:]:
+        for pod in kinds[MAX_KINDS:]:
             found |= set(profile.chain.lineup(pod, snapshot).filters)
         if found and attempt.group.terms.levels:
             found.add(hints.GroupLevels(frozenset(level.key for level in attempt.group.terms.levels)))

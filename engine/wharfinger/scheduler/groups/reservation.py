@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 
-SLACK = 60.0
+GRACE_SECONDS = 60.0
 """Seconds after the expected time for which nodes are still kept."""
-LONGEST = 3600.0
+MAX_SECONDS = 3600.0
 """Seconds for which nodes are kept at most."""
 
 
@@ -72,7 +72,7 @@ class Reservations:
             return ""
         expected = yield from self._search.expecting(profile, group)
         text = "" if expected is None else self._expected_text(expected)
-        if expected is None or (self._wait(expected) or 0.0) > LONGEST:
+        if expected is None or (self._wait(expected) or 0.0) > MAX_SECONDS:
             return text
         self.release()
         self._hold(group, size, expected, text)
@@ -103,7 +103,7 @@ class Reservations:
         by_uid = {pod.uid: pod for pod in group.waiting}
         members = tuple((by_uid[uid], node) for uid, node in expected.placement.nodes.items())
         now, wait = self._clock.monotonic(), self._wait(expected)
-        until = now + min(LONGEST, group.terms.timeout if wait is None else wait + SLACK)
+        until = now + min(MAX_SECONDS, group.terms.timeout if wait is None else wait + GRACE_SECONDS)
         kept = count(len({node for _, node in members}), "node")
         ends = time_text(self._clock.now() + until - now)
         where = "".join(f", {key} {value}" for key, value in expected.placement.domains.items())

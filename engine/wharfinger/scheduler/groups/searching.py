@@ -1,9 +1,9 @@
 """Where a group goes, found without making other pods wait.
 
-A search assumes members on the state one after the other, which nobody else may see. So a search on the state itself has to end before
-anything else happens: that is how a small group is placed, within `AT_ONCE` seconds. A search that takes longer, or is about many members,
-is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what was found on the copy
-is checked on the state itself, member by member, where something has changed.
+A search assumes members on the state one after the other, which other code must not see. So a search on the state itself has to end before
+anything else happens: that is how a small group is placed, within `DIRECT_SEARCH_SECONDS` seconds. A search that takes longer, or is about
+many members, is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what was
+found on the copy is checked on the state itself, member by member, where something has changed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.profiles import Profile
 
-AT_ONCE = 0.02
+DIRECT_SEARCH_SECONDS = 0.02
 """Seconds that a search may take on the state itself."""
-FEW = 64
+DIRECT_SEARCH_MEMBERS = 64
 """Members of a group that is searched for on the state itself first."""
 MEMBERS_PER_STEP = 20
-"""Members that are checked and assumed, or told of, in one step."""
+"""Members that are checked and assumed, or reported, in one step."""
 
 
 def in_one_step(n_members: int) -> bool:
-    """True if so many members are assumed in one step, so that nobody sees some of them assumed."""
+    """True if this number of members is assumed in one step, so that no other code sees a part of them assumed."""
     return n_members < MEMBERS_PER_STEP
 
 
@@ -60,9 +60,9 @@ class GroupSearch:
         With `keep`, the members of a placement stay assumed. Their devices are not noted as taken for a binding, so this is for members
         without claims.
         """
-        if len(group.waiting) > FEW:
+        if len(group.waiting) > DIRECT_SEARCH_MEMBERS:
             return None
-        ends_at = self._now() + AT_ONCE
+        ends_at = self._now() + DIRECT_SEARCH_SECONDS
         self._cluster.state.set_time(self._cluster.snapshot().now)
         with without_nominations(self._cluster.state, group.waiting):
             steps = placing(profile.decider, self._cluster.state, group, keep=keep)

@@ -199,7 +199,7 @@ def _first(found: Mapping[Any, T]) -> T:
 
 
 def _alike(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
-    """A key that is equal for pods that all rejectors treat alike; None if one of the rejectors tells all pods apart."""
+    """A key that is equal for pods that all rejectors treat alike; None if the answer of one rejector differs for each pod."""
     built_in = (plugin for plugin in rejected_by if isinstance(plugin, GroupedHints) and not is_foreign(plugin))
     grouped = sorted(built_in, key=lambda plugin: plugin.name)
     return tuple([plugin.hint_group(pod) for plugin in grouped]) if grouped and len(grouped) == len(rejected_by) else None

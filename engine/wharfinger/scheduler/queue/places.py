@@ -19,7 +19,7 @@ from wharfinger.scheduler.events import PodQueued
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedGroup, QueuedPod, ReadyHeap
 
-PORTION = 500
+PODS_PER_STEP = 500
 """How many waiting pods are let in at a time, which takes some milliseconds."""
 REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
@@ -155,7 +155,7 @@ class QueuePlaces:
         self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
         self._gate_failed(queued, fault)
 
-    def shelve(self, queued: QueuedPod) -> None:
+    def wait_for_event(self, queued: QueuedPod) -> None:
         """Put a pod that has no place among the unschedulable."""
         queued.place = Place.UNSCHEDULABLE
         self.unschedulable.add(queued)
@@ -195,7 +195,7 @@ class QueuePlaces:
     def end_backoffs(self, now: float) -> None:
         """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is asked again."""
         for heap in (self._backoff, self._error_backoff):
-            for _ in range(PORTION):
+            for _ in range(PODS_PER_STEP):
                 queued = heap.first()
                 if queued is None or queued.ready_at > now:
                     break

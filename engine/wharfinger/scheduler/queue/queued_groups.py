@@ -146,7 +146,7 @@ class QueuedGroups:
         if self.index.key_of(pod.uid) is not None:
             self.index.put(pod)
 
-    def come_back(self, member: QueuedPod, rejectors: frozenset[Plugin] | None) -> None:
+    def rejoin(self, member: QueuedPod, rejectors: frozenset[Plugin] | None) -> None:
         """Let a member wait in its group again whose binding failed: the group is tried again after a backoff.
 
         With `rejectors`, the plugins that refused the placement, it waits for an event that may help.
@@ -218,11 +218,11 @@ class QueuedGroups:
             self._home(entry)
             self._after_error(entry)
 
-    def shelve(self, entry: QueuedGroup) -> None:
+    def wait_for_event(self, entry: QueuedGroup) -> None:
         """Undo the beginning of an attempt, and let the group wait until an event may help or `activate` is called."""
         self._undo(entry)
         if entry.members:
-            self._places.shelve(entry)
+            self._places.wait_for_event(entry)
 
     def put_back(self, entry: QueuedGroup) -> None:
         """Undo the beginning of an attempt: it was not made, or the group has changed meanwhile."""
@@ -276,7 +276,7 @@ class QueuedGroups:
         elif hints.timed(rejectors):
             self._places.back_off(entry, self._settings.backoff.ready_at(entry.queued_at, entry.rejections))
         else:
-            self._places.shelve(entry)
+            self._places.wait_for_event(entry)
 
     def _after_error(self, entry: QueuedGroup) -> None:
         entry.rejectors = frozenset()
@@ -313,7 +313,7 @@ class QueuedGroups:
             self._places.activate(entry, event)
         elif place is Place.UNSCHEDULABLE:  # under the templates of its members
             self._places.take_out(entry)
-            self._places.shelve(entry)
+            self._places.wait_for_event(entry)
 
     def _gated(self, entry: QueuedGroup) -> bool:
         """True if an entry without a place may not be tried now: it has no members, or must wait for something."""

@@ -21,7 +21,7 @@ from wharfinger.model.state.tables import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue import hints
-from wharfinger.scheduler.queue.places import PORTION, REJECTED, GateFailed, QueuePlaces, QueueSettings
+from wharfinger.scheduler.queue.places import PODS_PER_STEP, REJECTED, GateFailed, QueuePlaces, QueueSettings
 from wharfinger.scheduler.queue.queued_groups import QueuedGroups
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod, differ
 
@@ -37,7 +37,7 @@ FLUSHED = "UnschedulableTimeout"
 ACTIVATED = "ForceActivate"
 POLICY = "PolicyUpdate"
 
-SWEEP = 30.0
+FLUSH_INTERVAL = 30.0
 """Seconds between two checks for pods that have waited too long."""
 
 
@@ -187,14 +187,14 @@ class SchedulingQueue:
     def _wake(self, waiting: list[QueuedPod], label: str, concerned: Callable[[QueuedPod], bool] | None = None) -> int:
         """The number of pods that are tried again, if they are `concerned`.
 
-        Of more than `PORTION`, the first in queue order now, the others with the next flushes; all are counted now.
+        Of more than `PODS_PER_STEP`, the first in queue order now, the others with the next flushes; all are counted now.
         """
-        if len(waiting) > PORTION:
+        if len(waiting) > PODS_PER_STEP:
             waiting.sort(key=lambda queued: queued.sort_key)
-            self._waking.update((queued.uid, (label, concerned)) for queued in waiting[PORTION:])
+            self._waking.update((queued.uid, (label, concerned)) for queued in waiting[PODS_PER_STEP:])
             self._wake_scheduler()
-        woken = sum(self._let_in(queued, label, concerned) for queued in waiting[:PORTION])
-        return woken + max(0, len(waiting) - PORTION)
+        woken = sum(self._let_in(queued, label, concerned) for queued in waiting[:PODS_PER_STEP])
+        return woken + max(0, len(waiting) - PODS_PER_STEP)
 
     def _let_in(self, queued: QueuedPod, label: str, concerned: Callable[[QueuedPod], bool] | None) -> bool:
         """True if an unschedulable pod is concerned; it is tried again then."""
@@ -207,7 +207,7 @@ class SchedulingQueue:
 
     def _wake_more(self) -> None:
         """Let in the next portion of the pods that are to be tried again."""
-        for uid in list(itertools.islice(self._waking, PORTION)):
+        for uid in list(itertools.islice(self._waking, PODS_PER_STEP)):
             label, concerned = self._waking.pop(uid)
             queued = self._pods.get(uid) or self.groups.by_uid(uid)
             if queued is not None and queued.place is Place.UNSCHEDULABLE:
@@ -255,7 +255,7 @@ class SchedulingQueue:
         if queued.place is not Place.IN_FLIGHT:
             return
         if queued.group is not None:
-            self.groups.come_back(queued, rejectors)
+            self.groups.rejoin(queued, rejectors)
             return
         missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
         unknown = self._in_flight.has_lost(queued.uid)
@@ -274,21 +274,21 @@ class SchedulingQueue:
         elif hints.timed(rejectors):
             self._places.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.rejections))
         else:
-            self._places.shelve(queued)
+            self._places.wait_for_event(queued)
 
-    def shelve(self, queued: QueuedPod) -> None:
+    def wait_for_event(self, queued: QueuedPod) -> None:
         """Undo `pop`, and let the pod wait until an event may help or `activate` is called."""
         if queued.place is Place.IN_FLIGHT:
             self._in_flight.end(queued.uid)
             queued.attempts -= 1
-            self._places.shelve(queued)
+            self._places.wait_for_event(queued)
 
     def fail(self, queued: QueuedPod) -> None:
         """Try a pod again after the error backoff: its attempt ended with an error."""
         if queued.place is not Place.IN_FLIGHT:
             return
         if queued.group is not None:
-            self.groups.come_back(queued, None)
+            self.groups.rejoin(queued, None)
             return
         self._in_flight.end(queued.uid)
         queued.rejectors = frozenset()
@@ -302,7 +302,7 @@ class SchedulingQueue:
         if queued.place is not Place.IN_FLIGHT:
             return
         if queued.group is not None:
-            self.groups.come_back(queued, None)
+            self.groups.rejoin(queued, None)
             return
         self._in_flight.end(queued.uid)
         queued.attempts -= 1
@@ -330,7 +330,7 @@ class SchedulingQueue:
         self._places.end_backoffs(now)
         self._wake_more()
         if now >= self._next_sweep:
-            self._next_sweep = now + SWEEP
+            self._next_sweep = now + FLUSH_INTERVAL
             self._sweep(now)
 
     def _sweep(self, now: float) -> None:

@@ -35,7 +35,7 @@ QOS_LABEL = "openb/qos"
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
 
 # kubelet's default maximum; the trace does not say.
-MOST_PODS = "110"
+MAX_PODS = "110"
 
 Row = Mapping[str, str]
 
@@ -88,7 +88,7 @@ def _shipped(name: str) -> Iterator[Row]:
 def _node(name: str, row: Row) -> dict[str, Any]:
     gpus = int(row["gpu"])
     labels = {"kubernetes.io/hostname": name}
-    amounts = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", "pods": MOST_PODS}
+    amounts = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", "pods": MAX_PODS}
     if gpus:
         labels[GPU_PRODUCT] = row["model"]
         amounts |= {GPU: str(gpus), GPU_MILLI: str(1000 * gpus)}

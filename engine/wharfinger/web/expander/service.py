@@ -23,7 +23,7 @@ from wharfinger.web.expander import messages
 from wharfinger.what_if.node_groups import NodeGroup, RankedGroup, ranked_groups
 
 SERVICE = "grpcplugin.Expander"
-MOST_BYTES = 64 << 20  # of a request: thousands of pods for each of a dozen groups
+MAX_BYTES = 64 << 20  # of a request: thousands of pods for each of a dozen groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Expander:
 
     async def serve(self, address: str, certificate: Certificate | None) -> Any:
         """The running server. UsageError if it cannot listen there."""
-        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MOST_BYTES)])
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_BYTES)])
         handler = grpc.unary_unary_rpc_method_handler(self._answer)
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, {"BestOptions": handler})])
         try:

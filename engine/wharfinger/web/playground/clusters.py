@@ -25,10 +25,10 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.cluster import EXAMPLE, TRACE, Cluster, cluster_of, load_cluster, with_nodes
 from wharfinger.simulate.examples import SIZES
 
-MOST_LOADED = 3
+MAX_LOADED = 3
 """Clusters that are kept in memory; the one that was not used for longest is read again when it is wanted."""
-MOST_UPLOADS = 4
-MOST_UNPACKED = 2**30
+MAX_UPLOADS = 4
+MAX_UNPACKED_BYTES = 2**30
 """Bytes in a packed file."""
 GZIP = b"\x1f\x8b"
 
@@ -114,7 +114,7 @@ class Examples:
             load = self._sources[key][1]
             self._loaded[key] = await run(lambda: _opened(key, load()))
         self._loaded.move_to_end(key)
-        while len(self._loaded) > MOST_LOADED:
+        while len(self._loaded) > MAX_LOADED:
             self._loaded.popitem(last=False)
         return self._loaded[key]
 
@@ -124,7 +124,7 @@ class Examples:
 
 
 class OwnClusters(Examples):
-    """All clusters that somebody can try a policy on at their own machine; `given` are further ones by title, which come first."""
+    """All clusters to try policies on at the own machine of a user; `given` are further ones by title, which come first."""
 
     uploads = True
 
@@ -138,7 +138,7 @@ class OwnClusters(Examples):
         self._n_uploaded = 0
 
     async def add(self, name: str, content: bytes, run: Run) -> Choice:
-        """The choice of an uploaded file. It is kept in memory only, as long as it is among the last `MOST_UPLOADS`."""
+        """The choice of an uploaded file. It is kept in memory only, as long as it is among the last `MAX_UPLOADS`."""
         cluster, found = await run(lambda: _uploaded(name, content))
         self._n_uploaded += 1
         key = f"upload:{self._n_uploaded}"
@@ -146,7 +146,7 @@ class OwnClusters(Examples):
         title = f"{name}: {count(cluster.state.snapshot().n_nodes, 'node')}"
         self._sources[key] = (title, partial(_same, cluster))
         self._loaded[key] = found
-        while len(self._uploads) > MOST_UPLOADS:
+        while len(self._uploads) > MAX_UPLOADS:
             former = self._uploads.pop(0)
             del self._sources[former]
             self._loaded.pop(former, None)
@@ -168,11 +168,11 @@ def _unzipped(name: str, content: bytes) -> bytes:
         return content
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        found = unpacking.decompress(content, MOST_UNPACKED)
+        found = unpacking.decompress(content, MAX_UNPACKED_BYTES)
     except zlib.error as error:
         raise InvalidObject(f"{name}: not a gzip file: {error}") from None
     if not unpacking.eof:
-        raise InvalidObject(f"{name}: it is cut off, or holds more than {MOST_UNPACKED:,} bytes")
+        raise InvalidObject(f"{name}: it is cut off, or holds more than {MAX_UNPACKED_BYTES:,} bytes")
     return found
 
 

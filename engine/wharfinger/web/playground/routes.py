@@ -28,11 +28,11 @@ from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.web import page_files
 from wharfinger.web.playground.workbench import About, Placing, Workbench, read
-from wharfinger.web.requests import LATER, Answer, refusal, status_of, with_body
+from wharfinger.web.requests import TRY_LATER, Answer, refusal, status_of, with_body
 
-MOST_QUESTION = 2**20
+MAX_QUESTION_BYTES = 2**20
 """Bytes of a question: a policy and a manifest, with every character escaped."""
-MOST_UPLOAD = 256 * 2**20
+MAX_UPLOAD_BYTES = 256 * 2**20
 """Bytes of an uploaded file."""
 PATH = "/ui/playground"
 
@@ -68,7 +68,7 @@ def routes(workbench: Workbench, *, to_anybody: bool = False, setting: str | Non
         "/decide": _question(Placing, workbench.decide),
     }
     if workbench.clusters.uploads:
-        asked["/clusters"] = with_body("application/octet-stream", MOST_UPLOAD, partial(_upload, workbench), called="file")
+        asked["/clusters"] = with_body("application/octet-stream", MAX_UPLOAD_BYTES, partial(_upload, workbench), called="file")
     return [
         *(Route(f"{PATH}{path}", guarded(answer), methods=["POST"]) for path, answer in asked.items()),
         *(Route(f"{PATH}{path}", guarded(answer)) for path, answer in read_only.items()),
@@ -83,7 +83,7 @@ def _question(kind: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> Answer:
             return refusal(str(error), status_of(error))
         return await _response(answer(question))
 
-    return with_body("application/json", MOST_QUESTION, asked)
+    return with_body("application/json", MAX_QUESTION_BYTES, asked)
 
 
 async def _upload(workbench: Workbench, request: Request, body: bytes) -> Response:
@@ -98,6 +98,6 @@ async def _response(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda
         return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
     except WharfingerError as error:
         found = refusal(str(error), status_of(error))
-        if found.status_code == LATER:
+        if found.status_code == TRY_LATER:
             found.headers["Retry-After"] = "2"
         return found

@@ -17,7 +17,7 @@ from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.lsp.positions import Positions
 from wharfinger.language.semantics import typed
 
-MOST_OFFERS = 200
+MAX_OFFERS = 200
 
 
 def usable(document: Document) -> typed.Policy | None:
@@ -58,7 +58,7 @@ def _finding(found: Finding, positions: Positions) -> Mapping[str, Any]:
 def completed(document: Document, at: int, cluster: KnownCluster | None) -> Mapping[str, Any]:
     """What may be written at a place."""
     positions = Positions(document.text)
-    found = offers(document, positions.from_units(at), cluster)[:MOST_OFFERS]
+    found = offers(document, positions.from_units(at), cluster)[:MAX_OFFERS]
     return {
         "items": [
             {

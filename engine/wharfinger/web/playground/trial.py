@@ -37,12 +37,12 @@ from wharfinger.web.ui import board, tiles
 from wharfinger.web.ui.board import Coloring
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
-MOST_NODES_SHOWN = 12
+MAX_NODES_SHOWN = 12
 """Nodes of a test whose values are shown."""
-MOST_PLACED_SHOWN = 200
+MAX_PLACED_SHOWN = 200
 """Pods of all tests together whose values are shown."""
-MOST_PODS_OFFERED = 300
-MOST_MANIFESTS = 100
+MAX_PODS_OFFERED = 300
+MAX_MANIFESTS = 100
 """Pods that a written workload may have; the first is looked at."""
 
 
@@ -51,7 +51,7 @@ def compiled(policy: typed.Policy, budget: Budget) -> CompiledPolicy:
     above = cost.excess(cost.of_policy(policy), budget)
     if above is not None:
         raise UsageError(f"the policy is too expensive to be tried here: {above}; `wharf playground` on your own machine can try it")
-    return cost.affordable(policy_tests.Once()(policy, {}))
+    return cost.affordable(policy_tests.CompileCache()(policy, {}))
 
 
 def tested(policy: typed.Policy, positions: Positions) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ def tested(policy: typed.Policy, positions: Positions) -> Mapping[str, Any]:
     placed: dict[int, list[Mapping[str, Any]]] = {}
 
     def observe(test: ast.Test, scenario: Scenario, attempt: Attempt) -> None:
-        if sum(map(len, placed.values())) < MOST_PLACED_SHOWN:
+        if sum(map(len, placed.values())) < MAX_PLACED_SHOWN:
             placed.setdefault(test.span.start, []).append(_attempt(scenario, attempt))
 
     report = policy_tests.run([policy], observe=observe)
@@ -98,7 +98,7 @@ def _uncovered(point: Covered, positions: Positions) -> Mapping[str, Any]:
 def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
     """What was decided about a pod of a test, and each node's verdicts and scores, the best node first."""
     decision, snapshot = attempt.decision, attempt.snapshot
-    shown = explain_decision(decision, snapshot, PolicyCommentary(decision.chain), snapshot.names[:MOST_NODES_SHOWN])
+    shown = explain_decision(decision, snapshot, PolicyCommentary(decision.chain), snapshot.names[:MAX_NODES_SHOWN])
     reports = sorted(shown.asked, key=lambda report: (report.node != decision.node, not report.totals, [-total for total in report.totals]))
     return {
         "pod": decision.pod.name,
@@ -108,18 +108,18 @@ def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
         "devices": list(attempt.devices),
         "policy": scenario.policy.name,
         "nodes": [{**asdict(report), "passes": not report.rejected_by} for report in reports],
-        "omitted": max(0, snapshot.n_nodes - MOST_NODES_SHOWN),
+        "omitted": max(0, snapshot.n_nodes - MAX_NODES_SHOWN),
     }
 
 
 def described(opened: Opened) -> Mapping[str, Any]:
     """A cluster: its tiles, their states, its use as colours, and the pods that can be asked about."""
     snapshot = opened.state.snapshot(opened.now)
-    placed = [pod.key for pod, _ in zip((pod for pod, _ in opened.state.placements()), range(MOST_PODS_OFFERED), strict=False)]
+    placed = [pod.key for pod, _ in zip((pod for pod, _ in opened.state.placements()), range(MAX_PODS_OFFERED), strict=False)]
     return {
         **_tiles(snapshot),
         **_coloring(_usage(snapshot)),
-        "waiting": [{"pod": pod.key, "about": _about(pod)} for pod in opened.waiting[:MOST_PODS_OFFERED]],
+        "waiting": [{"pod": pod.key, "about": _about(pod)} for pod in opened.waiting[:MAX_PODS_OFFERED]],
         "nWaiting": len(opened.waiting),
         "placed": placed,
     }
@@ -153,7 +153,7 @@ def _tiles(snapshot: Snapshot) -> Mapping[str, Any]:
 
 def _coloring(coloring: Coloring) -> Mapping[str, Any]:
     scale = {name: getattr(coloring, name) for name in ("title", "unit", "low", "high", "note")}
-    return {"colors": {**scale, "steps": board.STEPS, "values": board.steps(coloring).tolist()}}
+    return {"colors": {**scale, "steps": board.SCALE_STEPS, "values": board.steps(coloring).tolist()}}
 
 
 def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion]:
@@ -161,7 +161,7 @@ def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion
     given = files.read_bytes(manifest.encode(), "the pod", written=True)
     found = opened.state.snapshot(opened.now).objects
     known = files.Objects(by_kind={kind: found.all(kind) for kind in workloads.LOOKED_UP})
-    expansion = workloads.expand(given, known, most=MOST_MANIFESTS)
+    expansion = workloads.expand(given, known, most=MAX_MANIFESTS)
     if not expansion.pods:
         raise InvalidObject("the pod: there is no pod or workload in it")
     return PodView(expansion.pods[0]), expansion

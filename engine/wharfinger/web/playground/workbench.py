@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.lsp.positions import Positions
-from wharfinger.compiler.cost import OF_CLUSTER, Budget
+from wharfinger.compiler.cost import CLUSTER_BUDGET, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
@@ -30,13 +30,13 @@ from wharfinger.web.playground.clusters import Choice, Clusters, Opened
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
 
-MOST_TEXT = 65_536
+MAX_TEXT_LENGTH = 65_536
 """Characters of a policy, and of a manifest."""
 NAME = "playground.policy"
-MOST_KEPT = 2
+MAX_KEPT = 2
 """Texts whose check is kept: the one that is being typed, and the one before."""
 
-Text = Annotated[str, Meta(max_length=MOST_TEXT)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 Name = Annotated[str, Meta(max_length=600)]
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class PlaygroundBusy(WharfingerError):
 
 
 class About(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A question about a text. `at` is a place in it in UTF-16 code units; `cluster` is the one whose names and values are told."""
+    """A question about a text. `at` is a place in it in UTF-16 code units; `cluster` is the one whose names and values are offered."""
 
     text: Text
     at: Annotated[int, Meta(ge=0)] = 0
@@ -68,14 +68,14 @@ class Placing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Limits:
     """How much a workbench does.
 
-    `rest`: after an answer, the pause is so many times as long. `patience` are seconds that a question waits for its turn, and `waiting`
-    how many may. A policy may cost `budget` to be decided about.
+    `rest`: the pause after an answer, as a multiple of the time that it took. `patience` are seconds that a question waits for its turn,
+    and `waiting` how many may. A policy may cost `budget` to be decided about.
     """
 
     rest: float = 0.0
     patience: float = 60.0
     waiting: int = 16
-    budget: Budget = OF_CLUSTER
+    budget: Budget = CLUSTER_BUDGET
 
 
 class Workbench:
@@ -142,7 +142,7 @@ class Workbench:
     def _document(self, text: str) -> Document:
         found = self._documents.pop(text, None) or Document(NAME, text)
         self._documents[text] = found
-        while len(self._documents) > MOST_KEPT:
+        while len(self._documents) > MAX_KEPT:
             former = next(iter(self._documents))
             del self._documents[former]
             self._compiled.pop(former, None)

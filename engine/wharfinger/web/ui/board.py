@@ -88,12 +88,12 @@ class Board(Protocol):
         """One node as plain values; UnknownObject when there is none of that name."""
 
 
-STEPS = 1000
+SCALE_STEPS = 1000
 """Steps between the ends of a scale: no eye sees more, and numbers that only tremble are not sent."""
-NOTHING = -1
+NO_VALUE = -1
 """The step of a node without a value."""
 
-_WHOLE = 0.5
+_WHOLE_UPDATE_SHARE = 0.5
 """From this part of the nodes on, a change is sent whole: it is shorter that way."""
 
 
@@ -156,7 +156,7 @@ class Channel:
             return [self._full()]
         at = np.flatnonzero(found != self._steps)
         self._steps = found
-        if len(at) > _WHOLE * len(found):
+        if len(at) > _WHOLE_UPDATE_SHARE * len(found):
             return [self._full()]
         return [message("change", {"at": at.tolist(), "values": found[at].tolist()})] if len(at) else []
 
@@ -166,7 +166,7 @@ class Channel:
         return [self._flagged()] if changed else []
 
     def _full(self) -> bytes:
-        return message("values", {**self._scale, "steps": STEPS, "values": self._steps.tolist()})
+        return message("values", {**self._scale, "steps": SCALE_STEPS, "values": self._steps.tolist()})
 
     def _flagged(self) -> bytes:
         return message("flags", self._flags.tolist())
@@ -175,10 +175,10 @@ class Channel:
 def steps(coloring: Coloring) -> NDArray[np.int64]:
     """`(n_nodes,) int64`: each value as a step of the scale, those beyond its ends as well; NOTHING where there is none."""
     width = coloring.high - coloring.low
-    found = np.full(len(coloring.values), NOTHING, np.int64)
+    found = np.full(len(coloring.values), NO_VALUE, np.int64)
     known = np.isfinite(coloring.values)
-    scaled = (coloring.values[known] - coloring.low) * (STEPS / width) if width > 0 else np.zeros(int(known.sum()))
-    found[known] = np.rint(np.clip(scaled, 0, 10 * STEPS)).astype(np.int64)
+    scaled = (coloring.values[known] - coloring.low) * (SCALE_STEPS / width) if width > 0 else np.zeros(int(known.sum()))
+    found[known] = np.rint(np.clip(scaled, 0, 10 * SCALE_STEPS)).astype(np.int64)
     return found
 
 

@@ -11,18 +11,18 @@ from typing import Any, Final
 from wharfinger.model.devices.device import WHOLE, Device
 from wharfinger.model.devices.held_devices import HeldDevice, Holding
 
-MOST_DEVICES_OF_NODE: Final = 256
+MAX_DEVICES_OF_NODE: Final = 256
 """Most devices of a node that are listed."""
-MOST_HOLDERS_OF_DEVICE: Final = 16
+MAX_HOLDERS_OF_DEVICE: Final = 16
 """Most holders of a device that are listed."""
 
 FREE, PARTLY, TAKEN, BLOCKED = "free", "partly taken", "taken", "blocked"
-"""States of a device; a blocked one is held by nobody, but others have used up its counters."""
+"""States of a device; a blocked one is held by no pod, but others have used up its counters."""
 
 
 def plain_devices(held: Sequence[HeldDevice]) -> Mapping[str, Any]:
     """The devices of a node as plain values: how many are in which state, and the first of them by driver and pool."""
-    shown = held[:MOST_DEVICES_OF_NODE]
+    shown = held[:MAX_DEVICES_OF_NODE]
     return {
         "count": len(held),
         "states": Counter(map(_state, held)),
@@ -79,15 +79,15 @@ def _cell(held: HeldDevice) -> Mapping[str, Any]:
             for name, amount in sorted(device.capacity.items())
             if math.isfinite(amount)
         ],
-        "holders": [_holder(holding) for holding in islice(held.holdings, MOST_HOLDERS_OF_DEVICE)],
-        "moreHolders": max(0, len(held.holdings) - MOST_HOLDERS_OF_DEVICE),
+        "holders": [_holder(holding) for holding in islice(held.holdings, MAX_HOLDERS_OF_DEVICE)],
+        "moreHolders": max(0, len(held.holdings) - MAX_HOLDERS_OF_DEVICE),
     }
 
 
 def _holder(holding: Holding) -> Mapping[str, Any]:
     return {
         "claim": holding.claim,
-        "pods": list(holding.pods[:MOST_HOLDERS_OF_DEVICE]),
+        "pods": list(holding.pods[:MAX_HOLDERS_OF_DEVICE]),
         "amounts": dict(holding.amounts),
         "admin": holding.admin,
         "inFlight": holding.in_flight,

@@ -40,27 +40,27 @@ from wharfinger.web.ui.board import Board, Channel, PodQuery, message
 
 INTERVAL = 1.0
 """Fewest seconds between two updates."""
-SHARE = 0.02
+MAX_TIME_SHARE = 0.02
 """Largest share of the time that updates may take; a huge cluster is updated less often."""
-MOST_WATCHERS = 16
-MOST_CHANNELS = 6
-MOST_FOUND = 30
+MAX_WATCHERS = 16
+MAX_CHANNELS = 6
+MAX_FOUND = 30
 """Most pods that a search lists."""
-MOST_WRITTEN = 2**18
+MAX_TEXT_BYTES = 2**18
 """Bytes of a text with objects."""
-MOST_QUERIES = 6
-MOST_BEHIND = 4 * 2**20
+MAX_QUERIES = 6
+MAX_BACKLOG_BYTES = 4 * 2**20
 """Bytes that may wait for one watcher."""
 
-RETRY = 2000
+RETRY_MILLISECONDS = 2000
 """Milliseconds after which a browser whose connection has ended comes back."""
 
-SHADE = "cpu"
+FIRST_COLORING = "cpu"
 """The colouring of the nodes at first."""
 
 ALL = PodQuery()
 
-_LONGEST = 600  # characters of a prefix, a namespace and a name
+_MAX_QUERY_LENGTH = 600  # characters of a prefix, a namespace and a name
 
 
 class TooMany(WharfingerError):
@@ -84,7 +84,7 @@ class Watcher:
         for one in messages:
             self._waiting.append(one)
             self._n_bytes += len(one)
-        if self._n_bytes > MOST_BEHIND:
+        if self._n_bytes > MAX_BACKLOG_BYTES:
             self.disconnect()
         self._news.set()
 
@@ -131,10 +131,10 @@ class Feed:
 
     def join(self, coloring: str, query: PodQuery = ALL) -> Watcher:
         """A new watcher of the nodes in a colouring and of some pods; TooMany if too many pages are open, or they show too many things."""
-        if self._closed or len(self._watchers) >= MOST_WATCHERS:
+        if self._closed or len(self._watchers) >= MAX_WATCHERS:
             raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
         queries = self._queries | {query}
-        if len(queries) > MOST_QUERIES:
+        if len(queries) > MAX_QUERIES:
             raise TooMany(f"open pages show the pods of {len(self._queries)} different questions already, and no more can be")
         watcher = Watcher(self._channel(coloring), query)
         self._watchers.append(watcher)
@@ -152,7 +152,7 @@ class Feed:
         """The channel of a colouring, updated at least once."""
         channel = self._channels.get(coloring)
         if channel is None:
-            if len(self._channels) >= MOST_CHANNELS:
+            if len(self._channels) >= MAX_CHANNELS:
                 raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
             channel = Channel(coloring)
             channel.update(self._board)
@@ -186,7 +186,7 @@ class Feed:
             except Exception as error:  # noqa: BLE001 — the next update may succeed
                 self._emit(Failed("live page", error))
                 spent = self._clock.monotonic() - began
-            await self._clock.sleep(max(INTERVAL, spent / SHARE))
+            await self._clock.sleep(max(INTERVAL, spent / MAX_TIME_SHARE))
 
     async def _update_watchers(self) -> float:
         """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
@@ -256,7 +256,7 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": f"retry: {RETRY}\n\n".encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": f"retry: {RETRY_MILLISECONDS}\n\n".encode(), "more_body": True})
         while content := await self._watcher.next():
             await send({"type": "http.response.body", "body": content, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -292,7 +292,7 @@ def routes(page: LivePage) -> list[Route]:
         "/ui/pods": partial(_pods, page.board),
     }
     guarded = partial(page_files.guarded, to_anybody=page.to_anybody)
-    written = Route("/ui/objects", guarded(with_body("application/yaml", MOST_WRITTEN, _objects, called="text")), methods=["POST"])
+    written = Route("/ui/objects", guarded(with_body("application/yaml", MAX_TEXT_BYTES, _objects, called="text")), methods=["POST"])
     return [static_route(to_anybody=page.to_anybody), written, *(Route(path, guarded(answer)) for path, answer in found.items())]
 
 
@@ -303,11 +303,11 @@ def static_route(*, to_anybody: bool) -> Route:
 
 
 async def _events(feed: Feed, request: Request) -> Response:
-    coloring = request.query_params.get("shade", SHADE)
+    coloring = request.query_params.get("shade", FIRST_COLORING)
     query = PodQuery(**{name: request.query_params.get(name, "") for name in ("namespace", "result", "policy")})
     for name, text in (("shade", coloring), ("namespace", query.namespace), ("policy", query.policy)):
-        if len(text) > _LONGEST:
-            return PlainTextResponse(f"{name}: expected at most {_LONGEST} characters\n", 400)
+        if len(text) > _MAX_QUERY_LENGTH:
+            return PlainTextResponse(f"{name}: expected at most {_MAX_QUERY_LENGTH} characters\n", 400)
     if query.result not in {"", *RESULTS}:
         return PlainTextResponse(f"result={query.result}: expected one of {', '.join(RESULTS)}\n", 400)
     if request.method == "HEAD":
@@ -327,18 +327,18 @@ async def _node(board: Board, request: Request) -> Response:
 
 async def _pods(board: Board, request: Request) -> Response:
     text = request.query_params.get("find", "").strip()
-    if not 0 < len(text) <= _LONGEST:
-        return PlainTextResponse(f"find: expected 1 to {_LONGEST} characters\n", 400)
+    if not 0 < len(text) <= _MAX_QUERY_LENGTH:
+        return PlainTextResponse(f"find: expected 1 to {_MAX_QUERY_LENGTH} characters\n", 400)
     found: list[str] = []
     try:
         for some in board.find(text):
             found += some
-            if len(found) > MOST_FOUND:
+            if len(found) > MAX_FOUND:
                 break
             await asyncio.sleep(0)
     except WharfingerError as error:
         return PlainTextResponse(f"{error}\n", 503)
-    return page_files.fresh_json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
+    return page_files.fresh_json({"pods": found[:MAX_FOUND], "more": len(found) > MAX_FOUND})
 
 
 async def _objects(_request: Request, body: bytes) -> Response:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
-MOST_PODS_OF_NODE = 250
+MAX_PODS_OF_NODE = 250
 """Most pods of a node that are listed."""
 
 
@@ -55,9 +55,7 @@ def plain_node(snapshot: Snapshot, row: int) -> Mapping[str, Any]:
         ],
         "devices": plain_devices(snapshot.held_devices(row)),
         "nPods": len(node.pods),
-        "pods": [
-            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MOST_PODS_OF_NODE)
-        ],
+        "pods": [{"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MAX_PODS_OF_NODE)],
     }
 
 

@@ -38,9 +38,9 @@ from wharfinger.what_if.capacity.smaller_pods import reductions, with_less
 from wharfinger.what_if.new_nodes import NewNode, nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
-MOST = 10_000
+DEFAULT_LIMIT = 10_000
 """The default limit of further pods of a workload."""
-EFFORT = 8_000
+MAX_DECISIONS = 8_000
 """Decisions after which no further change is tried."""
 
 
@@ -186,7 +186,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     *,
     by: Sequence[str] = (),
     extra: NodesLike | None = None,
-    most: int = MOST,
+    most: int = DEFAULT_LIMIT,
     changes: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> Capacity:
@@ -316,7 +316,7 @@ class _Tries:
         gains: list[Gain] = []
         untried: list[Change] = []
         for alternatives in self._changes(of, candidates):
-            if sum(count.decisions for count in self._counts) >= EFFORT:
+            if sum(count.decisions for count in self._counts) >= MAX_DECISIONS:
                 untried.append(alternatives[0])
             else:
                 gains += self._best(alternatives, room, of)

@@ -22,11 +22,11 @@ from wharfinger.what_if.capacity.group_count import FoundGroup, GroupCount
 from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
-MOST_RULES = 4
-MOST_RESOURCES = 3
-MOST_MODELS = 3
-MOST_KINDS = 64  # kinds of nodes among which those are looked for that help
-PLACED_PER_DECISION = 20  # a round places pods about so many times faster than decisions do
+MAX_RULES = 4
+MAX_RESOURCES = 3
+MAX_MODELS = 3
+MAX_KINDS = 64  # kinds of nodes among which those are looked for that help
+PLACED_PER_DECISION = 20  # how many times faster a round places pods than single decisions
 
 _FIT = "NodeResourcesFit"
 _SHORT = "Insufficient "
@@ -293,15 +293,15 @@ class Count:
         resources = sorted((name for name in short if asked.get(name, 0) > 1), key=lambda name: (-short[name], name))
         return Candidates(
             models=self._models(decision.pod, zonal=zonal or not _order_is_free(decision)),
-            resources=tuple(resources[:MOST_RESOURCES]),
-            rules=tuple(found.plugin for found in rules[:MOST_RULES]),
+            resources=tuple(resources[:MAX_RESOURCES]),
+            rules=tuple(found.plugin for found in rules[:MAX_RULES]),
         )
 
     def _candidates_for_group(self, member: PodView) -> Candidates:
         """What could be changed for a group that stops at a member; that may fit alone, and then any of its resources may be short."""
         found = self._candidates(self._decide(member), zonal=True)
         asked = tuple(sorted(name for name, amount in member.requests.items() if amount > 1))
-        return replace(found, resources=found.resources or asked[:MOST_RESOURCES])
+        return replace(found, resources=found.resources or asked[:MAX_RESOURCES])
 
     def _models(self, pod: PodView, *, zonal: bool) -> tuple[str, ...]:
         """Nodes of which one more would take the pod, the most frequent kind first; kinds differ by zone if that may matter."""
@@ -311,7 +311,7 @@ class Count:
             for new, _ in made:
                 supposed.add(new)
             feasible = set(self._decide(pod).feasible_nodes())
-        return tuple(model for new, model in made if new.name in feasible)[:MOST_MODELS]
+        return tuple(model for new, model in made if new.name in feasible)[:MAX_MODELS]
 
 
 def _order_is_free(decision: Decision) -> bool:
@@ -342,4 +342,4 @@ def _kinds(state: ClusterState, *, zonal: bool) -> list[str]:
         offered = tuple(sorted(node.status.allocatable.items()))
         kinds.setdefault((offered, taints, labels), []).append(name)
     ordered = sorted(kinds.values(), key=lambda names: (-len(names), min(names)))
-    return [min(names) for names in ordered[:MOST_KINDS]]
+    return [min(names) for names in ordered[:MAX_KINDS]]

@@ -56,5 +56,5 @@ def room_for(asked: str, snapshot: Snapshot) -> list[int | None]:
         codes = [wanted.pool(pool) for pool in state.node.pools]
         shared = any(device.shareable and device.matches[0] is True for code in codes for device in code.codes)
         found[number] = None if shared else funnels(wanted, state.node, codes, state.usage)[0].left
-    wanted.tidy()
+    wanted.compact()
     return [found[number] for number in ids.tolist()]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from wharfinger.what_if.optimal.model import NO_LIMIT, Place, Task
 
-MOST_CLASSES = 200
+MAX_CLASSES = 200
 """Where there are more, nodes that are open to the same pods are one class, whatever their room is."""
 FUNCTIONS = range(1, 5)
 LARGEST = 1 << 58
@@ -67,7 +67,7 @@ def _classes(task: Task) -> list[Rows]:
     open_to = np.packbits(np.array([task.open_to[group] for group in task.size], np.bool_), axis=0)
     room = np.array(list(task.room.values()), np.int64)
     exact = _alike([open_to, room])
-    return exact if len(exact) <= MOST_CLASSES else _alike([open_to])
+    return exact if len(exact) <= MAX_CLASSES else _alike([open_to])
 
 
 def _alike(columns: Sequence[NDArray[np.generic]]) -> list[Rows]:

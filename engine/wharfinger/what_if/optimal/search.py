@@ -49,11 +49,11 @@ Masks: TypeAlias = Mapping[bytes, NDArray[np.bool_]]
 
 NEVER = "Never"
 """The preemptionPolicy of a pod that evicts nobody."""
-MOST_CELLS = 2_000_000
+MAX_CELLS = 2_000_000
 """Pairs of template and node in a model; more would take minutes to build."""
 FEW_CELLS = 5_000
 """A model of so many pairs is solved as a whole at once."""
-MOST_IMPROVED = 20_000
+MAX_IMPROVED = 20_000
 """A plan for a region is improved by the model of all nodes up to so many pairs."""
 SHARE = 3
 """A model that others follow gets this part of the time that is left."""
@@ -184,9 +184,9 @@ class _Search:
             if proof.answer is Answer.NONE:
                 return Optimal(answer=Answer.NONE)
             best = self._rearranged(allowed, room, proof, evicting=evicting)
-        if best is not None and (best.fewest or cells > MOST_IMPROVED):
+        if best is not None and (best.fewest or cells > MAX_IMPROVED):
             return best
-        if cells > MOST_CELLS:
+        if cells > MAX_CELLS:
             why = f"{len(self._size):,} kinds of pods on {len(self._names):,} nodes are too many to search"
             return Optimal(answer=Answer.UNKNOWN, why=why)
         found = Optimal(answer=Answer.NONE)

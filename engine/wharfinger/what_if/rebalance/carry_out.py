@@ -29,7 +29,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.rebalance.movable import Movable
-from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
+from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, PlanOptions, asked_without, value_of, violation
 from wharfinger.what_if.watched_cluster import WatchedCluster
 
 if TYPE_CHECKING:
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
     from wharfinger.model.state.snapshot import Snapshot
 
-LOOK = 0.1
-RETRY = 1.0
-PATIENCE = 300.0
+POLL_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+TIMEOUT = 300.0
 """Seconds to wait for a write to be accepted, and for a pod to be placed again."""
-AHEAD = 100
+MOVES_REHEARSED = 100
 """Moves that are rehearsed before each move; before the first one it is the whole plan."""
-AT_ONCE = 16
+CONCURRENT_CORDONS = 16
 """Nodes that are cordoned or opened at the same time."""
-LEAST = 1e-6
+TOLERANCE = 1e-6
 CORDONED_BY = "wharfinger.dev/cordoned-by"
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
-    """Who cordoned them, by the names of the nodes that a rebalance has cordoned and nobody has opened; sorted by name."""
+    """The author of the cordon, by the names of nodes that a rebalance has cordoned and that were not opened; sorted by name."""
     closed = (snapshot.node(row).object.metadata for row in np.flatnonzero(snapshot.unschedulable).tolist())
     found = {node.name: node.annotations[CORDONED_BY] for node in closed if CORDONED_BY in node.annotations}
     return dict(sorted(found.items()))
@@ -61,7 +61,7 @@ def sentence_about(left: Mapping[str, str]) -> str:
     """What to do about cordons that are left."""
     owners = ", ".join(sorted(set(left.values())))
     return (
-        f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MOST_NAMED)}; "
+        f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
         "if it does not run any more, open them with wharf rebalance --live --undo-cordons"
     )
 
@@ -114,18 +114,18 @@ class PlanExecution:
     def __init__(  # noqa: PLR0913 — what it needs of the world
         self,
         chain: Chain,
-        wishes: Wishes,
+        plan_options: PlanOptions,
         live: WatchedCluster,
         writes: NodeWrites,
         clock: Clock,
         *,
         by: str = "wharf rebalance",
         exact: bool = False,
-        patience: float = PATIENCE,
+        patience: float = TIMEOUT,
         report: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         self._chain = chain
-        self._wishes = wishes
+        self._plan_options = plan_options
         self._live = live
         self._writes = writes
         self._clock = clock
@@ -147,7 +147,7 @@ class PlanExecution:
             return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
             for place, move in enumerate(moves):
-                stopped = self.objection(moves[place:] if place == 0 else moves[place : place + AHEAD])
+                stopped = self.objection(moves[place:] if place == 0 else moves[place : place + MOVES_REHEARSED])
                 if stopped is not None:
                     break
                 await self._step(move)
@@ -188,7 +188,7 @@ class PlanExecution:
 
     def _unmovable(self, moves: Sequence[Move], draft: Draft) -> str | None:
         """Why a pod of these moves, if it is where it was, may not move any more; None if all may."""
-        rules = Movable(self._chain, draft.snapshot, self._wishes.limits)
+        rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         for move in moves:
             pod = self._live.pods.get(move.uid)
             if pod is not None and not pod.terminating and (why := rules.reason_to_stay(pod)) is not None:
@@ -197,13 +197,13 @@ class PlanExecution:
 
     def _totals(self, moves: Sequence[Move], draft: Draft, closed: frozenset[str]) -> dict[Goal, float]:
         goals = {move.goal for move in moves} & CONSOLIDATING
-        return {goal: value_of(goal, self._wishes, draft.snapshot)[0].total(draft.snapshot, closed) for goal in goals}
+        return {goal: value_of(goal, self._plan_options, draft.snapshot)[0].total(draft.snapshot, closed) for goal in goals}
 
     @staticmethod
     def _loss(moves: Sequence[Move], before: dict[Goal, float], after: dict[Goal, float]) -> str | None:
         for goal, value in before.items():
             planned, gained = sum(move.gain for move in moves if move.goal is goal), after[goal] - value
-            if gained < planned - LEAST:
+            if gained < planned - TOLERANCE:
                 return f"goal {goal.value}: what is left of the plan would gain {gained:g} now, not {planned:g} as planned"
         return None
 
@@ -284,8 +284,8 @@ class PlanExecution:
 
     @staticmethod
     async def _at_once(names: Iterable[str], change: Callable[[str], Awaitable[None]]) -> None:
-        """Changes all of these nodes, `AT_ONCE` at the same time; raises the first _Stopped when every change has ended."""
-        slots = asyncio.Semaphore(AT_ONCE)
+        """Changes all of these nodes, `CONCURRENT_CORDONS` at the same time; raises the first _Stopped when every change has ended."""
+        slots = asyncio.Semaphore(CONCURRENT_CORDONS)
 
         async def one(name: str) -> None:
             async with slots:
@@ -330,7 +330,7 @@ class PlanExecution:
                     return
                 if failed.gone or not failed.retriable or self._clock.monotonic() > until:
                     raise _Stopped(f"{what}: {failed.reason}") from failed
-                await self._clock.sleep(RETRY)
+                await self._clock.sleep(RETRY_SECONDS)
             else:
                 return
 
@@ -340,7 +340,7 @@ class PlanExecution:
         while (found := look()) is None:
             if self._clock.monotonic() > until:
                 raise _Stopped(f"{what} after {self._patience:g} s")
-            await self._clock.sleep(LOOK)
+            await self._clock.sleep(POLL_SECONDS)
         return found
 
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.what_if.rebalance.draft import LOOKED_AT, Acceptable, Choice
-from wharfinger.what_if.rebalance.rearrangement import LEAST
+from wharfinger.what_if.rebalance.rearrangement import MIN_GAIN
 from wharfinger.what_if.rebalance.relocations import Relocation, Relocations
-from wharfinger.what_if.rebalance.search import NOTHING, SMALL, Outcome, Search
+from wharfinger.what_if.rebalance.search import MAX_WHOLE_SEARCH, NO_OUTCOME, Outcome, Search
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.what_if.rebalance.freed_nodes import Bundle
 
-EFFORT = 15_000
+MAX_DECISIONS = 15_000
 """Decisions after which the search for bundles ends with what it has found; that for rearrangements after a fifth of them."""
-MOST_SETS = 20_000
-"""Up to so many sets of the bundles of a small cluster are looked at, the best first."""
+MAX_SETS = 20_000
+"""The largest number of sets of bundles that is tried on a small cluster, the best first."""
 
 
 def fullest(decision: Decision, snapshot: Snapshot, acceptable: Mask) -> str | None:
@@ -69,21 +69,21 @@ class Consolidation:
     def __init__(self, search: Search) -> None:
         self._search = search
         self._draft = search.draft
-        self._best = NOTHING
+        self._best = NO_OUTCOME
 
     def run(self) -> None:
         """Leaves the best moves that were found on the draft."""
         search, relocations = self._search, Relocations(self._search)
         mark, began = self._draft.mark(), search.begun()
-        search.ends_at = self._draft.decisions + EFFORT
+        search.ends_at = self._draft.decisions + MAX_DECISIONS
         rows = search.open_rows()
-        whole: tuple[Outcome, Sequence[Relocation]] = NOTHING, ()
-        if len(rows) <= SMALL:
+        whole: tuple[Outcome, Sequence[Relocation]] = NO_OUTCOME, ()
+        if len(rows) <= MAX_WHOLE_SEARCH:
             whole = relocations.rearrange(rows)
             self._draft.back_to(mark)
         while not search.is_over and self._improve():
             pass
-        search.ends_at = self._draft.decisions + EFFORT // 5
+        search.ends_at = self._draft.decisions + MAX_DECISIONS // 5
         relocations.groups(rows)
         if whole[0] > search.since(began):
             self._draft.back_to(mark)
@@ -92,7 +92,7 @@ class Consolidation:
     def _improve(self) -> bool:
         """Does the best set of bundles; False if none gains anything."""
         bundles = self._bundles()
-        self._best, chosen = NOTHING, None
+        self._best, chosen = NO_OUTCOME, None
         for tried, wanted in self._candidates(bundles):
             mark = self._draft.mark()
             outcome = self._try(tried, wanted)
@@ -112,7 +112,7 @@ class Consolidation:
         found: list[Bundle] = []
         for row, pods in self._search.movable(self._search.open_rows()):
             found += self._search.value.bundles(snapshot, row, pods) if pods else ()
-        worth = [bundle for bundle in found if self._worth(bundle) > LEAST]
+        worth = [bundle for bundle in found if self._worth(bundle) > MIN_GAIN]
         return sorted(worth, key=lambda bundle: (len(bundle.pods) / bundle.gain, self._search.size(bundle.pods), bundle.node))
 
     def _worth(self, bundle: Bundle) -> float:
@@ -121,10 +121,10 @@ class Consolidation:
     def _candidates(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Sequence[Bundle], Choice | None]]:
         """The sets of bundles to try, each with a choice of nodes."""
         yield from self._prefixes(bundles)
-        if len({bundle.node for bundle in bundles}) > SMALL:
+        if len({bundle.node for bundle in bundles}) > MAX_WHOLE_SEARCH:
             return
         for combined, most in combinations(bundles, self._worth):
-            if most <= self._best.worth + LEAST:
+            if most <= self._best.worth + MIN_GAIN:
                 return
             if self._has_room(combined):
                 ordered = sorted(combined, key=lambda bundle: (-self._search.size(bundle.pods), bundle.node))
@@ -190,7 +190,7 @@ class Consolidation:
                 draft.back_to(mark)
                 return False
         gained = self._search.total() - before
-        if gained - self._search.terms.cost * len(bundle.pods) > LEAST and self._search.holds():
+        if gained - self._search.terms.cost * len(bundle.pods) > MIN_GAIN and self._search.holds():
             draft.explain(began, f"{self._search.verb} {bundle.node}", gained)
             return True
         draft.back_to(mark)
@@ -209,7 +209,7 @@ def combinations(bundles: Sequence[Bundle], worth: Callable[[Bundle], float]) ->
     values = [[*(worth(bundle) for bundle in found), 0.0] for found in options]
     start = (0,) * len(options)
     heap = [(-sum(found[0] for found in values), start, 0)]
-    for _ in range(MOST_SETS):
+    for _ in range(MAX_SETS):
         if not heap:
             return
         negative, places, last = heapq.heappop(heap)

@@ -38,7 +38,7 @@ Choice = Callable[["Decision", "Snapshot", Mask], str | None]
 
 LOOKED_AT = 32
 """How many of the best nodes a choice looks at; where none is acceptable, more and more are."""
-ROUNDS = 16
+MAX_ROUNDS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class Draft:
         self.uncordon([name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source])
         self.cordon(source)
         pending = self.claimed(self.recreated(pod))
-        for number in range(ROUNDS):
+        for number in range(MAX_ROUNDS):
             decision = self.decide(pending)
             if decision.node is None or decision.row is None:
                 break
@@ -226,7 +226,7 @@ def _equal_but_not_acceptable(decision: Decision, snapshot: Snapshot, mask: Mask
 
 
 def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, most: int) -> Iterator[str]:
-    """The best nodes, at most so many, before the target; without a target those before the first acceptable one."""
+    """The best nodes, at most `most` of them, before the target; without a target those before the first acceptable one."""
     for ranked in decision.ranking(most):
         if ranked.node == target or (target is None and mask[snapshot.row(ranked.node)]):
             return

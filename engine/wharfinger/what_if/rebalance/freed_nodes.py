@@ -1,7 +1,7 @@
 """What consolidation gains: whole nodes, or whole GPUs, that are free.
 
 The value of a cluster is a sum over its nodes, so a move changes it at two nodes only. A bundle is the smallest set of pods of one node
-whose leaving gains something there. Nodes that were cordoned from the start count for nothing: nobody could use what is freed there.
+whose leaving gains something there. Nodes that were cordoned from the start count for nothing: no pod could use what is freed there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.what_if.rebalance.rearrangement import Worth
 
-MOST_CHOICES = 4
-MOST_WAYS = 200
+MAX_CHOICES = 4
+MAX_WAYS = 200
 GPU = "nvidia.com/gpu"
 SHARED_GPU = "alibabacloud.com/gpu-milli"
 
@@ -101,7 +101,7 @@ class FreeNodes:
 class FreeUnits:
     """The number of whole units that are free on each node; a unit is amounts of resources, such as one GPU, or eight of them.
 
-    Where GPUs are shared, a whole one is free only if nobody has a share of it: it takes the resource of shares too.
+    Where GPUs are shared, a whole one is free only if no pod has a share of it: it takes the resource of shares too.
     """
 
     def __init__(self, unit: Mapping[str, int]) -> None:
@@ -128,7 +128,7 @@ class FreeUnits:
         return np.asarray(np.maximum(left, 0))
 
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
-        """For each further unit the sets of the fewest pods that make it free: at most `MOST_CHOICES`, those that ask for least first.
+        """For each further unit the sets of the fewest pods that make it free: at most `MAX_CHOICES`, those that ask for least first.
 
         Of sets of equal pods one is enough, and where there are too many ways only the largest pods are looked at.
         """
@@ -173,10 +173,10 @@ class FreeUnits:
 
     def _choices(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView], n_pods: int) -> Iterator[tuple[PodView, ...]]:
         """The sets of that many pods whose leaving makes the units free."""
-        several = [*combinations(pods, n_pods)] if math.comb(len(pods), n_pods) <= MOST_WAYS else [tuple(pods[:n_pods])]
+        several = [*combinations(pods, n_pods)] if math.comb(len(pods), n_pods) <= MAX_WAYS else [tuple(pods[:n_pods])]
         unlike = {tuple(sorted(pod.template for pod in chosen)): chosen for chosen in reversed(several)}
         enough = [chosen for chosen in unlike.values() if self._without(snapshot, row, chosen) >= units]
-        yield from sorted(enough, key=lambda chosen: (sum(map(self._share, chosen)), [pod.key for pod in chosen]))[:MOST_CHOICES]
+        yield from sorted(enough, key=lambda chosen: (sum(map(self._share, chosen)), [pod.key for pod in chosen]))[:MAX_CHOICES]
 
     def _limit(self, snapshot: Snapshot, row: int) -> int:
         return min(_at(snapshot, snapshot.allocatable, name, row) // amount for name, amount in self._unit.items())

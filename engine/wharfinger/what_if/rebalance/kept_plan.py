@@ -14,7 +14,7 @@ import yaml
 
 from wharfinger.errors import UsageError
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Move, Wishes, goals_named
+from wharfinger.what_if.rebalance.plan import Move, PlanOptions, goals_named
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -47,7 +47,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
     moves: list[Move]
 
     @property
-    def wishes(self) -> Wishes:
+    def plan_options(self) -> PlanOptions:
         """The goals, the unit and the limits that the plan was made with."""
         limits = Limits(
             namespaces=frozenset(self.limits.namespaces),
@@ -55,7 +55,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
             most_priority=self.limits.most_priority,
             scheduler=self.limits.scheduler,
         )
-        return Wishes(goals=goals_named(goal.goal for goal in self.goals), unit=self.unit, limits=limits)
+        return PlanOptions(goals=goals_named(goal.goal for goal in self.goals), unit=self.unit, limits=limits)
 
     def staleness(self, chain: Chain, state: ClusterState) -> str | None:
         """Why the plan is not for these policies, settings and nodes; None if it is. Pods are looked at when it is carried out."""
@@ -68,10 +68,10 @@ class KeptPlan(msgspec.Struct, frozen=True):
         return f"{', '.join(gone[:3])}: no such node any more" if gone else None
 
 
-def plan_value(wishes: Wishes, moves: Sequence[Move]) -> Mapping[str, Any]:
+def plan_value(plan_options: PlanOptions, moves: Sequence[Move]) -> Mapping[str, Any]:
     """The fields of a plan that `KeptPlan` reads, besides goals and revisions."""
-    limits = asdict(wishes.limits) | {"namespaces": sorted(wishes.limits.namespaces)}
-    return {"unit": dict(wishes.unit), "limits": limits, "moves": [{**asdict(move), "goal": move.goal.value} for move in moves]}
+    limits = asdict(plan_options.limits) | {"namespaces": sorted(plan_options.limits.namespaces)}
+    return {"unit": dict(plan_options.unit), "limits": limits, "moves": [{**asdict(move), "goal": move.goal.value} for move in moves]}
 
 
 def read_plan(text: bytes, where: str) -> KeptPlan:

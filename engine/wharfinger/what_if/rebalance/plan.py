@@ -1,11 +1,11 @@
 """A plan of moves that makes a cluster better by some goals, in which every moved pod has a place when its turn comes.
 
 The goals are worked off in the order given, each on the cluster that the moves of the ones before leave; a later goal never undoes what an
-earlier one has gained. Nobody is evicted by preemption for a moved pod, and a pod moves at most once. Pods that wait and have a place get
+earlier one has gained. No pod is evicted by preemption for a moved pod, and a pod moves at most once. Pods that wait and have a place get
 it before the first move, as the running scheduler will see to.
 
-While a pod moves, its old node is cordoned: it does not come back, and nobody takes the room that it leaves. Nodes that are freed stay
-cordoned until the end, and so do, during a move, the nodes on which it must not end. All are opened again after the last move.
+While a pod moves, its old node is cordoned: it does not come back, and no other pod takes the room that it leaves. Nodes that are freed
+stay cordoned until the end, and so do, during a move, the nodes on which it must not end. All are opened again after the last move.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
 from wharfinger.what_if.rebalance.movable import Limits, Movable
-from wharfinger.what_if.rebalance.rearrangement import LEAST
+from wharfinger.what_if.rebalance.rearrangement import MIN_GAIN
 from wharfinger.what_if.rebalance.search import Search, Terms
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ NOUNS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class PlanOptions:
     """What a plan is asked for.
 
     `cost`: what each move must gain at least, in units of its goal (pods, nodes, GPUs, points). `unit`: the resources that one whole GPU
@@ -107,7 +107,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
+class GoalProgress:
     """The value of a goal before its moves and after them."""
 
     goal: Goal
@@ -125,10 +125,10 @@ class Rebalance:
     """
 
     chain: Chain
-    wishes: Wishes
+    plan_options: PlanOptions
     moves: tuple[Move, ...]
     uncordon: tuple[str, ...]
-    goals: tuple[Reached, ...]
+    goals: tuple[GoalProgress, ...]
     movable: int
     staying: Mapping[str, int]
     left: tuple[str, ...]
@@ -149,7 +149,7 @@ class Rebalance:
 def rebalance(
     chain: Chain,
     state: ClusterState,
-    wishes: Wishes,
+    plan_options: PlanOptions,
     waiting: Sequence[PodView] = (),
     advance: Callable[[], None] = lambda: None,
 ) -> Rebalance:
@@ -157,15 +157,15 @@ def rebalance(
 
     Raises UsageError for a unit that no node offers, and for whole GPUs that moves cannot change.
     """
-    return _Planning(chain, state, wishes, advance).plan(waiting)
+    return _Planning(chain, state, plan_options, advance).plan(waiting)
 
 
 class _Planning:
-    def __init__(self, chain: Chain, state: ClusterState, wishes: Wishes, advance: Callable[[], None]) -> None:
+    def __init__(self, chain: Chain, state: ClusterState, plan_options: PlanOptions, advance: Callable[[], None]) -> None:
         self._chain = chain
-        self._wishes = wishes
+        self._plan_options = plan_options
         self._advance = advance
-        self._draft = Draft(chain, state, wishes.most_cordons)
+        self._draft = Draft(chain, state, plan_options.most_cordons)
         self._staying: dict[str, str | None] = {}
         self._goal_of: list[Goal] = []  # of each move
         self._reached: list[tuple[Search, float]] = []
@@ -175,15 +175,15 @@ class _Planning:
         """The plan; see `rebalance`."""
         draft = self._draft
         first = place_first(draft, self._chain, waiting)
-        rules = Movable(self._chain, draft.snapshot, self._wishes.limits)
+        rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)
-        goals = tuple(self._reach(goal) for goal in self._wishes.goals)
+        goals = tuple(self._reach(goal) for goal in self._plan_options.goals)
         reasons = Counter(reason for reason in self._staying.values() if reason is not None)
         moves, uncordon = _steps(draft.moves, self._goal_of)
         return Rebalance(
             chain=self._chain,
-            wishes=self._wishes,
+            plan_options=self._plan_options,
             moves=moves,
             uncordon=uncordon,
             goals=goals,
@@ -195,7 +195,7 @@ class _Planning:
             after=utilisation(draft.snapshot),
         )
 
-    def _reach(self, goal: Goal) -> Reached:
+    def _reach(self, goal: Goal) -> GoalProgress:
         began = len(self._draft.moves)
         if goal is Goal.VIOLATIONS:
             before, after = self._end_violations()
@@ -205,18 +205,18 @@ class _Planning:
             before, after = self._consolidate(goal)
         moves = len(self._draft.moves) - began
         self._goal_of += [goal] * (len(self._draft.moves) - len(self._goal_of))
-        return Reached(goal=goal, before=before, after=after, moves=moves)
+        return GoalProgress(goal=goal, before=before, after=after, moves=moves)
 
     def _may_move(self, pod: PodView) -> bool:
         return self._staying.get(pod.uid, "") is None
 
     def _holds(self) -> bool:
         """True while nothing that an earlier goal has gained is lost."""
-        return all(search.total() >= reached - LEAST for search, reached in self._reached)
+        return all(search.total() >= reached - MIN_GAIN for search, reached in self._reached)
 
     def _consolidate(self, goal: Goal) -> tuple[float, float]:
-        value, verb = value_of(goal, self._wishes, self._draft.snapshot)
-        terms = Terms(cost=self._wishes.cost, most_moves=self._wishes.most_moves)
+        value, verb = value_of(goal, self._plan_options, self._draft.snapshot)
+        terms = Terms(cost=self._plan_options.cost, most_moves=self._plan_options.most_moves)
         search = Search(self._draft, value, terms, self._may_move, verb, self._holds, self._advance)
         before = search.total()
         Consolidation(search).run()
@@ -248,12 +248,12 @@ class _Planning:
         heap = [(-gained, pod.key, uid) for uid, pod in pods.items() if (gained := self._points(pod)) > self._least]
         heapq.heapify(heap)
         total = 0.0
-        while heap and len(self._draft.moves) < self._wishes.most_moves:
+        while heap and len(self._draft.moves) < self._plan_options.most_moves:
             _, key, uid = heapq.heappop(heap)
             gained = self._points(pods[uid])
             if gained <= self._least:
                 continue
-            if heap and -heap[0][0] > gained + LEAST:
+            if heap and -heap[0][0] > gained + MIN_GAIN:
                 heapq.heappush(heap, (-gained, key, uid))
             elif self._move_alone(pods[uid], f"{gained:+.1f} points", gained):
                 total += gained
@@ -261,7 +261,7 @@ class _Planning:
 
     @property
     def _least(self) -> float:
-        return max(self._wishes.cost, LEAST)
+        return max(self._plan_options.cost, MIN_GAIN)
 
     def _points(self, pod: PodView) -> float:
         self._advance()
@@ -270,7 +270,7 @@ class _Planning:
     def _move_alone(self, pod: PodView, why: str, gain: float) -> bool:
         """Moves one pod to wherever the chain says; False if it may not or cannot move, or is not worth it."""
         draft = self._draft
-        if not self._may_move(pod) or gain <= self._wishes.cost or len(draft.moves) >= self._wishes.most_moves:
+        if not self._may_move(pod) or gain <= self._plan_options.cost or len(draft.moves) >= self._plan_options.most_moves:
             return False
         if any(move.pod.uid == pod.uid for move in draft.moves):
             return False
@@ -285,16 +285,16 @@ class _Planning:
         return True
 
 
-def value_of(goal: Goal, wishes: Wishes, snapshot: Snapshot) -> tuple[NodeValue, str]:
+def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple[NodeValue, str]:
     """What a goal about nodes counts, and the verb of its moves. Raises UsageError for a unit that no node offers."""
     if goal is Goal.FREE_NODES:
         return FreeNodes(), "frees"
-    unit = wishes.unit or one_gpu(snapshot)
+    unit = plan_options.unit or one_gpu(snapshot)
     for name in unit:
         index = snapshot.resource_index(name)
         if index is None or not snapshot.allocatable[index].any():
             raise UsageError(f"goal {goal.value}: no node offers {name}; say with --whole which resources one whole GPU takes")
-    if not wishes.unit and set(unit.values()) == {1}:
+    if not plan_options.unit and set(unit.values()) == {1}:
         raise UsageError(
             f"goal {goal.value}: every free {GPU} here is a whole one, so moves gain none; --whole {GPU}=8 counts eights on one node"
         )
@@ -355,7 +355,7 @@ def points_gained(decision: Decision, source: str) -> float:
     if decision.node is None or decision.node == source:
         return 0.0
     own, chosen = (_totals(decision, node) for node in (source, decision.node))
-    return next((there - here for here, there in zip(own, chosen, strict=False) if abs(there - here) > LEAST), 0.0)
+    return next((there - here for here, there in zip(own, chosen, strict=False) if abs(there - here) > MIN_GAIN), 0.0)
 
 
 def _totals(decision: Decision, node: str) -> list[float]:

@@ -16,9 +16,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-LEAST = 1e-9
+MIN_GAIN = 1e-9
 """A smaller gain is none."""
-STEPS = 20_000
+MAX_STEPS = 20_000
 """Changes that one search tries."""
 FIRST_LOSS = 0.12
 """The largest loss of one change at the beginning; a whole node or GPU is 1."""
@@ -111,7 +111,7 @@ class _Search:
         if not pods:
             return
         each = max(MOVE, self._cost)
-        for step in range(STEPS):
+        for step in range(MAX_STEPS):
             pod = pods[int(draw.random() * len(pods))]
             nodes = self._start.nodes[pod]
             new, old = nodes[int(draw.random() * len(nodes))], self._at[pod]
@@ -125,7 +125,7 @@ class _Search:
             home = self._start.home[pod]
             moved = (new != home) - (old != home)
             gained = self._sums[old] + self._sums[new] - sums - new_sums - each * moved
-            if gained >= -FIRST_LOSS * (1 - step / STEPS) * draw.random():
+            if gained >= -FIRST_LOSS * (1 - step / MAX_STEPS) * draw.random():
                 self._moves += moved
                 if self._values[old] + self._values[new] != values + new_values or moved < 0:
                     self._remember()
@@ -157,7 +157,7 @@ class _Search:
             self._shift(pod, home)
             self._count(old)
             self._count(home)
-            if self._values[old] + self._values[home] + self._cost >= before - LEAST:
+            if self._values[old] + self._values[home] + self._cost >= before - MIN_GAIN:
                 self._moves -= 1
                 return True
             self._shift(pod, old)

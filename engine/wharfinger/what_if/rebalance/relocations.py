@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wharfinger.what_if.rebalance.rearrangement import LEAST, Arrangement, Ask, rearranged
-from wharfinger.what_if.rebalance.search import NOTHING, SMALL, Outcome, Search
+from wharfinger.what_if.rebalance.rearrangement import MIN_GAIN, Arrangement, Ask, rearranged
+from wharfinger.what_if.rebalance.search import MAX_WHOLE_SEARCH, NO_OUTCOME, Outcome, Search
 
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Mask
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SEEDS = 4
 """How often a rearrangement of the same nodes is looked for, by other random numbers."""
 GROUP = 12
-MOST_GROUPS = 60
-"""Of larger clusters so many groups of nodes are rearranged, each of so many nodes."""
+MAX_GROUPS = 60
+"""The number of groups of nodes that are rearranged on larger clusters, and the nodes of each."""
 REFUSALS = 3
 """How often a rearrangement is looked for again without what the chain has refused."""
 
@@ -49,14 +49,14 @@ class Relocations:
 
     def groups(self, rows: Sequence[int]) -> None:
         """Rearranges all nodes if they are few; otherwise groups of those where it may gain something, which are drawn at random."""
-        if len(rows) <= SMALL:
-            while self.rearrange(rows)[0].worth > LEAST:
+        if len(rows) <= MAX_WHOLE_SEARCH:
+            while self.rearrange(rows)[0].worth > MIN_GAIN:
                 pass
             return
         may_gain = self._search.value.may_gain(self._draft.snapshot)
         worthy = [row for row in rows if may_gain[row]]
         random.Random(0).shuffle(worthy)
-        for start in range(0, min(len(worthy), GROUP * MOST_GROUPS), GROUP):
+        for start in range(0, min(len(worthy), GROUP * MAX_GROUPS), GROUP):
             if self._search.is_over or len(self._draft.moves) >= self._search.terms.most_moves:
                 return
             self.rearrange(worthy[start : start + GROUP], 1)
@@ -65,7 +65,7 @@ class Relocations:
         """Moves pods among these nodes if that gains something; (what it led to, the pods that should move)."""
         mark = self._draft.mark()
         refused: set[tuple[bytes, int]] = set()
-        best: tuple[Outcome, Sequence[Relocation]] = NOTHING, ()
+        best: tuple[Outcome, Sequence[Relocation]] = NO_OUTCOME, ()
         for _ in range(REFUSALS):
             before = len(refused)
             for relocations in self._rearrangements(rows, seeds, refused):
@@ -109,7 +109,7 @@ class Relocations:
         for seed in range(seeds):
             self._search.advance()
             better = rearranged(start, worth, terms.cost, seed)
-            gains = better.value - now - terms.cost * better.moves > LEAST
+            gains = better.value - now - terms.cost * better.moves > MIN_GAIN
             if gains and len(draft.moves) + better.moves <= terms.most_moves:
                 found[better.at] = [
                     Relocation(pod=pod, source=node_names[node], target=node_names[new])
@@ -154,10 +154,10 @@ class Relocations:
                 left.remove(each)
                 going = True
         outcome = self._search.since(began)
-        if outcome.worth > LEAST and self._search.holds():
+        if outcome.worth > MIN_GAIN and self._search.holds():
             return outcome
         draft.back_to(mark)
-        return NOTHING
+        return NO_OUTCOME
 
     def _has_room_at(self, each: Relocation) -> bool:
         """True if what the pod asks for is free on its new node."""

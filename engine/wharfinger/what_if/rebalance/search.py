@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from wharfinger.what_if.rebalance.draft import Draft
     from wharfinger.what_if.rebalance.freed_nodes import NodeValue
 
-SMALL = 24
-"""Up to so many nodes are searched as a whole."""
+MAX_WHOLE_SEARCH = 24
+"""The largest number of nodes that is searched as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     cordons: int
 
 
-NOTHING = Outcome(0.0, 0, 0)
+NO_OUTCOME = Outcome(0.0, 0, 0)
 
 
 class Search:

@@ -24,8 +24,8 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast
 
 FEWEST_STEPS = 100
-MOST_STEPS = 100_000
-LEAST_TOP = 10
+MAX_STEPS = 100_000
+MIN_TOP = 10
 """A weight is searched up to twice itself, and at least up to this."""
 EXPLICIT = "="
 
@@ -182,7 +182,7 @@ def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -
 def _step(kind: Kind, width: float) -> float:
     """The step of a grid: round in the unit of the kind, so that its values are short to write, and fine enough for the range."""
     if kind in {Kind.BOOL, Kind.COUNT}:
-        return max(1.0, float(math.ceil(width / MOST_STEPS)))
+        return max(1.0, float(math.ceil(width / MAX_STEPS)))
     if kind is Kind.MEMORY:
         return max(1.0, 2.0 ** math.floor(math.log2(width / FEWEST_STEPS)))
     return 10.0 ** math.floor(math.log10(width / FEWEST_STEPS) + 1e-9)
@@ -221,7 +221,7 @@ def _of_weight(  # noqa: PLR0913 — a knob has these parts
         shipped=shipped,
         low=0.0,
         step=1.0,
-        steps=max(LEAST_TOP, math.ceil(2 * shipped)),
+        steps=max(MIN_TOP, math.ceil(2 * shipped)),
         start=place[0],
         end=place[1],
         is_weight=True,

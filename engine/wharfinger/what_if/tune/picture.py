@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from wharfinger.what_if.tune.search import SHIPS, Trial, Tuned
+from wharfinger.what_if.tune.search import ORIGINAL_TRIAL, Trial, Tuned
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 90, 20, 40, 60
@@ -95,7 +95,7 @@ def _draw(group: ET.Element, chart: _Chart, found: Tuned) -> None:
     for x, y, trial in sorted(chart.points, key=lambda point: (point[2].number in front, point[2] in (found.best, found.ships))):
         kind = (
             "ships"
-            if trial.number == SHIPS
+            if trial.number == ORIGINAL_TRIAL
             else "best"
             if trial.number == found.best.number
             else "on-front"
@@ -114,7 +114,7 @@ def _tooltip(trial: Trial, found: Tuned) -> Iterator[str]:
 
 def called(trial: Trial) -> str:
     """The name of a trial."""
-    return "ships" if trial.number == SHIPS else f"trial {trial.number}"
+    return "ships" if trial.number == ORIGINAL_TRIAL else f"trial {trial.number}"
 
 
 def shown(value: float) -> str:

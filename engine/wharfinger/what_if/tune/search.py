@@ -1,7 +1,8 @@
 """The search: asks Optuna for numbers, runs trials with them, and returns the result.
 
-Deterministic with any number of processes. A trial is asked for when the answers of all but the last `AHEAD` trials before it are known,
-and the sampler gets the answers in the order of the trials. What it knows at each question is thus the same, whichever trial ends first.
+Deterministic with any number of processes. A trial is asked for when the answers of all but the last `MAX_CONCURRENT_TRIALS` trials before
+it are known, and the sampler gets the answers in the order of the trials. What it knows at each question is thus the same, whichever trial
+ends first.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from wharfinger.what_if.tune.workloads import Measures
 if TYPE_CHECKING:
     import optuna
 
-AHEAD = 16
+MAX_CONCURRENT_TRIALS = 16
 """Trials that may run at once."""
-SHIPS = -1
+ORIGINAL_TRIAL = -1
 """The number of the trial with the policies as they are."""
 
 
@@ -169,14 +170,14 @@ class _Search:
         self._asked: dict[tuple[float, ...], Future[Measures | str]] = {}
 
     def run(self, executor: Executor, study: optuna.Study, most: int, advance: Callable[[], None]) -> Tuned:
-        """The outcome of so many trials of the study."""
+        """The outcome of a number of trials of the study."""
         shipped = tuple(knob.shipped for knob in self._knobs)
         first = self._submit(executor, shipped)
         found = list(self._trials(executor, study, most, advance))
         measures = first.result()
         if isinstance(measures, str):
             raise UsageError(f"the policies cannot decide as they are: {measures}")
-        ships = Trial(number=SHIPS, values=shipped, objectives=self._judged(measures))
+        ships = Trial(number=ORIGINAL_TRIAL, values=shipped, objectives=self._judged(measures))
         usable = [trial for trial in found if trial is not None]
         best = self._reduced(executor, min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
         texts = self._texts(best.values)
@@ -202,8 +203,8 @@ class _Search:
         grid |= {knob.name: optuna.distributions.IntDistribution(0, knob.steps) for knob in self._knobs}
         study.enqueue_trial({knob.name: knob.nearest(knob.shipped) for knob in self._knobs})
         running: deque[tuple[optuna.Trial, tuple[float, ...], Future[Measures | str]]] = deque()
-        for number in range(most + AHEAD):
-            if len(running) == AHEAD or (number >= most and running):
+        for number in range(most + MAX_CONCURRENT_TRIALS):
+            if len(running) == MAX_CONCURRENT_TRIALS or (number >= most and running):
                 asked, values, answer = running.popleft()
                 measures = answer.result()
                 if isinstance(measures, str):

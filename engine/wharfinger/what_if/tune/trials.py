@@ -97,14 +97,14 @@ class InThisProcess(Executor):
         future: Future[Answer] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 — whoever asks for the result gets it
+        except Exception as error:  # noqa: BLE001 — raised by `result()`
             future.set_exception(error)
         return future
 
 
 @contextmanager
 def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
-    """An executor for `run` with so many processes; this one alone for 1."""
+    """An executor for `run` with a number of processes; this one alone for 1."""
     if jobs == 1:
         keep(pickle.dumps(setup))
         yield InThisProcess()

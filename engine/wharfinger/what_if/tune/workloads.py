@@ -183,7 +183,7 @@ def is_log(path: str) -> bool:
         with Path(path).open("rb") as stream:
             return stream.read(len(HEAD)) == HEAD
     except OSError:
-        return False  # whoever reads it says why
+        return False  # the reader of the log says why
 
 
 def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, seed: int) -> Waiting | Recorded:

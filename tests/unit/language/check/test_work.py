@@ -7,7 +7,7 @@ import pytest
 from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.files import MOST_IMPORTS
+from wharfinger.language.files import MAX_IMPORTS
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics
 
@@ -41,8 +41,8 @@ def set_of(files):
 
 def test_no_more_libraries_are_read_than_may_be_imported():
     library = "let large = node.pod_count in [" + "1, " * 12_000 + "1]\n"
-    imports = "".join(f'import "l{i}.policy" as l{i}\n' for i in range(MOST_IMPORTS))
-    files = {f"l{i}.policy": library for i in range(MOST_IMPORTS)}
+    imports = "".join(f'import "l{i}.policy" as l{i}\n' for i in range(MAX_IMPORTS))
+    files = {f"l{i}.policy": library for i in range(MAX_IMPORTS)}
     texts = set_of({"p.policy": f'{imports}policy "p"\nfilter f {{ require node.pod_count < 9 }}\n', **files})
     diagnostics = Diagnostics()
     checked = texts.check("p.policy", CATALOGUE, diagnostics)

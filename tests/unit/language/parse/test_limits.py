@@ -5,8 +5,8 @@ import pytest
 from tests.hostile import texts
 from tests.unit.language.parsing import codes, parsed
 from tests.work import calls
-from wharfinger.language.files import MOST_BYTES
-from wharfinger.language.report.diagnostics import MOST_PER_FILE
+from wharfinger.language.files import MAX_BYTES
+from wharfinger.language.report.diagnostics import MAX_PER_FILE
 from wharfinger.language.report.render import render
 
 MOST_CALLS = 4_000_000  # of a file as long as one may be
@@ -19,7 +19,7 @@ def read(text):
 
 @pytest.mark.parametrize("piece", texts.PIECES)
 @pytest.mark.parametrize(
-    ("beginning", "length"), [("", MOST_BYTES), ('policy "x"\nlet a = ', MOST_BYTES // 8)], ids=["the longest file", "in a let"]
+    ("beginning", "length"), [("", MAX_BYTES), ('policy "x"\nlet a = ', MAX_BYTES // 8)], ids=["the longest file", "in a let"]
 )
 def test_no_file_takes_long(beginning, length, piece):
     answers = []
@@ -58,7 +58,7 @@ def test_at_most_so_many_findings_are_shown_and_the_rest_is_counted():
     _, diagnostics = parsed("let a = +\n" * 80)
     assert len(diagnostics) == 80
     for form in ("human", "plain"):
-        assert render(diagnostics, form).count("P100") == MOST_PER_FILE
+        assert render(diagnostics, form).count("P100") == MAX_PER_FILE
         assert "… and 30 more" in render(diagnostics, form)
     assert '"omitted": 30' in render(diagnostics, "json")
 

@@ -168,7 +168,7 @@ def test_the_version_says_whether_something_may_have_changed():
 
 
 def test_what_was_not_asked_for_is_forgotten(monkeypatch):
-    monkeypatch.setattr(selection, "MOST_SELECTIONS", 3)
+    monkeypatch.setattr(selection, "MAX_SELECTIONS", 3)
     monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 3)
     snapshot = cluster_of().snapshot()
     first = snapshot.selection(0, lambda _: True)
@@ -186,7 +186,7 @@ def test_few_domains_masks_are_kept():
     found = siblings(cluster)
     counts = [found.domains("zone", mask_key=number, mask=cluster.snapshot().unschedulable) for number in range(20)]
     assert len({id(count) for count in counts}) == 20
-    assert len(found._domains) == selection.MOST_DOMAIN_COUNTS
+    assert len(found._domains) == selection.MAX_DOMAIN_COUNTS
 
 
 @pytest.mark.parametrize("key", ["zone", "disk"])
@@ -217,10 +217,10 @@ def test_single_pods_are_asked_once_each_while_nodes_come_and_go():
 def test_what_is_asked_for_in_passing_displaces_nobody():
     cluster = cluster_of()
     lasting = siblings(cluster)
-    for number in range(10 * selection.MOST_PASSING):
+    for number in range(10 * selection.MAX_MASKS):
         assert cluster.snapshot().selection(number, lambda _: True, passing=True).total == 0
     assert siblings(cluster) is lasting
-    assert len(cluster._tables.selections) == 1 + selection.MOST_PASSING
+    assert len(cluster._tables.selections) == 1 + selection.MAX_MASKS
 
 
 @pytest.mark.parametrize("value", [2.0**52, 2.0**1000, math.inf, 0.1])
@@ -250,7 +250,7 @@ def test_pods_of_a_known_template_are_not_looked_at_one_by_one(what):
 
 def test_what_selections_remember_of_templates_is_bounded(monkeypatch):
     monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 5)
-    monkeypatch.setattr(selection, "MOST_CELLS", 1000)
+    monkeypatch.setattr(selection, "MAX_CELLS", 1000)
     cluster = cluster_of()
     snapshot = cluster.snapshot()
     for number in range(50):

@@ -39,7 +39,7 @@ def test_columns_grow_and_close_up():
 
 
 def test_few_names_are_indexed_at_a_time(monkeypatch):
-    monkeypatch.setattr(node_table, "MOST_NAMES", 3)
+    monkeypatch.setattr(node_table, "MAX_NAMES", 3)
     table = node_table.Images()
     table.set_row(0, {f"image-{number}": number for number in range(10)})
     assert [table.state(f"image-{number}").sizes.tolist() for number in range(10)] == [[number] for number in range(10)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.model import objects
-from wharfinger.model.devices.device import MILLI, WHOLE, Asked, Device, Store, own_name
+from wharfinger.model.devices.device import MILLI, WHOLE, Device, DeviceDemand, Store, own_name
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.whole_counts import WholeCounts
 from wharfinger.model.objects.pod_view import PodView
@@ -35,8 +35,8 @@ class Noted:
             for number, free in left.items()
         ]
 
-    def asked(self, pod: PodView, store: Store) -> Asked | None:
-        return Asked(1, 100.0) if "gpu" in pod.annotations else None
+    def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
+        return DeviceDemand(1, 100.0) if "gpu" in pod.annotations else None
 
     def token(self, store: Store) -> Hashable:
         return store.revision_of(objects.Namespace)
@@ -173,7 +173,7 @@ def test_whole_counts_are_devices_of_which_is_not_known_if_they_are_taken() -> N
         (GPU, "1", None, "T4", 0.0),
         (GPU, "2", None, "T4", WHOLE),
     ]
-    assert state.snapshot().devices.asked(PodView(asking)) == Asked(2)
+    assert state.snapshot().devices.asked(PodView(asking)) == DeviceDemand(2)
 
 
 def test_a_resource_that_another_source_tells_is_no_whole_count() -> None:

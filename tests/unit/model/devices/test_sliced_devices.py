@@ -8,7 +8,7 @@ import pytest
 
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations
-from wharfinger.model.devices.device import Asked, Device, Version
+from wharfinger.model.devices.device import Device, DeviceDemand, Version
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
@@ -149,4 +149,4 @@ def test_what_a_pod_asks_for(made: bool, asked: int) -> None:
         },
         objects.Pod,
     )
-    assert state.snapshot().devices.asked(PodView(pod)) == Asked(asked)
+    assert state.snapshot().devices.asked(PodView(pod)) == DeviceDemand(asked)

@@ -12,5 +12,5 @@ def test_sums_of_absurd_requests_do_not_overflow():
     for index in range(200):
         manifest = {"metadata": {"name": f"p{index}", "uid": f"{index}"}, "spec": {"nodeName": "a", "containers": [container]}}
         state.add_pod(msgspec.convert(manifest, objects.Pod))
-    assert state.snapshot().requested[1, 0] == requests.MOST
-    assert state.snapshot().nonzero[1, 0] == requests.MOST
+    assert state.snapshot().requested[1, 0] == requests.MAX_AMOUNT
+    assert state.snapshot().nonzero[1, 0] == requests.MAX_AMOUNT

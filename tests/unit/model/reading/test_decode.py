@@ -125,7 +125,7 @@ def test_of_very_many_fields_that_cannot_be_read_some_are_told():
     with pytest.raises(InvalidObject) as caught:
         decode.convert({"metadata": {"labels": {str(number): number for number in range(1000)}}}, objects.Pod)
     lines = str(caught.value).splitlines()
-    assert (len(lines), lines[-1]) == (decode.MOST_NAMED + 1, "950 more fields cannot be read")
+    assert (len(lines), lines[-1]) == (decode.MAX_NAMED + 1, "950 more fields cannot be read")
 
 
 @pytest.mark.parametrize("broken", [{"metadata": {"labels": {"a": {}}}}, {"spec": {"tolerations": [None, 1, "x"], "containers": "a"}}])

@@ -57,7 +57,7 @@ def test_replicas_default_to_one(replicas, count):
 
 
 def test_more_pods_than_anyone_means_are_refused(monkeypatch):
-    monkeypatch.setattr(workloads, "MOST_PODS", 100)
+    monkeypatch.setattr(workloads, "MAX_PODS", 100)
     with pytest.raises(InvalidObject, match=r"more than 100 pods; shop/web-100 is one too many"):
         expand(DEPLOYMENT.replace("replicas: 3", "replicas: 2000000000"))
 

@@ -13,7 +13,7 @@ from wharfinger.framework import chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.requests import MAX_AMOUNT
 from wharfinger.model.state.cluster_state import ClusterState
 
 HUGE = ("1", "1Gi", "83Pi", "8Pi", "9Ei", "9223372036854775807", "1e999999")
@@ -34,7 +34,7 @@ def test_a_thousand_pods_that_ask_for_exabytes_do_not_wrap():
     placed = [fleet.pod(f"p{number}", memory="9Ei", node_name="a") for number in range(2000)]
     state = fleet.state("a", "b", pods=placed)
     row = state.snapshot().row("a")
-    assert state.snapshot().requested[1, row] == state.snapshot().nonzero[1, row] == MOST
+    assert state.snapshot().requested[1, row] == state.snapshot().nonzero[1, row] == MAX_AMOUNT
     assert decide(chain.assemble(), state.snapshot(), fleet.pod()).node == "b"
     for pod in placed:
         state.remove_pod(pod)

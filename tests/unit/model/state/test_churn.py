@@ -26,10 +26,10 @@ filter by_name { reject node.annotations["until"] == pod.labels["run"] else "no"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(node_table, "SPARE", 200)
-    monkeypatch.setattr(string_columns, "MOST_KEYS", 20)
-    monkeypatch.setattr(domains, "MOST_KEYS", 10)
-    monkeypatch.setattr(resource_table, "SPARE", 20)
+    monkeypatch.setattr(node_table, "SPARE_CODES", 200)
+    monkeypatch.setattr(string_columns, "MAX_KEYS", 20)
+    monkeypatch.setattr(domains, "MAX_KEYS", 10)
+    monkeypatch.setattr(resource_table, "SPARE_LANES", 20)
 
 
 def changed(node: objects.Node, moment: int) -> objects.Node:
@@ -137,10 +137,10 @@ def test_names_of_resources_that_nobody_offers_or_asks_for_any_more_do_not_pile_
             state.remove_pod(asking(f"s{moment - 1}"))
     assert resource_columns(state) == resource_columns(rebuilt(state))
     alive = len(resource_columns(state))
-    assert max(lanes) <= 2 * alive + resource_table.SPARE + 2
+    assert max(lanes) <= 2 * alive + resource_table.SPARE_LANES + 2
     state.remove_pod(asking("huge-2"))
     table = state._tables.nodes.resources
-    assert table.requested.view[table.index["example.com/beyond"], state.snapshot().row("n3")] == resource_table.MOST
+    assert table.requested.view[table.index["example.com/beyond"], state.snapshot().row("n3")] == resource_table.MAX_AMOUNT
 
 
 def rebuilt(state: ClusterState) -> ClusterState:

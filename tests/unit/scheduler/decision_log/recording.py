@@ -39,7 +39,7 @@ def recorder(path, *, most_bytes=2**30, most_files=8):
     """(the recorder, what failed); everything is written when the context ends, and what happens is hardly gathered before."""
     failures = []
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(writing, "GATHERING", 0.001)
+        patching.setattr(writing, "BATCH_SECONDS", 0.001)
         writer = LogWriter(str(path), most_bytes=most_bytes, most_files=most_files, failed=failures.append)
         try:
             yield DecisionRecorder(writer), failures

@@ -261,7 +261,7 @@ def test_processes_that_end_before_they_record_anything_leave_no_heap_of_files(p
 
 
 def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
-    monkeypatch.setattr(writing, "MOST_WAITING", 20)
+    monkeypatch.setattr(writing, "MAX_WAITING", 20)
     with recorder(path) as (recording, failures):
         recording.begin()
         written, recording._writer._write_all = recording._writer._write_all, lambda: None  # the disk stands still

@@ -50,7 +50,7 @@ def log(tmp_path, request, monkeypatch):
     """The log of a busy cluster in which groups of policies and of PodGroups are placed, wait, and lose members."""
     path = tmp_path / "decisions.jsonl"
     if request.param == "in steps":
-        monkeypatch.setattr(searching, "FEW", 0)
+        monkeypatch.setattr(searching, "DIRECT_SEARCH_MEMBERS", 0)
     most_bytes = 20_000 if request.param == "many files" else 2**30
 
     async def story():

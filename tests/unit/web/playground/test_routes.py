@@ -10,7 +10,7 @@ from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.simulate.cluster import load_cluster
 from wharfinger.web.playground.clusters import Examples, OwnClusters
 from wharfinger.web.playground.routes import routes
-from wharfinger.web.playground.workbench import MOST_TEXT, Workbench
+from wharfinger.web.playground.workbench import MAX_TEXT_LENGTH, Workbench
 
 POLICY = """policy "p"
 filter team when pod.priority >= 0 { require (node.labels["team"] ?? "") == "search" else "not of the team" }
@@ -191,7 +191,7 @@ def test_questions_change_nothing():
         ({"node": "nowhere"}, 404, "nowhere"),
         ({"manifest": "kind: ["}, 400, "the pod"),
         ({"manifest": "{apiVersion: v1, kind: Service, metadata: {name: a}}"}, 400, "there is no pod or workload in it"),
-        ({"text": "x" * (MOST_TEXT + 1)}, 400, "the body is not a question"),
+        ({"text": "x" * (MAX_TEXT_LENGTH + 1)}, 400, "the body is not a question"),
         ({"more": 1}, 400, "unknown field `more`"),
         ({"text": 'policy "p"\nlet f = pods where it.name != pod.name\nprefer a = count(f) > 1\nparam x: regex = 1\n'}, 200, ""),
     ],

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.compiler.cost import OF_NAMESPACE
+from wharfinger.compiler.cost import NAMESPACE_BUDGET
 from wharfinger.errors import UsageError
 from wharfinger.web.playground.clusters import Examples, OwnClusters
 from wharfinger.web.playground.workbench import About, Limits, Placing, PlaygroundBusy, Workbench
@@ -104,7 +104,7 @@ def test_a_policy_above_the_budget_is_checked_but_not_tried():
         except UsageError as error:
             return checked, str(error)
 
-    checked, refused = asyncio.run(ask(Workbench(Examples(), ManualClock(), Limits(budget=OF_NAMESPACE))))
+    checked, refused = asyncio.run(ask(Workbench(Examples(), ManualClock(), Limits(budget=NAMESPACE_BUDGET))))
     _, decided = asyncio.run(ask(Workbench(Examples(), ManualClock())))
 
     assert checked["policy"] == "p"

@@ -17,9 +17,9 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned
-from wharfinger.what_if.rebalance.carry_out import AT_ONCE, CORDONED_BY, PlanExecution, left_cordons
+from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, CORDONED_BY, PlanExecution, left_cordons
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, Move, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions, rebalance
 from wharfinger.what_if.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
@@ -97,7 +97,7 @@ def closed_by(node, annotations):
 
 NODES = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
 PODS = [owned("one", cpu="1"), owned("two", on="b", cpu="1"), pod("three", on="c", requests={"cpu": "1"})]
-WISHES = Wishes(goals=(Goal.FREE_NODES,))
+WISHES = PlanOptions(goals=(Goal.FREE_NODES,))
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def plan():
 
 
 def carrying(world, **how):
-    return PlanExecution(CHAIN, how.pop("wishes", WISHES), world.live, world, Clock(), **how)
+    return PlanExecution(CHAIN, how.pop("plan_options", WISHES), world.live, world, Clock(), **how)
 
 
 def carried_out(world, plan, **how):
@@ -254,9 +254,9 @@ def test_a_plan_holds_on_the_cluster_that_it_was_made_for(shares, goal):
         if room[place] >= int(share):
             room[place] -= int(share)
             pods.append(asking(f"p{number}", f"n{place}", {MILLI: share}))
-    wishes = Wishes(goals=(goal,))
-    plan = rebalance(CHAIN, state(nodes, pods), wishes)
-    assert carrying(World(nodes, pods), wishes=wishes, exact=True).objection(plan.moves) is None
+    plan_options = PlanOptions(goals=(goal,))
+    plan = rebalance(CHAIN, state(nodes, pods), plan_options)
+    assert carrying(World(nodes, pods), plan_options=plan_options, exact=True).objection(plan.moves) is None
 
 
 def step(name, target, *, cordon=(), uncordon=()):
@@ -274,11 +274,11 @@ def test_a_node_that_is_opened_between_two_moves_is_cordoned_again_for_the_next(
 
 
 def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
-    nodes = [*NODES, *(node(f"n{number}") for number in range(3 * AT_ONCE))]
+    nodes = [*NODES, *(node(f"n{number}") for number in range(3 * CONCURRENT_CORDONS))]
     pods = PODS
     world = World(nodes, pods)
     plan = rebalance(CHAIN, state(nodes, pods), WISHES)
-    assert plan.most_cordoned >= 3 * AT_ONCE
+    assert plan.most_cordoned >= 3 * CONCURRENT_CORDONS
     now, most, cordon = set(), [0], world.cordon
 
     async def slowly(name, annotations, *, closed):
@@ -290,7 +290,7 @@ def test_many_nodes_are_cordoned_at_the_same_time_but_not_all_at_once():
 
     world.cordon = slowly
     assert carried_out(world, plan).stopped is None
-    assert most == [AT_ONCE]
+    assert most == [CONCURRENT_CORDONS]
     assert world.closed() == set()
 
 
@@ -301,6 +301,6 @@ def test_a_kept_plan_is_refused_if_a_pod_may_not_move_any_more_or_a_later_one_wo
     done = carried_out(world, plan, exact=True)
     assert done.stopped.startswith("pod default/two may not move any more: it has the annotation")
     assert not done.changed
-    old = Wishes(goals=WISHES.goals, limits=Limits(namespaces=frozenset({"other"})))
-    assert "another namespace" in carried_out(world, plan, exact=True, wishes=old).stopped
+    old = PlanOptions(goals=WISHES.goals, limits=Limits(namespaces=frozenset({"other"})))
+    assert "another namespace" in carried_out(world, plan, exact=True, plan_options=old).stopped
     assert world.writes == []

@@ -13,16 +13,16 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, rebalance
 
 NODES = [node("a"), node("b")]
-WISHES = Wishes(goals=(Goal.FREE_NODES,), limits=Limits(namespaces=frozenset({"default"}), youngest=60.0, scheduler="wharfinger"))
+WISHES = PlanOptions(goals=(Goal.FREE_NODES,), limits=Limits(namespaces=frozenset({"default"}), youngest=60.0, scheduler="wharfinger"))
 
 
 @pytest.fixture
 def made():
-    wishes = Wishes(goals=WISHES.goals)
-    return rebalance(assemble(), state(NODES, [owned("one"), owned("two", on="b")]), wishes)
+    plan_options = PlanOptions(goals=WISHES.goals)
+    return rebalance(assemble(), state(NODES, [owned("one"), owned("two", on="b")]), plan_options)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def value(made):
 @pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump])
 def test_a_plan_is_read_as_it_was_made(made, value, written):
     kept = read_plan(written(value).encode(), "plan")
-    assert (kept.wishes, tuple(kept.moves)) == (WISHES, made.moves)
+    assert (kept.plan_options, tuple(kept.moves)) == (WISHES, made.moves)
     assert kept.moves
     assert kept.staleness(assemble(), state(NODES)) is None
 

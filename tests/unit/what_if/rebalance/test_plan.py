@@ -16,15 +16,15 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned, recreated
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Goal, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, rebalance
 
 PACK = compiled('policy "pack"\nscore full weight 100 = node.requested.cpu normalize minmax')
 GPU = "nvidia.com/gpu"
 MILLI = "alibabacloud.com/gpu-milli"
 
 
-def planned(cluster, *goals, policies=(), waiting=(), **wishes):
-    return rebalance(assemble(policies), cluster, Wishes(goals=goals, **wishes), waiting)
+def planned(cluster, *goals, policies=(), waiting=(), **plan_options):
+    return rebalance(assemble(policies), cluster, PlanOptions(goals=goals, **plan_options), waiting)
 
 
 def moves(plan):
@@ -46,10 +46,12 @@ def test_the_node_that_takes_fewest_moves_is_freed_and_empty_nodes_stay_empty():
     assert plan.uncordon == ("a", "c")
 
 
-@pytest.mark.parametrize(("wishes", "n_moves"), [({"cost": 0.4}, 2), ({"cost": 0.5}, 0), ({"most_moves": 1}, 0), ({"most_cordons": 1}, 2)])
-def test_what_moves_may_cost_decides_about_freeing_a_node(wishes, n_moves):
+@pytest.mark.parametrize(
+    ("plan_options", "n_moves"), [({"cost": 0.4}, 2), ({"cost": 0.5}, 0), ({"most_moves": 1}, 0), ({"most_cordons": 1}, 2)]
+)
+def test_what_moves_may_cost_decides_about_freeing_a_node(plan_options, n_moves):
     pods = [owned("one"), owned("two"), owned("large", on="b", cpu="5")]
-    plan = planned(state([node("a"), node("b", offer={"cpu": "8"})], pods), Goal.FREE_NODES, **wishes)
+    plan = planned(state([node("a"), node("b", offer={"cpu": "8"})], pods), Goal.FREE_NODES, **plan_options)
     assert len(plan.moves) == n_moves
 
 
@@ -176,7 +178,7 @@ def test_carried_out_step_by_step_every_pod_goes_where_the_plan_says(given_pods,
     for number, (place, cpu, kind) in enumerate(given_pods):
         pods.append(asking(f"p{number}", f"n{place}", {MILLI: "400"}, kind=kind, cpu=cpu))
     chain = assemble((PACK,) if packed else ())
-    plan = rebalance(chain, state(nodes, pods), Wishes(goals=(goal,)))
+    plan = rebalance(chain, state(nodes, pods), PlanOptions(goals=(goal,)))
     world = state(nodes, pods)
     placed = {view.uid: view for view, _ in world.placements()}
     opened = {each["metadata"]["name"]: decode.convert(each, objects.Node) for each in nodes}

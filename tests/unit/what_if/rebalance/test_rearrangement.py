@@ -32,9 +32,9 @@ def test_a_pod_moves_away_so_that_another_can_come():
     assert [(move.why, move.gain) for move in plan.moves] == [("makes room on b", 0), ("frees GPUs of a", 1)]
 
 
-@pytest.mark.parametrize("wishes", [{"most_moves": 1}, {"cost": 0.5}])
-def test_a_chain_of_moves_keeps_to_what_moves_may_cost(wishes):
-    assert planned(crowded(), Goal.FREE_GPUS, **wishes).moves == ()
+@pytest.mark.parametrize("plan_options", [{"most_moves": 1}, {"cost": 0.5}])
+def test_a_chain_of_moves_keeps_to_what_moves_may_cost(plan_options):
+    assert planned(crowded(), Goal.FREE_GPUS, **plan_options).moves == ()
 
 
 def test_a_chain_of_moves_that_a_rule_refuses_is_left_out():
@@ -82,7 +82,7 @@ def best_of_all(sizes, at, room):
 def test_what_is_found_fits_and_is_no_worse_than_before(made):
     sizes, at, room = made
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rearrangement, "STEPS", 2000)
+        patch.setattr(rearrangement, "MAX_STEPS", 2000)
         found = rearranged(arrangement(sizes, at, room), counted, 0.0, 1)
     used = [sum(size for size, where in zip(sizes, found.at, strict=True) if where == n) for n in range(len(room))]
     assert all(taken <= offered for taken, offered in zip(used, room, strict=True))

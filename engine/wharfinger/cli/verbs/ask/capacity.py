@@ -12,10 +12,10 @@ from wharfinger.cli import options, question, report_parts, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
-from wharfinger.what_if.capacity.count import MOST, Capacity, Change, Gain, GroupRoom, LessOf, NodesLike, Room, Share, capacity
+from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, NodesLike, Room, Share, capacity
 from wharfinger.what_if.capacity.room_count import Stop
 
-LISTED = 10
+MAX_ROWS = 10
 """Nodes, and reasons, that the table shows."""
 
 
@@ -33,10 +33,10 @@ def _group(room: GroupRoom) -> Iterator[str]:
     if room.added is not None:
         yield f"  {_gain(room.added, 'group')}"
     if any(domain.key for domain in room.domains):
-        rows = [(f"{domain.key} {domain.value}", f"{domain.groups:,}") for domain in room.domains[:LISTED]]
+        rows = [(f"{domain.key} {domain.value}", f"{domain.groups:,}") for domain in room.domains[:MAX_ROWS]]
         yield from wording.columns([("domain", "groups"), *rows], right=frozenset({1}), indent="  ").splitlines()
-        if len(room.domains) > LISTED:
-            others = room.domains[LISTED:]
+        if len(room.domains) > MAX_ROWS:
+            others = room.domains[MAX_ROWS:]
             yield f"  … and {sum(each.groups for each in others):,} in {wording.count(len(others), 'other domain')}"
     if room.stop is not None:
         yield f"  the next one has no place: {room.stop.message}"
@@ -53,9 +53,9 @@ def _room(room: Room) -> Iterator[str]:
         for key, shares in room.by.items():
             yield from _shares(key, shares)
     elif room.nodes:
-        yield from _shares("node", room.nodes[:LISTED])
-        if len(room.nodes) > LISTED:
-            others = room.nodes[LISTED:]
+        yield from _shares("node", room.nodes[:MAX_ROWS])
+        if len(room.nodes) > MAX_ROWS:
+            others = room.nodes[MAX_ROWS:]
             yield f"  … and {sum(share.placed + share.more for share in others):,} on {wording.count(len(others), 'other node')}"
     if room.stop is not None:
         yield from _stop(room.stop)
@@ -69,13 +69,13 @@ def _shares(title: str, shares: Sequence[Share]) -> Iterator[str]:
 
 def _stop(stop: Stop) -> Iterator[str]:
     yield "  the next one finds no node:"
-    rows = [(f"{nodes:,}", reason) for reason, nodes in stop.reasons[:LISTED]]
+    rows = [(f"{nodes:,}", reason) for reason, nodes in stop.reasons[:MAX_ROWS]]
     if rows:
         yield from wording.columns([("nodes", "reason"), *rows], right=frozenset({0}), indent="    ").splitlines()
     else:
         yield f"    {stop.message}"
-    if len(stop.reasons) > LISTED:
-        yield f"    … and {wording.count(len(stop.reasons) - LISTED, 'more reason')}"
+    if len(stop.reasons) > MAX_ROWS:
+        yield f"    … and {wording.count(len(stop.reasons) - MAX_ROWS, 'more reason')}"
     if stop.nominated is not None:
         yield f"    it would fit on {stop.nominated} if {', '.join(stop.victims)} were evicted"
 
@@ -176,7 +176,9 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         str | None,
         typer.Option("--like", metavar="NODE", help="What the nodes of --nodes are like.", autocompletion=options.offered_nodes),
     ] = None,
-    most: Annotated[int, typer.Option("--most", metavar="N", min=1, help="Count no more than N further pods of a workload.")] = MOST,
+    most: Annotated[
+        int, typer.Option("--most", metavar="N", min=1, help="Count no more than N further pods of a workload.")
+    ] = DEFAULT_LIMIT,
     output: question.Output = Format.TABLE,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when not all of the pods fit.")] = False,
 ) -> int:

@@ -17,7 +17,7 @@ from wharfinger.simulate import openb
 from wharfinger.simulate.demo import Showing, show
 
 POLICY = "gpu-bin-pack.policy"
-POPULATION = 8152
+N_PODS = 8152
 
 
 def command(
@@ -45,7 +45,7 @@ def _opening(trace: openb.Variant) -> str:
 
 
 def _show(title: str, chain: Chain, trace: openb.Variant, explained: Callable[[PodView], bool] = lambda _pod: False) -> Showing:
-    with streams.bar(sys.stderr, f"placing under {title}", POPULATION) as advance:
+    with streams.bar(sys.stderr, f"placing under {title}", N_PODS) as advance:
         return show(title, chain, trace, explained=explained, advance=advance)
 
 

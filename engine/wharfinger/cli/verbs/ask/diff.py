@@ -19,8 +19,8 @@ from wharfinger.what_if.diff import ZONE, Diff, diff
 from wharfinger.what_if.leaving_pods import replaced_pods
 from wharfinger.what_if.log_diff import LogDiff, log_diff
 
-LISTED = 50
-NOTHING = "no policies, the settings of Kubernetes"
+DEFAULT_ROWS = 50
+NO_POLICIES = "no policies, the settings of Kubernetes"
 
 
 class Format(Enum):
@@ -67,7 +67,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     by: Annotated[
         list[str] | None, typer.Option("--by", metavar="LABEL", help=f"Count pods by the values of this label of nodes; default: {ZONE}.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=0, help="How many changes are listed for people.")] = LISTED,
+    most: Annotated[int, typer.Option("--most", min=0, help="How many changes are listed for people.")] = DEFAULT_ROWS,
     output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something differs.")] = False,
 ) -> int:
@@ -104,7 +104,7 @@ def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tu
     """The chain to compare with, and what it is called. What is not given for it is as on the side after."""
     if not any(dataclasses.astuple(against)):
         if not asked.policies:
-            return assemble(()), NOTHING
+            return assemble(()), NO_POLICIES
         return assemble((), asked.settings), "no policies; give --against for others"
     own = against.against or against.against_param
     policies = chosen_policies.compiled(against.against or flags.policy, against.against_param) if own else asked.policies

@@ -22,7 +22,7 @@ from wharfinger.simulate.cluster import Cluster
 from wharfinger.what_if.rebalance.carry_out import left_cordons, sentence_about
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
-from wharfinger.what_if.rebalance.plan import NOUNS, Goal, Move, Reached, Rebalance, Wishes, rebalance
+from wharfinger.what_if.rebalance.plan import NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
 
 
 def table(found: Rebalance) -> str:
@@ -52,7 +52,7 @@ def _summary(found: Rebalance) -> Iterator[str]:
     yield from report_parts.usage_lines(found.before, found.after)
 
 
-def _reached(reached: Reached) -> str:
+def _reached(reached: GoalProgress) -> str:
     if reached.goal is Goal.POINTS:
         return wording.number(reached.after)
     return f"{wording.number(reached.before)} → {wording.number(reached.after)}"
@@ -61,8 +61,8 @@ def _reached(reached: Reached) -> str:
 def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
     return {
         "goals": [{"goal": each.goal.value, "before": each.before, "after": each.after, "moves": each.moves} for each in found.goals],
-        "cost": found.wishes.cost,
-        **plan_value(found.wishes, found.moves),
+        "cost": found.plan_options.cost,
+        **plan_value(found.plan_options, found.moves),
         "revisions": question.revisions(found.chain),
         "uncordon": list(found.uncordon),
         "summary": {
@@ -146,7 +146,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     limits = Limits(
         namespaces=frozenset(namespace or ()), youngest=_seconds("--min-age", min_age), most_priority=most_priority, scheduler=pods_of
     )
-    wishes = Wishes(
+    plan_options = PlanOptions(
         goals=tuple(dict.fromkeys(goal or ())),
         cost=cost,
         most_moves=most_moves,
@@ -159,22 +159,22 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     _no_cordons_left(asked.cluster, apply=apply)
     n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
     with streams.bar(sys.stderr, "planning", n_pods) as advance:
-        found = rebalance(asked.chain, asked.cluster.state, wishes, asked.pods, advance)
+        found = rebalance(asked.chain, asked.cluster.state, plan_options, asked.pods, advance)
     if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
         streams.warn([NO_BUDGETS])
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
     if apply and found.moves:
-        return _applied(asked.chain, found.wishes, found.moves, flags, longest)
+        return _applied(asked.chain, found.plan_options, found.moves, flags, longest)
     return 1 if exit_code and found.moves else 0
 
 
 def _applied(  # noqa: PLR0913 — a plan, and where
-    chain: Chain, wishes: Wishes, moves: Sequence[Move], flags: QuestionFlags, patience: float, *, exact: bool = False
+    chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: QuestionFlags, patience: float, *, exact: bool = False
 ) -> int:
     """Carries out the plan; returns the exit code."""
     from wharfinger.cli import live_moves  # noqa: PLC0415 — imports that a plan alone does not need
 
-    done = live_moves.carry_out(chain, wishes, moves, flags.kubeconfig, flags.context, patience, exact=exact)
+    done = live_moves.carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, patience, exact=exact)
     streams.complain(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
         streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
@@ -199,7 +199,7 @@ def _kept(flags: QuestionFlags, path: Path, patience: float, *, others: bool) ->
     stale = kept.staleness(asked.chain, asked.cluster.state)
     if stale is not None:
         raise UsageError(f"--plan {path} is stale: {stale}; nothing was changed")
-    return _applied(asked.chain, kept.wishes, kept.moves, flags, patience, exact=True) if kept.moves else 0
+    return _applied(asked.chain, kept.plan_options, kept.moves, flags, patience, exact=True) if kept.moves else 0
 
 
 def _undone(flags: QuestionFlags, patience: float, *, others: bool) -> int:

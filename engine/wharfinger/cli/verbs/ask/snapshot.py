@@ -91,7 +91,7 @@ def command(  # noqa: PLR0913, PLR0917 — the options of a verb
 
     The samples of metrics that the policies of --policy or --config read are captured too.
     """
-    with live_cluster.ended_tidily(), whole(output) as stream:
+    with live_cluster.sigterm_as_interrupt(), whole(output) as stream:
         found = live_cluster.capture(kubeconfig, context)
         measured = live_cluster.captured(found, policy, config, prometheus, kubeconfig, context)
         pieces = snapshot_file.document(found.items, found.word, measured.samples)

@@ -32,8 +32,8 @@ from wharfinger.what_if.tune.picture import called, shown
 from wharfinger.what_if.tune.search import Trial, Tuned
 from wharfinger.what_if.tune.trials import SearchSetup, Workload
 
-MOST_TRIALS = 100_000
-MOST_LOAD = 100
+MAX_TRIALS = 100_000
+MAX_LOAD = 100
 
 
 def table(found: Tuned) -> str:
@@ -161,7 +161,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
     ] = None,
     load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
-    n_trials: Annotated[int, typer.Option("--trials", min=1, max=MOST_TRIALS, help="How many trials.")] = 200,
+    n_trials: Annotated[int, typer.Option("--trials", min=1, max=MAX_TRIALS, help="How many trials.")] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search, of what is held out, and of --load.")] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes for the trials; default: one per core.")] = None,
     dask: Annotated[
@@ -180,7 +180,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     given = [*own, *(_workload(path, config) for path in on or ())]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
-    factor = _share("--load", load, MOST_LOAD)
+    factor = _share("--load", load, MAX_LOAD)
     searched = [workloads.prepared(workload, replace or (), factor, seed) for workload in given]
     shares = [text for text in held_out or ["50%"] if text.endswith("%")]
     others = [path for path in held_out or () if path not in shares]

@@ -46,9 +46,9 @@ def command(
         cluster = KnownCluster(name, with_nodes(found, name))
         streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
     logs = logging.getLogger("pygls")
-    logs.addHandler(messages.Complaints(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
+    logs.addHandler(messages.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
     logs.propagate = False
-    gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while somebody types
+    gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while the user types
     gc.set_threshold(*COLLECT)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
         held = cast("BinaryIO", messages.MessageReader(reader))  # pygls asks for no more of it

@@ -9,7 +9,7 @@ import typer
 
 from wharfinger.cli import options, streams
 from wharfinger.errors import UsageError
-from wharfinger.language.check.workloads import MOST_REQUESTS
+from wharfinger.language.check.workloads import MAX_REQUESTS
 from wharfinger.language.parse import grammar
 from wharfinger.simulate import typical_pods
 from wharfinger.simulate.cluster import load_cluster
@@ -37,10 +37,10 @@ def command(
     if not found:
         raise UsageError(f"{', '.join(snapshot)}: no pods, so nothing is typical of them")
     requests = typical_pods.typical(found, fraction)
-    if len(requests) > MOST_REQUESTS:
+    if len(requests) > MAX_REQUESTS:
         instead = "take a smaller --share" + (", or leave --memory out" if memory else "")
         raise UsageError(
-            f"{share} of the pods are {len(requests):,} different requests, and a workload has at most {MOST_REQUESTS}: {instead}"
+            f"{share} of the pods are {len(requests):,} different requests, and a workload has at most {MAX_REQUESTS}: {instead}"
         )
     of_all = f"{len(requests)} of {len(found):,} different requests are {share} of them"
     streams.out(f"# {found.total():,} pods of {', '.join(snapshot)}; {of_all}\n")

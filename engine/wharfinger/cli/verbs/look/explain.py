@@ -47,7 +47,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             autocompletion=options.offered_subjects,
         ),
     ],
-    url: running_process.Url = running_process.HERE,
+    url: running_process.Url = running_process.LOCAL_ADDRESS,
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
     live: Annotated[bool, typer.Option("--live", help="Decide here, on the cluster that the kubeconfig names.")] = False,
     kubeconfig: options.Kubeconfig = None,

@@ -22,7 +22,7 @@ from wharfinger.language.semantics.types import Kind
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
     from wharfinger.model.state.cluster_state import ClusterState
-    from wharfinger.signals.survey import Surveyed
+    from wharfinger.signals.survey import MetricSurvey
 
 
 class Action(Enum):
@@ -70,7 +70,7 @@ async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
     kubeconfig: str | None,
     context: str | None,
     slow: float,
-) -> list[Surveyed]:
+) -> list[MetricSurvey]:
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that no other verb needs
     from wharfinger.signals.survey import survey  # noqa: PLC0415 — likewise
 
@@ -88,17 +88,17 @@ def _with_metrics(paths: Sequence[str]) -> list[typed.Policy]:
 _UNITS = {Kind.PERCENT: (100.0, " %"), Kind.CPU: (0.001, " cores"), Kind.MEMORY: (2.0**-30, " GiB"), Kind.DURATION: (1.0, " s")}
 
 
-def table(found: Sequence[Surveyed]) -> str:
+def table(found: Sequence[MetricSurvey]) -> str:
     """Text for people: a few lines for each metric."""
     return "\n\n".join("\n".join(_lines(each)) for each in found) + "\n"
 
 
-def as_json(found: Sequence[Surveyed]) -> str:
+def as_json(found: Sequence[MetricSurvey]) -> str:
     """The same as one JSON document."""
     return json.dumps([_plain(each) for each in found], ensure_ascii=False, indent=2) + "\n"
 
 
-def _lines(each: Surveyed) -> Iterator[str]:
+def _lines(each: MetricSurvey) -> Iterator[str]:
     metric = each.metric
     yield f"{each.policy}.{metric.name}: {metric.type.kind.value}"
     yield f"  {each.answer.query}"
@@ -108,7 +108,7 @@ def _lines(each: Surveyed) -> Iterator[str]:
     yield from (f"  warning: {sentence}" for sentence in each.warnings)
 
 
-def _facts(each: Surveyed) -> Iterator[str]:
+def _facts(each: MetricSurvey) -> Iterator[str]:
     found, fares, metric = each.answer.found, each.fares, each.metric
     if found is None:
         return
@@ -129,7 +129,7 @@ def _number(kind: Kind, value: Any) -> str:
     return f"{float(value) * factor:,.4g}{unit}"
 
 
-def _plain(each: Surveyed) -> dict[str, Any]:
+def _plain(each: MetricSurvey) -> dict[str, Any]:
     found, fares = each.answer.found, each.fares
     values = np.zeros(0) if found is None else found.column.values[found.column.present]
     return {

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from wharfinger.cli import running_process, streams
-from wharfinger.cli.running_process import POLICIES, Finding, Policies, Policy, is_troubled, shaped
+from wharfinger.cli.running_process import POLICIES, Finding, Policies, Policy, needs_attention, shaped
 from wharfinger.language.report import wording
 
 COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 
 
 def command(
-    url: running_process.Url = running_process.HERE,
+    url: running_process.Url = running_process.LOCAL_ADDRESS,
     output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
 ) -> int:
     """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is wrong."""
@@ -31,7 +31,9 @@ def command(
     else:
         streams.out("".join(f"{line}\n" for line in (*told, *lines(answer))))
     return int(
-        bool(unready) or any(source["lost"] for source in answer["sources"]) or any(is_troubled(policy) for policy in answer["policies"])
+        bool(unready)
+        or any(source["lost"] for source in answer["sources"])
+        or any(needs_attention(policy) for policy in answer["policies"])
     )
 
 

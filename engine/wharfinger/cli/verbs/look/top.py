@@ -1,7 +1,7 @@
 """`wharf top`: a running scheduler, live in a terminal.
 
-`readings` parses `/metrics`, `Between` compares two readings, `screen` renders lines of text no wider than the terminal. Colour is never
-the only sign.
+`readings` parses `/metrics`, `MetricsInterval` compares two readings, `screen` renders lines of text no wider than the terminal. Colour is
+never the only sign.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from wharfinger.cli import running_process, streams
-from wharfinger.cli.running_process import POLICIES, Decision, Decisions, PolicyStates, is_troubled, shaped
+from wharfinger.cli.running_process import POLICIES, Decision, Decisions, PolicyStates, needs_attention, shaped
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import wording
 
@@ -56,7 +56,7 @@ def readings(text: str, at: float) -> Readings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class MetricsInterval:
     """Two readings of one process; without a `before`, everything since the process began."""
 
     now: Readings
@@ -97,7 +97,7 @@ class Between:
 
 QUEUES = ("active", "backoff", "unschedulable", "gated")
 RESULTS = ("scheduled", "unschedulable", "error")
-MOST_RULES = 5
+MAX_RULES = 5
 NARROWEST = 20
 
 Lines = Iterator[tuple[str, str]]
@@ -105,7 +105,7 @@ Lines = Iterator[tuple[str, str]]
 
 
 def screen(
-    between: Between, unready: Sequence[str], policies: PolicyStates, decisions: Sequence[Decision], width: int
+    between: MetricsInterval, unready: Sequence[str], policies: PolicyStates, decisions: Sequence[Decision], width: int
 ) -> list[tuple[str, str]]:
     """The lines; `unready` are the checks that fail, with their reasons."""
     parts = (_head(between, unready), _queues(between), _attempts(between), _policies(policies), _rules(between), _errors(between))
@@ -119,7 +119,7 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _head(between: Between, unready: Sequence[str]) -> Lines:
+def _head(between: MetricsInterval, unready: Sequence[str]) -> Lines:
     now = between.now
     version = next(iter(now.by("wharfinger_build_info", "version")), "?")
     leads = "not ready" if unready else "leads" if now.total("leader_election_master_status") else "stands by"
@@ -129,14 +129,14 @@ def _head(between: Between, unready: Sequence[str]) -> Lines:
     yield from ((f"not ready: {reason}", "red") for reason in unready)
 
 
-def _queues(between: Between) -> Lines:
+def _queues(between: MetricsInterval) -> Lines:
     depths = between.now.by("scheduler_pending_pods", "queue")
     under_way = between.now.by("scheduler_goroutines", "operation")
     yield f"queue     {'  '.join(f'{queue} {int(depths.get(queue, 0)):,}' for queue in QUEUES)}", ""
     yield f"under way {'  '.join(f'{name} {int(count):,}' for name, count in sorted(under_way.items()))}", ""
 
 
-def _attempts(between: Between) -> Lines:
+def _attempts(between: MetricsInterval) -> Lines:
     name = "scheduler_schedule_attempts_total"
     if between.seconds is None:
         counts = between.now.by(name, "result")
@@ -165,17 +165,17 @@ def _policies(policies: PolicyStates) -> Lines:
         rows = [(policy["name"] or "?", policy["state"], (policy["revision"] or "-")[:12]) for policy in found]
         yield "", ""
         for policy, text in zip([None, *found], wording.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
-            wrong = policy is not None and is_troubled(policy)
+            wrong = policy is not None and needs_attention(policy)
             yield text, "dim" if policy is None else "red" if wrong else ""
     for source in policies["sources"]:
         if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}", "red"
 
 
-def _rules(between: Between) -> Lines:
+def _rules(between: MetricsInterval) -> Lines:
     spent = between.grown("wharfinger_policy_rule_seconds_total", "rule")
     rejected = between.grown("wharfinger_policy_rule_rejections_total", "rule")
-    slowest = sorted((rule for rule in spent if spent[rule] > 0), key=lambda rule: (-spent[rule], rule))[:MOST_RULES]
+    slowest = sorted((rule for rule in spent if spent[rule] > 0), key=lambda rule: (-spent[rule], rule))[:MAX_RULES]
     if slowest:
         rows = [(rule, f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
         yield "", ""
@@ -185,7 +185,7 @@ def _rules(between: Between) -> Lines:
             yield text, "" if number else "dim"
 
 
-def _errors(between: Between) -> Lines:
+def _errors(between: MetricsInterval) -> Lines:
     grown = {place: count for place, count in between.grown("wharfinger_errors_total", "place").items() if count}
     if grown:
         yield "", ""
@@ -207,16 +207,16 @@ def _decisions(decisions: Sequence[Decision]) -> Lines:
         )
 
 
-_SECONDS = 5.0
-_FEWEST_DECISIONS, _MOST_DECISIONS = 3, 50
+_TIMEOUT = 5.0
+_FEWEST_DECISIONS, _MAX_DECISIONS = 3, 50
 _OTHER_LINES = 16
 
 T = TypeVar("T")
-Picture = tuple[Between, Sequence[str], PolicyStates, Sequence[Decision]]
+Picture = tuple[MetricsInterval, Sequence[str], PolicyStates, Sequence[Decision]]
 
 
 def command(
-    url: running_process.Url = running_process.HERE,
+    url: running_process.Url = running_process.LOCAL_ADDRESS,
     interval: Annotated[float, typer.Option("--interval", min=0.2, max=3600.0, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print what there is since the process began, and end.")] = False,
 ) -> int:
@@ -235,19 +235,19 @@ def command(
 
 def _picture(url: str, before: Readings | None) -> Picture:
     """The present readings of the process."""
-    text = running_process.text(url, "/metrics", _SECONDS)
+    text = running_process.text(url, "/metrics", _TIMEOUT)
     try:
         now = readings(text, time.monotonic())
     except ValueError as error:
         raise UsageError(f"{url}/metrics: this is not what a scheduler answers: {error}") from error
     rows = shutil.get_terminal_size((100, 40)).lines
-    wanted = max(_FEWEST_DECISIONS, min(_MOST_DECISIONS, rows - _OTHER_LINES))
+    wanted = max(_FEWEST_DECISIONS, min(_MAX_DECISIONS, rows - _OTHER_LINES))
     decisions = _asked(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
-    return Between(now=now, before=before), running_process.failing(url, _SECONDS), _asked(url, POLICIES, PolicyStates), decisions
+    return MetricsInterval(now=now, before=before), running_process.failing(url, _TIMEOUT), _asked(url, POLICIES, PolicyStates), decisions
 
 
 def _asked(url: str, path: str, shape: type[T]) -> T:
-    return shaped(running_process.plain(url, path, _SECONDS), shape, f"{url}{path}")
+    return shaped(running_process.plain(url, path, _TIMEOUT), shape, f"{url}{path}")
 
 
 def _watch(url: str, interval: float) -> None:
@@ -256,12 +256,12 @@ def _watch(url: str, interval: float) -> None:
     from rich.live import Live  # noqa: PLC0415 — likewise
     from rich.text import Text  # noqa: PLC0415 — likewise
 
-    from wharfinger.cli.live_cluster import ended_tidily  # noqa: PLC0415 — likewise
+    from wharfinger.cli.live_cluster import sigterm_as_interrupt  # noqa: PLC0415 — likewise
 
     console = Console(no_color=not streams.colors(sys.stdout), highlight=False)
     before: Readings | None = None
     shown: list[tuple[str, str]] = []
-    with ended_tidily(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with sigterm_as_interrupt(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             trouble: list[tuple[str, str]] = []
             try:

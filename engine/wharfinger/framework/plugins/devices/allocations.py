@@ -14,7 +14,7 @@ from wharfinger.framework.plugins.devices.requests import Ask, Asked
 from wharfinger.framework.plugins.devices.search import Fault, FaultKind, Outcome, Pick
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import NodePools
-from wharfinger.model.objects.devices import FROM_CLAIM, FROM_CLASS, MOST_DEVICES
+from wharfinger.model.objects.devices import FROM_CLAIM, FROM_CLASS, MAX_DEVICES
 
 _SHARES = uuid.UUID("6f0f2a52-7f52-4e0e-9a6b-5c5d1a0f4f0e")
 """The namespace of the names of shares."""
@@ -129,7 +129,7 @@ def text(fault: Fault, names: Sequence[str], pools: NodePools, node: str) -> str
     if fault.kind is FaultKind.GAVE_UP:
         return f"node {node}: timed out trying to allocate devices"
     if fault.kind is FaultKind.TOO_MANY:
-        return f"{claim}: number of requested devices {fault.number} exceeds the claim limit of {MOST_DEVICES}"
+        return f"{claim}: number of requested devices {fault.number} exceeds the claim limit of {MAX_DEVICES}"
     if fault.kind is FaultKind.EMPTY_CONSTRAINT:
         return f"{claim}, constraint #{fault.number}: empty constraint (unsupported constraint type?)"
     assert ask is not None  # noqa: S101 — the others are about a request

@@ -22,7 +22,7 @@ from wharfinger.framework.plugins.devices.requests import Spending, selected
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId
-from wharfinger.model.devices.pools import EVERYWHERE, DeviceContent
+from wharfinger.model.devices.pools import ANY_NODE, DeviceContent
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ClassTotals:
 
 
 class DevicesOfClass:
-    """The devices of one class; `log` has the rows whose devices changed, or `EVERYWHERE`."""
+    """The devices of one class; `log` has the rows whose devices changed, or `ANY_NODE`."""
 
     def __init__(self, device_class: objects.DeviceClass, slices: Mapping[str, objects.ResourceSlice], allocations: Allocations) -> None:
         self._selectors = [selector for selector in device_class.spec.selectors if selector.cel is not None]
@@ -125,7 +125,7 @@ class DevicesOfClass:
             for part in parts:
                 for amount, sums in zip(part.amounts, self._sums, strict=True):
                     sums[part.rows] += sign * amount
-                self.log.add(part.rows if isinstance(part.rows, int) else EVERYWHERE)
+                self.log.add(part.rows if isinstance(part.rows, int) else ANY_NODE)
 
     def _count(self, each: objects.ResourceSlice, snapshot: Snapshot) -> Iterator[_Part]:
         spec = each.spec

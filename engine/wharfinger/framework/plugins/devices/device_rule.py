@@ -19,7 +19,7 @@ from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.binding_conditions import deadline_and_broken
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
 from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
-from wharfinger.framework.plugins.devices.search import MOST_STEPS_TOGETHER, STEPS_EACH, Fault, FaultKind, Outcome, search
+from wharfinger.framework.plugins.devices.search import MAX_TOTAL_STEPS, STEPS_PER_NODE, Fault, FaultKind, Outcome, search
 from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
 from wharfinger.framework.prepared import (
     OUTDATED,
@@ -31,7 +31,7 @@ from wharfinger.framework.prepared import (
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
-from wharfinger.model.objects.devices import MOST_ALTERNATIVES
+from wharfinger.model.objects.devices import MAX_ALTERNATIVES
 from wharfinger.model.state import node_selection
 from wharfinger.model.state.device_states import DeviceStates
 
@@ -73,9 +73,9 @@ class _Variant:
     scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-MOST_EXPLAINED = 500
+MAX_EXPLAINED = 500
 """Kinds of nodes of which an explanation looks at each device, at most: those of most nodes."""
-MOST_OUTCOMES = 50_000
+MAX_OUTCOMES = 50_000
 """Outcomes that are kept for a list of claims, at most."""
 
 
@@ -242,7 +242,7 @@ class DeviceRule(AllocatingFilter):
         sums: list[Funnel] = []
         numbers, first, counts = np.unique(self._ids(snapshot)[rows], return_index=True, return_counts=True)
         asked.follow(self._states.pools_epoch)
-        for place in np.argsort(-counts, kind="stable")[:MOST_EXPLAINED].tolist():
+        for place in np.argsort(-counts, kind="stable")[:MAX_EXPLAINED].tolist():
             state = self._states.at(snapshot, int(rows[first[place]])) if len(numbers) == 1 else self._states.state(int(numbers[place]))
             codes = [asked.pool(pool) for pool in state.node.pools]
             found = funnels(asked, state.node, codes, state.usage)
@@ -250,7 +250,7 @@ class DeviceRule(AllocatingFilter):
             for total, each in zip(sums, found, strict=True):
                 total.add(each, int(counts[place]))
             n_rows += int(counts[place])
-        asked.tidy()
+        asked.compact()
         return list(lines(sums, asked, names, n_rows, rejected=rejected))
 
     def elsewhere(self, snapshot: Snapshot, reached: Mask) -> list[int]:
@@ -363,7 +363,7 @@ class DeviceRule(AllocatingFilter):
             outcome = self._outcome(variant, number)
             variant.bits[number] = _bits_of(outcome)
             variant.scores[number] = outcome.score
-        variant.asked.tidy()
+        variant.asked.compact()
         variant.too_long = self._takes_too_long(snapshot, variant)
         return np.full(len(ids), FAULT, np.int16) if variant.too_long else variant.bits[ids]
 
@@ -372,7 +372,7 @@ class DeviceRule(AllocatingFilter):
 
         A search that an earlier decision made counts like any other, so that what is decided does not depend on what was kept.
         """
-        most = MOST_STEPS_TOGETHER + STEPS_EACH * snapshot.n_nodes
+        most = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
         if variant.steps > most:
             self._forget_former(snapshot, variant)
         return variant.steps > most
@@ -395,7 +395,7 @@ class DeviceRule(AllocatingFilter):
             key = (tuple(code.number for code in codes), state.node.groups, state.usage)
             outcome = asked.outcomes.get(key)
             if outcome is None:
-                if len(asked.outcomes) > MOST_OUTCOMES:
+                if len(asked.outcomes) > MAX_OUTCOMES:
                     asked.outcomes.clear()
                 outcome = asked.outcomes[key] = search(asked, codes, state.node.groups, state.usage)
             variant.by_state[number] = outcome
@@ -444,7 +444,7 @@ def _score_of(claim: objects.ResourceClaim) -> int:
     allocation = claim.status.allocation
     met = set() if allocation is None else {result.request for result in allocation.devices.results}
     return sum(
-        MOST_ALTERNATIVES - place
+        MAX_ALTERNATIVES - place
         for request in claim.spec.devices.requests
         if request.exactly is None
         for place, each in enumerate(request.first_available)

@@ -1,7 +1,7 @@
 """GpuShares: each single GPU of a node holds what is put on it, in clusters whose GPUs are counted rather than allocated by DRA.
 
 NodeResourcesFit adds up thousandths over a node. This plugin looks at the GPUs one by one: a share needs one GPU with that much free, and k
-whole GPUs need k of which nobody has a share. It then chooses the GPUs, which count as taken as soon as the pod is assumed, and are
+whole GPUs need k of which no pod has a share. It then chooses the GPUs, which count as taken as soon as the pod is assumed, and are
 written on the pod in the same request as its binding, for the device plugin of the node to read.
 
 Kubernetes has no such plugin; the scheme is that of Alibaba's Open-Gpu-Share. Nothing changes in a cluster whose nodes do not advertise
@@ -26,7 +26,7 @@ from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.devices.device import MILLI
-from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, Wanted, free_gpus, holders, room
+from wharfinger.model.devices.gpu_names import WHOLE, GpuDemand, GpuNames, free_gpus, holders, room
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
@@ -102,7 +102,7 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
         n_gpus = int(table.count[rows].sum())
         return (f"{count(wanted.count, 'GPU')} wanted: of {n_gpus:,}{where}, {fit:,} {has} {wanted.milli} thousandths free{each}",)
 
-    def _chosen(self, attempt: Attempt, row: int, wanted: Wanted) -> tuple[int, ...]:
+    def _chosen(self, attempt: Attempt, row: int, wanted: GpuDemand) -> tuple[int, ...]:
         """The GPUs for the pod: the first that have room, in the order of the policies where one speaks, else by index."""
         free = attempt.snapshot.gpus(self.names).free_on(row)
         order = preferred(attempt, row)
@@ -114,9 +114,9 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
 
 
 class GpusFree(PreparedFilter):
-    """`FULL` for nodes on which too few GPUs have room, `NEVER` for nodes on which they would not even if nobody used them."""
+    """`FULL` for nodes on which too few GPUs have room, `NEVER` for nodes on which they would not even if no pod used them."""
 
-    def __init__(self, wanted: Wanted, names: GpuNames) -> None:
+    def __init__(self, wanted: GpuDemand, names: GpuNames) -> None:
         self._wanted = wanted
         self._names = names
         few = _few(wanted)
@@ -150,7 +150,7 @@ class GpusFree(PreparedFilter):
         return (count < self._wanted.count) | (self._wanted.milli > WHOLE)
 
 
-def _few(wanted: Wanted) -> str:
+def _few(wanted: GpuDemand) -> str:
     """What a node without room has in words: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
     if wanted.milli == WHOLE:
         return "no GPU" if wanted.count == 1 else f"fewer than {wanted.count} GPUs"

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Same:
+class IdentityKey:
     """A key that is equal for the same object only."""
 
     thing: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.thing is other.thing
+        return isinstance(other, IdentityKey) and self.thing is other.thing
 
     def __hash__(self) -> int:
         return id(self.thing)
@@ -60,11 +60,11 @@ class PodClaims:
 
 def _key(claim: objects.ResourceClaim) -> Hashable:
     if claim.status.allocation is not None or claim.metadata.name == "":
-        return Same(claim)
+        return IdentityKey(claim)
     if claim.metadata.name == extended_resources.IN_MEMORY:
         return extended_resources.IN_MEMORY
     if extended_resources.owner_uid(claim):
-        return Same(claim)
+        return IdentityKey(claim)
     return _ENCODER.encode(claim.spec)
 
 

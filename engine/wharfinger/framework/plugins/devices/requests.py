@@ -18,7 +18,7 @@ import msgspec
 from wharfinger.framework.plugins.devices.capacity import Portion, portions
 from wharfinger.framework.plugins.devices.cel import library
 from wharfinger.framework.plugins.devices.cel.expression_text import Read, reads
-from wharfinger.framework.plugins.devices.cel.selector import TOO_DEAR, Attribute, DeviceTraits, Selector, SelectorFailed, compiled
+from wharfinger.framework.plugins.devices.cel.selector import COST_EXCEEDED, Attribute, DeviceTraits, Selector, SelectorFailed, compiled
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import quantity
@@ -26,12 +26,12 @@ from wharfinger.model.objects import quantity
 if TYPE_CHECKING:
     from wharfinger.model.state.tables import ObjectStore
 
-MOST_CONTENTS = 5_000
+MAX_CONTENTS = 5_000
 """Devices whose codes are remembered one by one."""
-MOST_ASKED = 32
+MAX_ASKED = 32
 """Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
 
-MOST_COST_TOGETHER = 4_000_000
+MAX_TOTAL_COST = 4_000_000
 """What the selectors of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
 COST_OF_DEVICE = 800
 """The part of a device of that limit: room for sixteen answers, or for four that need an evaluation of a usual expression."""
@@ -154,7 +154,7 @@ class Spending:
 
     def __init__(self) -> None:
         self._cost = 0
-        self._most = MOST_COST_TOGETHER
+        self._most = MAX_TOTAL_COST
         self._asked: set[Hashable] = set()
 
     def begin(self) -> None:
@@ -169,7 +169,7 @@ class Spending:
             self._asked.add(key)
             self._cost += COST_EVALUATED + selector.cost_of(traits)
         if self._cost > self._most:
-            raise SelectorFailed(TOO_DEAR)
+            raise SelectorFailed(COST_EXCEEDED)
 
 
 @dataclass(slots=True, eq=False)
@@ -198,10 +198,10 @@ class Asked:
             self._by_content.clear()
             self._by_kind.clear()
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Forget the codes of single devices where there are many, and what was spent: the decision has its answers."""
         self.spending = Spending()
-        if len(self._by_content) > MOST_CONTENTS:
+        if len(self._by_content) > MAX_CONTENTS:
             self._by_content.clear()
 
     def pool(self, pool: Pool) -> PoolCode:
@@ -275,7 +275,7 @@ class KnownAsks:
         if known is None:
             known = asked(specs, {each.metadata.name: each for each in self._store.all(objects.DeviceClass)})
         self._known[key] = known
-        if len(self._known) > MOST_ASKED:
+        if len(self._known) > MAX_ASKED:
             self._known.popitem(last=False)
         return known
 

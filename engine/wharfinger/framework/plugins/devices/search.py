@@ -5,11 +5,11 @@ devices by pool, slice and place. Within one request each further device is look
 front. A device is taken if it is free, matches, has the counters and the capacity that are needed, is not tainted, and satisfies the
 constraints of its claim; if what follows cannot be met, it is given back and the next one is tried.
 
-Where a device that nobody has touched has failed, another one of its pool that looks the same is not tried in its place: whatever could be
+Where an unused device has failed, another one of its pool that looks the same is not tried in its place: whatever could be
 taken with that one could be taken with the first.
 
 The search knows nothing of names: it sees the codes of pools (`requests`) and what is taken of them, so its outcome holds for every node
-that looks the same. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MOST_STEPS`;
+that looks the same. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MAX_STEPS`;
 kube-scheduler does after ten seconds. Source:
 `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its oddities: the counters of two pools
 of one name are counted together, and a constraint on different values remembers the last device of each request only.
@@ -24,14 +24,14 @@ from typing import Final, NamedTuple
 
 from wharfinger.framework.plugins.devices.capacity import Portion
 from wharfinger.framework.plugins.devices.requests import UNKNOWN_KIND, Ask, Asked, Constraint, PoolCode, Request, SelectorFault, TypedValue
-from wharfinger.model.objects.devices import EXACT_COUNT, MOST_ALTERNATIVES, MOST_DEVICES
+from wharfinger.model.objects.devices import EXACT_COUNT, MAX_ALTERNATIVES, MAX_DEVICES
 from wharfinger.model.state.device_states import UsageKey
 
-MOST_STEPS: Final = 20_000
+MAX_STEPS: Final = 20_000
 """Devices and constraints that one search looks at, at most: about 50 ms."""
-MOST_STEPS_TOGETHER: Final = 200_000
-"""Those that the searches of one decision look at, besides `STEPS_EACH` for each node: about half a second."""
-STEPS_EACH: Final = 40
+MAX_TOTAL_STEPS: Final = 200_000
+"""Those that the searches of one decision look at, besides `STEPS_PER_NODE` for each node: about half a second."""
+STEPS_PER_NODE: Final = 40
 
 
 class FaultKind(Enum):
@@ -88,7 +88,7 @@ class Outcome:
         if self.picks is None or not self.chosen:
             return 0
         met = {pick.ask for picks in self.picks for pick in picks}
-        return sum(MOST_ALTERNATIVES - place for place, ask in self.chosen.values() if ask in met)
+        return sum(MAX_ALTERNATIVES - place for place, ask in self.chosen.values() if ask in met)
 
 
 class _Failed(Exception):
@@ -219,7 +219,7 @@ class Search:
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > MOST_STEPS:
+        if self._steps > MAX_STEPS:
             raise _Failed(Fault(FaultKind.GAVE_UP))
 
     # ── before the search ──
@@ -228,7 +228,7 @@ class Search:
         """Find the devices of asks that want all, and check that no claim asks for too many."""
         for index, claim in enumerate(self._asked.claims):
             least = sum(min((self._size(ask) for ask in request.asks), default=0) for request in claim.requests)
-            if least > MOST_DEVICES:
+            if least > MAX_DEVICES:
                 raise _Failed(Fault(FaultKind.TOO_MANY, index, number=least))
             if claim.unknown >= 0:
                 raise _Failed(Fault(FaultKind.EMPTY_CONSTRAINT, index, number=claim.unknown))
@@ -293,7 +293,7 @@ class Search:
             return NOT_MET
         if count >= size:
             return self._request(ask.claim, index + 1)
-        if len(self._picks[ask.claim]) + size - count > MOST_DEVICES:
+        if len(self._picks[ask.claim]) + size - count > MAX_DEVICES:
             return TOO_MANY
         must = ask.every  # then there is only one place for each
         places = [self._every[ask.number][count]] if must else self._candidates(ask, from_pool, from_position)

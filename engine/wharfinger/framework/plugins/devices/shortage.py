@@ -20,8 +20,8 @@ from wharfinger.model.devices.pools import NodePools
 from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.state.device_states import UsageKey
 
-MOST_NAMED = 4
-LONGEST_SELECTOR = 100
+MAX_NAMED = 4
+MAX_SELECTOR_LENGTH = 100
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Funnel:
         parts = []
         for condition in self.conditions:
             if condition.shown:
-                named = f" (not {wording.capped(condition.lost, MOST_NAMED)})" if nodes == 1 and condition.lost else ""
+                named = f" (not {wording.capped(condition.lost, MAX_NAMED)})" if nodes == 1 and condition.lost else ""
                 parts.append(f"{condition.kept:,} {condition.one if condition.kept == 1 else condition.many}{named}")
             if not condition.kept:
                 break
@@ -145,7 +145,7 @@ def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Ite
     yield _Condition(f"is of class {name}", f"are of class {name}"), meets(of_class), True
     for selector in ask.wanted.selectors:
         expression = " ".join((selector.cel.expression if selector.cel else "").split())
-        shown = expression if len(expression) <= LONGEST_SELECTOR else f"{expression[: LONGEST_SELECTOR - 1]}…"
+        shown = expression if len(expression) <= MAX_SELECTOR_LENGTH else f"{expression[: MAX_SELECTOR_LENGTH - 1]}…"
 
         def matches(number: int, position: int, selector: objects.DeviceSelector = selector) -> bool:
             return selected(selector, pools.pools[number].contents[position], asked.spending) is True

@@ -48,7 +48,7 @@ REQUIRED, REQUIRED_ANTI, PREFERRED = "required", "required anti", "preferred"
 Watches = dict[str, DomainWatch]
 
 
-class Encounter:
+class IncomingPod:
     """An incoming pod of one template with its resolved terms; its methods match terms between it and placed pods."""
 
     __slots__ = ("_namespaces", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
@@ -86,11 +86,11 @@ class Encounter:
         """True if the incoming pod has required affinity terms and all of them match a placed pod."""
         return affinity.matches_all(self.terms.required, placed)
 
-    def is_shunned(self, topology_key: str, placed: PodView) -> bool:
+    def repels(self, topology_key: str, placed: PodView) -> bool:
         """True if a required anti-affinity term of the incoming pod with that key matches a placed pod."""
         return any(term.topology_key == topology_key and term.matches(placed, {}) for term in self.terms.required_anti)
 
-    def is_shunning(self, topology_key: str, placed: PodView) -> bool:
+    def is_repelled(self, topology_key: str, placed: PodView) -> bool:
         """True if a required anti-affinity term of a placed pod with that key matches the incoming pod."""
         return any(term.topology_key == topology_key and self.is_meant(term) for term in affinity.terms_of_placed(placed).required_anti)
 
@@ -104,18 +104,18 @@ class Encounter:
         return float(sum(found)) if found else None
 
 
-class Encounters:
+class SharedIncomingPod:
     """The encounter of a template that filter and score share, renewed when it does not stand."""
 
     __slots__ = ("_latest",)
 
     def __init__(self) -> None:
-        self._latest: Encounter | None = None
+        self._latest: IncomingPod | None = None
 
-    def latest(self, attempt: Attempt) -> Encounter:
+    def latest(self, attempt: Attempt) -> IncomingPod:
         """The encounter for the cluster as it is."""
         if self._latest is None or not self._latest.stands(attempt.snapshot):
-            self._latest = Encounter(attempt.pod, attempt.snapshot)
+            self._latest = IncomingPod(attempt.pod, attempt.snapshot)
         return self._latest
 
 
@@ -137,21 +137,21 @@ class PreparedAffinityFilter(PreparedFilter):
 
     reasons = REASONS
 
-    def __init__(self, encounter: Encounter, snapshot: Snapshot) -> None:
-        meeting = self._encounter = encounter
+    def __init__(self, incoming_pod: IncomingPod, snapshot: Snapshot) -> None:
+        meeting = self._incoming_pod = incoming_pod
         terms = meeting.terms
         wanted = lambda _: snapshot.selection((NAME, "wanted", terms.required), meeting.is_wanted)  # noqa: E731 — one of three of a kind
         self._wanted = _watched(snapshot, _keys(terms.required), wanted)
-        self._shunned = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, meeting, "shunned"))
-        self._shunning = _watched(snapshot, meeting.keys(REQUIRED_ANTI), partial(_select, snapshot, meeting, "shunning"))
-        self._watches = (*self._wanted.values(), *self._shunned.values(), *self._shunning.values())
-        self.domains = tuple(sorted({*self._wanted, *self._shunned, *self._shunning}))
+        self._repelled = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, meeting, "shunned"))
+        self._repelling = _watched(snapshot, meeting.keys(REQUIRED_ANTI), partial(_select, snapshot, meeting, "shunning"))
+        self._watches = (*self._wanted.values(), *self._repelled.values(), *self._repelling.values())
+        self.domains = tuple(sorted({*self._wanted, *self._repelled, *self._repelling}))
         self._first = self._is_first()
         self.matter = bool(self._watches)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of domains that got their first, or lost their last, wanted, shunned or shunning pod."""
-        if not self._encounter.stands(snapshot):
+        if not self._incoming_pod.stands(snapshot):
             return OUTDATED
         rows = domain_watch.renew(self._watches, snapshot.n_nodes)
         first, self._first = self._first, self._is_first()
@@ -161,12 +161,12 @@ class PreparedAffinityFilter(PreparedFilter):
         """True if no wanted pod exists and the pod matches its own required terms: the first pod of a group may go anywhere."""
         if any(watch.answer.any() for watch in self._wanted.values()):
             return False
-        return affinity.matches_all(self._encounter.terms.required, self._encounter.pod)
+        return affinity.matches_all(self._incoming_pod.terms.required, self._incoming_pod.pod)
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
         """The verdict bits of some rows, `(n_rows,) uint8`: at most one reason per node, the first that applies."""
         bits = np.zeros(len(snapshot.pod_count[rows]), np.uint8)
-        for watches, bit in ((self._shunning, UNWELCOME), (self._shunned, REPELLED)):
+        for watches, bit in ((self._repelling, UNWELCOME), (self._repelled, REPELLED)):
             for watch in watches.values():
                 bits[watch.at(rows)] = bit
         for key, watch in self._wanted.items():
@@ -177,7 +177,7 @@ class PreparedAffinityFilter(PreparedFilter):
     def repelled(self, snapshot: Snapshot) -> Mask:
         """`(n_nodes,) bool`: the nodes of domains with a shunned or shunning pod."""
         mask = np.zeros(snapshot.n_nodes, np.bool_)
-        for watch in (*self._shunned.values(), *self._shunning.values()):
+        for watch in (*self._repelled.values(), *self._repelling.values()):
             mask |= watch.at(ALL)
         return mask
 
@@ -196,30 +196,30 @@ class PreparedAffinityFilter(PreparedFilter):
 
     def _failures(self, supposed: Supposition) -> Iterator[int]:
         """The indexes of the reasons against a supposed node, in order."""
-        meeting = self._encounter
+        meeting = self._incoming_pod
         if self._wanted and not self._matched_if(supposed):
             yield 0
-        if any(_count_if(watch, key, supposed, partial(meeting.is_shunned, key)) > 0 for key, watch in self._shunned.items()):
+        if any(_count_if(watch, key, supposed, partial(meeting.repels, key)) > 0 for key, watch in self._repelled.items()):
             yield 1
-        shunning = ((key, watch, partial(meeting.is_shunning, key)) for key, watch in self._shunning.items())
-        if any(_count_if(watch, key, supposed, counts) > 0 for key, watch, counts in shunning) or self._shunned_by_added(supposed):
+        repelling = ((key, watch, partial(meeting.is_repelled, key)) for key, watch in self._repelling.items())
+        if any(_count_if(watch, key, supposed, counts) > 0 for key, watch, counts in repelling) or self._shunned_by_added(supposed):
             yield 2
 
     def _matched_if(self, supposed: Supposition) -> bool:
-        counts = self._encounter.is_wanted
+        counts = self._incoming_pod.is_wanted
         if any(watch.domain_of(supposed.row) < 0 for watch in self._wanted.values()):
             return False
         if all(_count_if(watch, key, supposed, counts) > 0 for key, watch in self._wanted.items()):
             return True
         more = supposed.difference(counts)
         nowhere = all(watch.selection.by_domain(key).sum() + more <= 0 for key, watch in self._wanted.items())
-        return nowhere and affinity.matches_all(self._encounter.terms.required, self._encounter.pod)
+        return nowhere and affinity.matches_all(self._incoming_pod.terms.required, self._incoming_pod.pod)
 
     def _shunned_by_added(self, supposed: Supposition) -> bool:
         """True if an added pod shuns the incoming pod by a topology key that no required anti-affinity term of a placed pod has."""
-        meeting, labels = self._encounter, supposed.snapshot
+        meeting, labels = self._incoming_pod, supposed.snapshot
         return any(
-            term.topology_key not in self._shunning and meeting.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
+            term.topology_key not in self._repelling and meeting.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
             for placed in supposed.added.values()
             for term in affinity.terms_of_placed(placed).required_anti
         )
@@ -228,16 +228,16 @@ class PreparedAffinityFilter(PreparedFilter):
 class PreparedAffinityScore(PreparedScore):
     """The score: per topology key, the score of each domain. A raw score is the sum of the weights of all matching terms."""
 
-    def __init__(self, encounter: Encounter, snapshot: Snapshot, hard_weight: int) -> None:
-        self._encounter = encounter
+    def __init__(self, incoming_pod: IncomingPod, snapshot: Snapshot, hard_weight: int) -> None:
+        self._incoming_pod = incoming_pod
         self._hard_weight = hard_weight
         kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
-        keys = {*_keys(term for _, term in self._encounter.terms.preferred), *self._encounter.keys(*kinds)}
+        keys = {*_keys(term for _, term in self._incoming_pod.terms.preferred), *self._incoming_pod.keys(*kinds)}
         self._watches = {key: self._watch(snapshot, key) for key in sorted(keys)}
         self.domains = tuple(self._watches)
 
     def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
-        meeting = self._encounter
+        meeting = self._incoming_pod
         value = partial(meeting.score_of, key, self._hard_weight)
         identity = (NAME, "liking", key, meeting.terms.preferred, meeting.identity, self._hard_weight)
         selection = snapshot.selection(identity, lambda _: True, value=value)
@@ -245,11 +245,11 @@ class PreparedAffinityScore(PreparedScore):
 
     def stands(self, snapshot: Snapshot) -> bool:
         """True if no score has changed."""
-        return self._encounter.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
+        return self._incoming_pod.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
-        if not self._encounter.stands(snapshot):
+        if not self._incoming_pod.stands(snapshot):
             return OUTDATED
         rows = domain_watch.renew(self._watches.values(), snapshot.n_nodes)
         return rows if rows is None or self.any(snapshot) else OUTDATED
@@ -262,7 +262,7 @@ class PreparedAffinityScore(PreparedScore):
 
     def _scoring_pods(self, snapshot: Snapshot, key: str) -> Selection:
         """The placed pods that have a score for a topology key; the score may be 0."""
-        meeting, weight = self._encounter, self._hard_weight
+        meeting, weight = self._incoming_pod, self._hard_weight
         identity = (NAME, "minded", key, meeting.terms.preferred, meeting.identity, weight)
         return snapshot.selection(identity, lambda placed: meeting.score_of(key, weight, placed) is not None)
 
@@ -274,12 +274,12 @@ class PreparedAffinityScore(PreparedScore):
         return total.astype(np.int64)
 
 
-def _select(snapshot: Snapshot, meeting: Encounter, sort: str, key: str) -> Selection:
+def _select(snapshot: Snapshot, meeting: IncomingPod, sort: str, key: str) -> Selection:
     """The placed pods that are shunned, or shunning, within a topology key."""
     if sort == "shunned":
         terms = tuple(term for term in meeting.terms.required_anti if term.topology_key == key)
-        return snapshot.selection((NAME, sort, terms), partial(meeting.is_shunned, key))
-    return snapshot.selection((NAME, sort, key, meeting.identity), partial(meeting.is_shunning, key))
+        return snapshot.selection((NAME, sort, terms), partial(meeting.repels, key))
+    return snapshot.selection((NAME, sort, key, meeting.identity), partial(meeting.is_repelled, key))
 
 
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.tables import ObjectStore
 
-MOST_KEPT = 16384
+MAX_KEPT = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def terms_of(pod: PodView) -> Terms:
         return NO_TERMS
     terms = _kept.get(pod.template)
     if terms is None:
-        if len(_kept) >= MOST_KEPT:  # templates come and go in a long-lived process; parsing again is cheap
+        if len(_kept) >= MAX_KEPT:  # templates come and go in a long-lived process; parsing again is cheap
             _kept.clear()
         terms = _kept[pod.template] = _parse(pod, affinity)
     return terms

@@ -18,7 +18,13 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
-from wharfinger.framework.plugins.pods.affinity_counts import NAME, Encounters, PreparedAffinityFilter, PreparedAffinityScore, fencing_keys
+from wharfinger.framework.plugins.pods.affinity_counts import (
+    NAME,
+    PreparedAffinityFilter,
+    PreparedAffinityScore,
+    SharedIncomingPod,
+    fencing_keys,
+)
 from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
@@ -105,19 +111,19 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither the pod nor any placed pod has required terms that matter; `Rejected` if a selector cannot be read."""
         try:
-            encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
+            incoming_pod = attempt.shared.once(SharedIncomingPod, SharedIncomingPod).latest(attempt)
         except InvalidObject as error:
             return Rejected((Reason(f"pod affinity cannot be read: {error}", resolvable=False),))
-        prepared = PreparedAffinityFilter(encounter, attempt.snapshot)
-        return prepared if prepared.matter else Skip(encounter.stands)
+        prepared = PreparedAffinityFilter(incoming_pod, attempt.snapshot)
+        return prepared if prepared.matter else Skip(incoming_pod.stands)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no term matches between this pod and a placed pod."""
         if self.arguments.ignore_preferred_terms_of_existing_pods and not affinity.terms_of(attempt.pod).preferred:
             return SKIP_ALWAYS
-        encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
-        prepared = PreparedAffinityScore(encounter, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
-        return prepared if prepared.any(attempt.snapshot) else Skip(prepared.stands if prepared.domains else encounter.stands)
+        incoming_pod = attempt.shared.once(SharedIncomingPod, SharedIncomingPod).latest(attempt)
+        prepared = PreparedAffinityScore(incoming_pod, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
+        return prepared if prepared.any(attempt.snapshot) else Skip(prepared.stands if prepared.domains else incoming_pod.stands)
 
 
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:

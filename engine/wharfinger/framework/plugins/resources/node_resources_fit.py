@@ -30,7 +30,7 @@ from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects import resource_names
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.requests import MAX_AMOUNT
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
@@ -227,7 +227,9 @@ class Fit(PreparedFilter):
             free = self._lanes.take(snapshot, snapshot.allocatable, rows) - self._lanes.take(snapshot, snapshot.requested, rows)
             each = free // self._amounts
             if self._left is not None:
-                each[self._left] = np.where(self._lanes.take(snapshot, snapshot.allocatable, rows)[self._left] > 0, each[self._left], MOST)
+                each[self._left] = np.where(
+                    self._lanes.take(snapshot, snapshot.allocatable, rows)[self._left] > 0, each[self._left], MAX_AMOUNT
+                )
             room = np.minimum(room, each.min(axis=0))
         fitting: NDArray[np.int64] = np.maximum(room, 0)
         return fitting
@@ -247,9 +249,9 @@ class Fit(PreparedFilter):
         for name, lane, amount in zip(self._lanes.names, self._lanes.places(snapshot), self._needs, strict=True):
             allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
             if self._left is not None and self._left[len(resources)] and not allocatable:
-                allocatable = MOST  # claims for devices are not counted here
+                allocatable = MAX_AMOUNT  # claims for devices are not counted here
             requested = 0 if lane is None else int(snapshot.requested[lane, row])
-            if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave
+            if requested >= MAX_AMOUNT:  # what is shown of a larger sum; some of its pods may be supposed to leave
                 requested = sum(placed.requests.get(name, 0) for placed in snapshot.pods_on(row))
             resources.append((name, amount, allocatable, allocatable - requested))
         return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources

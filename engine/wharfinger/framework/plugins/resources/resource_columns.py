@@ -18,7 +18,7 @@ from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, PreparedS
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
-from wharfinger.model.devices.pools import EVERYWHERE
+from wharfinger.model.devices.pools import ANY_NODE
 from wharfinger.model.objects.resource_names import is_scalar
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class ResourceScore(PreparedScore):
             devices.follow(snapshot)
             found = devices.log.since(self._read[place])
             self._read[place] = devices.log.end
-            if found is None or EVERYWHERE in found:
+            if found is None or ANY_NODE in found:
                 self._read = [each.log.end for _, each in self._lanes.backed]
                 return slice(None)
             rows.update(row for row in found if isinstance(row, int))

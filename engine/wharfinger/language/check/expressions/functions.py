@@ -22,8 +22,8 @@ from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import Kind, Type
 from wharfinger.language.syntax import ast
 
-DEEPEST = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
-LONGEST = 1000  # characters of a let that is named as a call is
+MAX_DEPTH = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
+MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is
 ANYWHERE = Place(name="a function", subjects=frozenset(Subject), aggregates=True)
 
 
@@ -128,8 +128,8 @@ def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
         called = f"{own.name}({', '.join(describe(value) for value in given)})"
         context.calls[key] = value if _is_simple(value) else _let(context, called, value, own.item.name_span)
     found = context.calls[key]
-    if isinstance(found, typed.LetRef) and context.heights.get(found.name, 0) > DEEPEST:
-        message = f"this call is more than {DEEPEST} deep, counting the functions and lets it needs"
+    if isinstance(found, typed.LetRef) and context.heights.get(found.name, 0) > MAX_DEPTH:
+        message = f"this call is more than {MAX_DEPTH} deep, counting the functions and lets it needs"
         return context.error(Code.P005, message, expr.span, label="nested too deep", help="calculate with fewer functions")
     return admitted(context, replace(found, span=expr.span))
 
@@ -161,7 +161,7 @@ def _let(context: Context, text: str, value: typed.Expr, span: Span) -> typed.Ex
     known = context.lets.get(text)
     if known is not None and known.value == value and known.value.type == value.type:
         return typed.LetRef(span=span, type=value.type, name=text)
-    name = text if len(text) <= LONGEST else f"{text.partition('(')[0]}(…)"
+    name = text if len(text) <= MAX_CALL_LENGTH else f"{text.partition('(')[0]}(…)"
     name = name if name not in context.lets else f"{name} #{len(context.lets)}"
     context.lets[name] = typed.Let(name=name, span=span, value=value, written=False)
     context.heights[name] = height(value, context.heights)

@@ -19,7 +19,7 @@ from wharfinger.language.semantics.types import Kind, Shape, Type
 
 GROUP = "group"
 NAME = "group.name"
-SIZE, LEAST, PLACED = "group.size", "group.min", "group.placed"
+SIZE, MINIMUM, PLACED = "group.size", "group.min", "group.placed"
 _SHAPES = {Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM}
 
 

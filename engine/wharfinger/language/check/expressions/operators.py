@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from wharfinger.language.check.context import Context, condition, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.values import (
     SCALAR,
-    as_each_other,
     calculated,
     common_kind,
     fits,
@@ -16,6 +15,7 @@ from wharfinger.language.check.expressions.values import (
     of_kind,
     operation,
     ratio_help,
+    unify_operands,
     unit_help,
     unknown_unit,
     whole_help,
@@ -231,7 +231,7 @@ def _operands(context: Context, expr: ast.Binary) -> tuple[typed.Expr, typed.Exp
     if has_unknown_unit(left) and not has_unknown_unit(right) and isinstance(left, ast.Number):
         unknown_unit(context, left, infer(context, right))
         return None
-    found = as_each_other(infer(context, left), infer(context, right))
+    found = unify_operands(infer(context, left), infer(context, right))
     if expr.op in _ARITHMETIC and {each.type.kind for each in found} == {Kind.STRING}:
         found = of_kind(found[0], Kind.NUMBER), of_kind(found[1], Kind.NUMBER)
     return None if is_unknown(*found) else found

@@ -12,7 +12,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import PLAIN, Kind, Type
 from wharfinger.language.syntax import ast
 
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 
 
 @form(ast.Table)
@@ -22,8 +22,8 @@ def table(context: Context, expr: ast.Table) -> typed.Expr:
         return context.error(
             Code.P117, "this table is empty", expr.span, label="no entries", help='for example `{ "gold": 3, "silver": 2 }`'
         )
-    if len(expr.entries) > MOST_ENTRIES:
-        message = f"a table has at most {MOST_ENTRIES:,} entries"
+    if len(expr.entries) > MAX_ENTRIES:
+        message = f"a table has at most {MAX_ENTRIES:,} entries"
         return context.error(Code.P221, message, expr.span, label=f"{len(expr.entries):,} entries")
     keys = [_key(context, entry.key) for entry in expr.entries]
     values = [infer(context, entry.value) for entry in expr.entries]

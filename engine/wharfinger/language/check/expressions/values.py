@@ -57,7 +57,7 @@ def of_kind(expr: typed.Expr, kind: Kind) -> typed.Expr:
     return expr if found is None else replace(expr, type=replace(expr.type, kind=wanted), attribute=found)
 
 
-def as_each_other(left: typed.Expr, right: typed.Expr) -> tuple[typed.Expr, typed.Expr]:
+def unify_operands(left: typed.Expr, right: typed.Expr) -> tuple[typed.Expr, typed.Expr]:
     """Two operands, of which an attribute of several types is of the type of the other."""
     return of_kind(left, right.type.kind), of_kind(right, left.type.kind)
 

@@ -84,9 +84,9 @@ def test_a_copy_of_the_cluster_has_what_is_in_flight():
     assert twin.following(Allocations).of_device(devices.DRIVER, "n00000", "gpu-0").exclusive == 1
 
 
-@pytest.mark.parametrize("most", [20, search.MOST_STEPS])
+@pytest.mark.parametrize("most", [20, search.MAX_STEPS])
 def test_a_search_that_is_too_long_is_given_up_as_an_error(monkeypatch, most):
-    monkeypatch.setattr(search, "MOST_STEPS", most)
+    monkeypatch.setattr(search, "MAX_STEPS", most)
     state = devices.cluster(1)
     claim = devices.claim("a", 5)  # four devices of a NUMA node at most
     state.put(claim)
@@ -164,7 +164,7 @@ def test_alternatives_of_which_each_takes_all_devices_are_given_up():
 
 
 def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decided_before(monkeypatch):
-    monkeypatch.setattr(device_rule, "MOST_STEPS_TOGETHER", 2000)
+    monkeypatch.setattr(device_rule, "MAX_TOTAL_STEPS", 2000)
     state = devices.cluster(6)
     for number in range(6):
         slots(state, number, range(14 + number))
@@ -193,7 +193,7 @@ def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decid
 
 @pytest.mark.parametrize(("n_selectors", "too_dear"), [(2, False), (20, True)])
 def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, too_dear):
-    monkeypatch.setattr(requests, "MOST_COST_TOGETHER", 20_000)
+    monkeypatch.setattr(requests, "MAX_TOTAL_COST", 20_000)
     state = devices.cluster(2)
     wanted = devices.claim("a", 1)
     whole = "device.attributes.all(d, device.attributes[d].uuid != '{}')"  # reads every attribute, which differ in each device

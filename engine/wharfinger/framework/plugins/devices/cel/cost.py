@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
-from wharfinger.framework.plugins.devices.cel.library import LONGEST_RANGE
+from wharfinger.framework.plugins.devices.cel.library import MAX_RANGE_LENGTH
 from wharfinger.framework.plugins.devices.cel.macros import MERGED, OF_PAIRS, SORTED
 
-MOST_COST: Final = 1_000_000
+MAX_COST: Final = 1_000_000
 """The limit of one expression, as in Kubernetes: at most about 0.04 s and 100 MB."""
-MOST_OF_DEVICE: Final = 64
+MAX_MAP_ENTRIES: Final = 64
 """The most entries of a map of a device, and the most characters of a key or value there (validation of ResourceSlices)."""
 
 _PRECISION = 1_010  # characters of a formatted number
@@ -125,7 +125,7 @@ _ONE = _Value()
 _Found = tuple[float, _Value]
 
 
-def cost(serialized: bytes, entries: int = MOST_OF_DEVICE, letters: int = MOST_OF_DEVICE) -> float:
+def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_MAP_ENTRIES) -> float:
     """The most that a compiled expression may cost, by its serialized form (`cel.expr.CheckedExpr` in an `Any`).
 
     It is that for a device with so many entries in each map, and so many characters in each key and value, at most.
@@ -255,7 +255,7 @@ def _work(function: str, values: Sequence[_Value], sources: Sequence[bytes]) -> 
         size = values[0].length + (values[0].length + 1) * values[2].length
         result = _Value(size, 1, size)
     elif function == "lists.range":
-        size = min(LONGEST_RANGE, _integer(sources[-1]))
+        size = min(MAX_RANGE_LENGTH, _integer(sources[-1]))
         result = _Value(size, 1, 2 * size)
     elif function not in _SCALAR:  # split, join, format, flatten, findAll, …: every part, with every separator or number between
         between = (

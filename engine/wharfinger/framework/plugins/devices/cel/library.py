@@ -29,10 +29,10 @@ Value = Mapping[str, Any]
 _FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _WORD = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
-_MOST_INCLUDED = 48
+_MAX_ATTRIBUTE_VALUES = 48
 """ResourceSliceMaxAttributeValuesPerDevice."""
 _INT64 = range(-(2**63), 2**63)
-LONGEST_RANGE = 10_000
+MAX_RANGE_LENGTH = 10_000
 
 
 # ── quantities ──
@@ -285,8 +285,8 @@ def _flatten(items: Sequence[Any], depth: int = 1) -> list[Any]:
 
 
 def _range(count: int) -> list[int]:
-    if count > LONGEST_RANGE:
-        raise ValueError(f"lists.range({count}) is longer than {LONGEST_RANGE}")
+    if count > MAX_RANGE_LENGTH:
+        raise ValueError(f"lists.range({count}) is longer than {MAX_RANGE_LENGTH}")
     return list(range(count))
 
 
@@ -397,8 +397,8 @@ def _same_foreign(value: Value, other: Value) -> bool:
 def _includes(target: Any, value: Any) -> bool:
     if not isinstance(target, list | tuple):
         return _same(target, value)
-    if len(target) > _MOST_INCLUDED and not any(_same(item, value) for item in target[:_MOST_INCLUDED]):
-        raise ValueError(f"'includes' function cannot be applied to lists longer than {_MOST_INCLUDED} values")
+    if len(target) > _MAX_ATTRIBUTE_VALUES and not any(_same(item, value) for item in target[:_MAX_ATTRIBUTE_VALUES]):
+        raise ValueError(f"'includes' function cannot be applied to lists longer than {_MAX_ATTRIBUTE_VALUES} values")
     return any(_same(item, value) for item in target)
 
 

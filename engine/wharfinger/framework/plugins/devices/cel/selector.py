@@ -19,18 +19,18 @@ from typing import Any
 
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.plugins.devices.cel import expression_text, foreign_equality, library, macros, syntax_tree
-from wharfinger.framework.plugins.devices.cel.cost import MOST_COST, cost
+from wharfinger.framework.plugins.devices.cel.cost import MAX_COST, cost
 
-FIELDS, LONGEST_FIELD = 4, len("allowMultipleAllocations")
+FIELDS, MAX_FIELD_LENGTH = 4, len("allowMultipleAllocations")
 UNLIMITED = 10**12
 """A cost beyond all limits."""
-MOST_ANSWERS = 100_000
+MAX_ANSWERS = 100_000
 """The limit of kept answers of one selector; there are as many as distinct devices."""
 
 Attribute = bool | int | str | library.Value
 """The value of an attribute: a version is `library.semver_value(text)`."""
 
-TOO_DEAR = "operation cancelled: actual cost limit exceeded"
+COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 
 _STATUS = re.compile(r"[A-Z_]+: ")
 _MISSING_KEY = re.compile(r'Key not found in map : (?:"(?P<text>.*)"|(?P<other>.*))', re.DOTALL)
@@ -89,7 +89,7 @@ class Selector:
         """True if the device is selected; SelectorFailed with kube-scheduler's text if that cannot be said."""
         answer = self._answers.get(device.key)
         if answer is None:
-            if len(self._answers) >= MOST_ANSWERS:
+            if len(self._answers) >= MAX_ANSWERS:
                 self._answers.clear()
             answer = self._answers[device.key] = self._evaluate(device)
         if isinstance(answer, str):
@@ -113,7 +113,7 @@ class Selector:
             try:
                 result = self._program.eval(data={"device": seen})
             except RuntimeError as error:  # the only error of the library: a limit of the runtime
-                return TOO_DEAR if "budget" in str(error) else _line(error)
+                return COST_EXCEEDED if "budget" in str(error) else _line(error)
             kind = result.type().name()
             if kind == "BOOL":
                 return bool(result.value())
@@ -163,7 +163,7 @@ def compiled(expression: str) -> Selector | SelectorFailed:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
         serialized = syntax_tree.rewritten(program.serialize(), macros.loop)
         dearest = cost(serialized)
-        if dearest > MOST_COST:
+        if dearest > MAX_COST:
             return SelectorFailed("too complex, exceeds cost limit")
         program = environment.deserialize(syntax_tree.rewritten(serialized, foreign_equality.guarded))
         return Selector(expression, int(dearest), program, serialized)
@@ -176,7 +176,7 @@ def _size(device: DeviceTraits) -> tuple[int, int]:
     domains = [*device.attributes.values(), *device.capacity.values()]
     entries = max(len(device.attributes), len(device.capacity), *(len(own) for own in domains), FIELDS)
     letters = max((len(str(text)) for own in domains for entry in own.items() for text in entry), default=0)
-    longest = max(letters, LONGEST_FIELD, *map(len, device.attributes), *map(len, device.capacity))
+    longest = max(letters, MAX_FIELD_LENGTH, *map(len, device.attributes), *map(len, device.capacity))
     return 1 << (entries - 1).bit_length(), 1 << (longest - 1).bit_length()
 
 
