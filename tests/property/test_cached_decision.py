@@ -450,13 +450,13 @@ class Renumbering(Remembering):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(NodeTable, "tidy", tidy_always)
+        self.patch.setattr(NodeTable, "compact", compact_always)
 
     def teardown(self) -> None:
         self.patch.undo()
 
 
-def tidy_always(self: NodeTable) -> None:
+def compact_always(self: NodeTable) -> None:
     """Go over to another table without waiting until it is worth while, and never to the numbers that were there."""
     self._renumber_strings()
     self._renumber_taints()
