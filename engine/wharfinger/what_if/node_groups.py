@@ -83,7 +83,7 @@ def ranked_groups(
     ends = now() + BUDGET
     tried = [_alone(chain, state, group, FEWEST_PODS) for group in groups]
     took = max(now() - ends + BUDGET, 1e-9)
-    most = int(FEWEST_PODS * (BUDGET - took) / took)  # so many in the time that is left
+    most = int(FEWEST_PODS * (BUDGET - took) / took)  # the number that the time left is enough for
     if most > FEWEST_PODS and any(found.tried < found.pods for found in tried):
         tried = [
             found if found.tried == found.pods else _alone(chain, state, group, most) for group, found in zip(groups, tried, strict=True)

@@ -113,13 +113,13 @@ def test_a_large_cluster_is_answered_like_a_small_one(nodes, pods, running):
     state = cluster([node(f"n{number}", cpu) for number, cpu in enumerate(nodes)], placed)
     plain = solved(state, waiting)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(search, "FEW_CELLS", 0)
+        patched.setattr(search, "MAX_CELLS_AT_ONCE", 0)
         patched.setattr(search, "MAX_CELLS", 0)  # only classes and regions
-        patched.setattr(search, "MAX_IMPROVED", 0)
+        patched.setattr(search, "MAX_CELLS_IMPROVED", 0)
         patched.setattr(regions, "SIZES", (1, 2, 4))
         found = solved(state, waiting)
         patched.setattr(search, "MAX_CELLS", 1000)
-        patched.setattr(search, "MAX_IMPROVED", 1000)
+        patched.setattr(search, "MAX_CELLS_IMPROVED", 1000)
         assert worth(solved(state, waiting)) == worth(plain)
     assert found.answer in {plain.answer, Answer.UNKNOWN}
     if found.answer is Answer.FOUND:

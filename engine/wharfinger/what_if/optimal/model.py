@@ -107,7 +107,7 @@ class Model:
         self._model.maximize(sum(self._stays.values()))
 
     def guard(self, guarded: Solution, most: int) -> None:
-        """Of so many guarded pods of each group on each node no more than `most` may leave together; the others of a group leave first."""
+        """At most `most` of the guarded pods of each group on each node may leave together; the others of a group leave first."""
         leaving = []
         for place, number in guarded.items():
             free = self._here[place] - number
@@ -154,7 +154,7 @@ class Model:
         return (Answer.FOUND if status == self._cp.OPTIMAL else Answer.UNKNOWN), solution
 
     def exclude(self, refused: Solution) -> bool:
-        """Allow no more pods of these groups on these nodes than so many; False if the model has not put them there."""
+        """Limit the number of pods of these groups on these nodes; False if the model has not put them there."""
         if not refused.keys() <= self._on.keys():
             return False
         self.narrowed = True

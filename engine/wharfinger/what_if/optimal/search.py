@@ -48,16 +48,16 @@ Masks: TypeAlias = Mapping[bytes, NDArray[np.bool_]]
 """The rows that may take pods of a template, (n_nodes,) bool."""
 
 NEVER = "Never"
-"""The preemptionPolicy of a pod that evicts nobody."""
+"""The preemptionPolicy of a pod that evicts no other pod."""
 MAX_CELLS = 2_000_000
 """Pairs of template and node in a model; more would take minutes to build."""
-FEW_CELLS = 5_000
-"""A model of so many pairs is solved as a whole at once."""
-MAX_IMPROVED = 20_000
-"""A plan for a region is improved by the model of all nodes up to so many pairs."""
-SHARE = 3
-"""A model that others follow gets this part of the time that is left."""
-SHORTEST = 0.001
+MAX_CELLS_AT_ONCE = 5_000
+"""The largest number of pairs of a model that is solved as a whole at once."""
+MAX_CELLS_IMPROVED = 20_000
+"""The largest number of pairs of the model of all nodes by which a plan for a region is improved."""
+TIME_PARTS = 3
+"""A model gets one of this number of parts of the time that is left, if others follow."""
+MIN_SECONDS = 0.001
 """Seconds that the solver gets even if the time is up."""
 LEFT_OUT = "all that move leave at once, so PodDisruptionBudgets count as they are now"
 DEVICES_LEFT_OUT = "; of devices the search knows how many fit each request alone, and the chain confirms the rest"
@@ -95,7 +95,7 @@ class Optimal:
 
 
 def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodView], seconds: float) -> Optimal:
-    """A placement of all of `pods` on a cluster, found within so many seconds; needs the extra `optimal`."""
+    """A placement of all of `pods` on a cluster, found within `seconds`; needs the extra `optimal`."""
     try:
         import ortools.sat.python.cp_model  # noqa: F401, PLC0415 — an extra
     except ImportError as error:
@@ -179,12 +179,12 @@ class _Search:
         """The outcome with evictions or without them."""
         cells = len(self._size) * len(self._names)
         best: Optimal | None = None
-        if cells > FEW_CELLS:
+        if cells > MAX_CELLS_AT_ONCE:
             proof = self._proof(static, room, evicting=evicting)
             if proof.answer is Answer.NONE:
                 return Optimal(answer=Answer.NONE)
             best = self._rearranged(allowed, room, proof, evicting=evicting)
-        if best is not None and (best.fewest or cells > MAX_IMPROVED):
+        if best is not None and (best.fewest or cells > MAX_CELLS_IMPROVED):
             return best
         if cells > MAX_CELLS:
             why = f"{len(self._size):,} kinds of pods on {len(self._names):,} nodes are too many to search"
@@ -203,7 +203,7 @@ class _Search:
         model, until = Model(task), self._share_of_time()
         waiting = frozenset(kind_of[template] for template in self._n_waiting)
         fewest = self._evict_few(model, {kind: priority[kind] for kind in task.size}, waiting, until) if evicting else _NO_EVICTIONS
-        status, _ = model.solve(max(SHORTEST, until - time.monotonic()))
+        status, _ = model.solve(max(MIN_SECONDS, until - time.monotonic()))
         return _Fewest(Answer.NONE, {}) if status is Answer.NONE else fewest
 
     def _rearranged(self, masks: Masks, room: Amounts, proof: _Fewest, *, evicting: bool) -> Optimal | None:
@@ -285,7 +285,7 @@ class _Search:
     def _share_of_time(self) -> float:
         """The moment until which a model may be solved that others follow."""
         now = time.monotonic()
-        return now + max(0.0, self._deadline - now) / SHARE
+        return now + max(0.0, self._deadline - now) / TIME_PARTS
 
     def _spared_by_none(self, pod: PodView) -> bool:
         """True if no policy protects the pod from evictions."""
@@ -415,7 +415,7 @@ class _Search:
         for level in self._levels:
             model.place_all(group for group in waiting if priority[group] > level)
             evicted = [group for group in priority if priority[group] == level and group not in waiting]
-            status, number = model.evict_few(evicted, max(SHORTEST, (until - time.monotonic()) / 2))
+            status, number = model.evict_few(evicted, max(MIN_SECONDS, (until - time.monotonic()) / 2))
             if status is Answer.NONE:
                 return _Fewest(Answer.NONE, {})
             surely = surely and status is Answer.FOUND

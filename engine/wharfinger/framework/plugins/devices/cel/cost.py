@@ -128,7 +128,7 @@ _Found = tuple[float, _Value]
 def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_MAP_ENTRIES) -> float:
     """The most that a compiled expression may cost, by its serialized form (`cel.expr.CheckedExpr` in an `Any`).
 
-    It is that for a device with so many entries in each map, and so many characters in each key and value, at most.
+    It is that for a device with these largest numbers of entries in each map, and of characters in each key and value.
     """
     checked = tree.first(tree.fields(serialized), 2)
     return _expression(tree.first(tree.fields(checked), 4), {"device": _device(entries, letters)})[0]
