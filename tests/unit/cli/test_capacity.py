@@ -96,7 +96,7 @@ def test_a_pod_that_fits_nowhere_has_no_room(wharf, files):
 
 def test_the_limit_is_told(wharf, files):
     _, out, _ = wharf(*files([pod("one", "1m")]), "--most", "7")
-    assert out.startswith("x/one: 1 of 1 pod fit, and at least 7 more\n")
+    assert out.startswith("x/one: 1 of 1 pod fits, and at least 7 more\n")
     assert "finds no node" not in out
 
 

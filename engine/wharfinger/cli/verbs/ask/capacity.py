@@ -27,7 +27,7 @@ def table(found: Capacity) -> str:
 
 def _group(room: GroupRoom) -> Iterator[str]:
     at_least = "at least " if room.at_least else ""
-    fits = "it fits" if room.placed == room.pods else f"{room.placed:,} of {wording.count(room.pods, 'pod')} fit"
+    fits = "it fits" if room.placed == room.pods else _placed(room.placed, room.pods)
     more = f"{at_least}{wording.count(room.more, 'more group')} like it"
     yield f"group {room.group}: {fits}, and {more}, of {wording.count(room.pods, 'pod')} each"
     if room.added is not None:
@@ -44,9 +44,13 @@ def _group(room: GroupRoom) -> Iterator[str]:
         yield from _changes(room)
 
 
+def _placed(placed: int, pods: int) -> str:
+    return f"{placed:,} of {wording.count(pods, 'pod')} {'fits' if placed == 1 else 'fit'}"
+
+
 def _room(room: Room) -> Iterator[str]:
     at_least = "at least " if room.at_least else ""
-    yield f"{room.workload}: {room.placed:,} of {wording.count(room.pods, 'pod')} fit, and {at_least}{room.more:,} more"
+    yield f"{room.workload}: {_placed(room.placed, room.pods)}, and {at_least}{room.more:,} more"
     if room.added is not None:
         yield f"  {_gain(room.added)}"
     if room.by:
