@@ -124,7 +124,7 @@ LINES = (
     LogLine(
         event="serving admission",
         level="info",
-        means="The webhook for SchedulingPolicies is served; it has its first certificate.",
+        means="The webhook for policies is served; it has its first certificate.",
         fields={"url": "the address"},
     ),
     LogLine(event="admission has a certificate", level="info", means="The webhook uses a new certificate."),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.cluster import custom, deployment, objects
+from tests.cluster.api import Refused
 from tests.cluster.process import WharfProcess
 from tests.cluster.programs import free_ports
 from tests.cluster.waiting import eventually
@@ -64,7 +65,7 @@ def refusal(cluster, source=BAD, name="trial"):
 def test_kubectl_is_told_at_once_what_is_wrong(defined, webhook):
     with webhook() as wharf:
         said = eventually(lambda: refusal(defined))
-        assert 'admission webhook "schedulingpolicies.scheduling.wharfinger.dev" denied the request' in said
+        assert 'admission webhook "policies.scheduling.wharfinger.dev" denied the request' in said
         assert "error[P302]: `node` has no field `lables`" in said
         assert "--> schedulingpolicies/trial:2:" in said
         assert "filter zone { require node.lables" in said, "the line itself"
@@ -77,6 +78,8 @@ def test_kubectl_is_told_at_once_what_is_wrong(defined, webhook):
         assert custom.get(defined, "SchedulingPolicy", "gold")["spec"]["source"] == GOOD
         custom.create(defined, "PolicyApp", "web", {"image": "web:1", "policy": {"inline": custom.EAST}})
         eventually(lambda: custom.get(defined, "SchedulingPolicy", "default.web"))
+        with pytest.raises(Refused, match="would not become active"):
+            custom.create(defined, "PolicyApp", "shop", {"image": "shop:1", "policy": {"inline": BAD}})
         assert 'wharfinger_policy_admission_total{result="refused"}' in wharf.get("/metrics")[1]
         assert wharf.terminate() == 0, "although the API server keeps its connections"
 

@@ -35,7 +35,7 @@ class AdmissionSettings(Part):
     """
 
     certificate: Annotated[FilePath, Flag("--admission-certificate", "FILE")] = Field(
-        description="Serve a webhook that refuses SchedulingPolicies which would not become active, with this certificate"
+        description="Serve a webhook that refuses policies which would not become active, with this certificate"
     )
     key: Annotated[FilePath, Flag("--admission-key", "FILE")] = Field(description="The key of that certificate")
     port: Annotated[int, Flag("--admission-port", "PORT")] = Field(

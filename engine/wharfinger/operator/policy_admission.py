@@ -1,6 +1,7 @@
-"""Checks whether a SchedulingPolicy should be stored: the steps of the policy store, without the trial on the cluster.
+"""Checks whether a SchedulingPolicy, or a PolicyApp with its inline policy, should be stored.
 
-Problems that depend on other policies, such as a name that is taken, are shown in the status: they may be solved later.
+The steps are those of the policy store, without the trial on the cluster. Problems that depend on other policies, such as a name that is
+taken, are shown in the status: they may be solved later.
 
 Run as a module, this is a process of its own that judges one object after the other: `{"seconds": 2.0, "object": {…}}` a line on standard
 input, `{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A
@@ -18,12 +19,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from pydantic import ValidationError
 
+from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.errors import InvalidObject
-from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.load import TextSet
+from wharfinger.language.report import render
+from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.reading import decode
+from wharfinger.operator.app_objects import NoPolicy, inline_policy
 from wharfinger.operator.scheduling_policy import text_of
 from wharfinger.policies.candidate import Outcome, build
 
@@ -49,10 +55,15 @@ class Question(msgspec.Struct):
 
 
 def trial_outcome(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | None:
-    """The outcome of building the policy in an object; None for an object of another form, which its schema refuses."""
+    """The outcome of building the policy in an object; None for one without a policy, or of another form, which its schema refuses.
+
+    PolicyError or NoPolicy for an inline policy that cannot be read.
+    """
     try:
-        policy = decode.convert(dict(obj), SchedulingPolicy)
-    except InvalidObject:
+        policy = decode.convert(dict(obj), SchedulingPolicy) if obj.get("kind") != "PolicyApp" else _inline(obj)
+    except (InvalidObject, ValidationError):
+        return None
+    if policy is None:
         return None
     text = text_of(policy, rights)
     if not text.content:
@@ -60,15 +71,30 @@ def trial_outcome(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | Non
     return build(text, TextSet(texts={text.name: text.content}, imports=False), {}, None)
 
 
+def _inline(obj: Mapping[str, Any]) -> SchedulingPolicy | None:
+    """The SchedulingPolicy that will be made of a PolicyApp; None if it has no inline policy."""
+    app = decode.convert(dict(obj), PolicyApp)
+    made = inline_policy(app.metadata, PolicyAppSpec.model_validate(app.spec))
+    return None if made is None else decode.convert(made, SchedulingPolicy)
+
+
 def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
-    """The judgement about a SchedulingPolicy: a text that could not decide is refused with what is wrong with it."""
-    outcome = trial_outcome(obj, rights)
+    """The judgement about an object: a text that could not decide is refused with what is wrong with it."""
+    try:
+        outcome = trial_outcome(obj, rights)
+    except PolicyError as error:
+        return _refused(render.render(error.diagnostics))
+    except NoPolicy as error:
+        return _refused(str(error))
     if outcome is None:
         return Judgement()
     if outcome.version is None:
-        report = outcome.report.strip() or "the text holds no `policy` line"
-        return Judgement(refusal=f"the policy would not become active\n{report}"[:_MAX_REFUSAL_LENGTH])
+        return _refused(outcome.report.strip() or "the text holds no `policy` line")
     return Judgement(warnings=tuple(f"{finding.line}:{finding.column}: {finding.message}" for finding in outcome.findings))
+
+
+def _refused(report: str) -> Judgement:
+    return Judgement(refusal=f"the policy would not become active\n{report}"[:_MAX_REFUSAL_LENGTH])
 
 
 def main() -> None:

@@ -44,6 +44,10 @@ def policy(source, **spec):
     return {"metadata": {"name": "mine"}, "spec": {"source": source, **spec}}
 
 
+def app(**spec):
+    return {"kind": "PolicyApp", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"image": "web:1", **spec}}
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -68,6 +72,29 @@ def test_a_good_one_passes_and_remarks_are_warnings():
     odd = judged(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'), RIGHTS)
     assert not odd.refusal
     assert "unused" in odd.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("inline", "said"),
+    [
+        ('policy "p"\nscore s = 1', ""),
+        ("score s = 1", "belongs to a policy"),
+        ('policy "p"\nscore = 1', "error[P"),
+        ('policy "p"\nfilter zone { require node.lables["zone"] == "east" else "no" }', "`node` has no field `lables`"),
+        ('policy "p"\nfilter f { require (node.annotations["a"] ?? "") == "" else "no" }', "annotation"),
+    ],
+    ids=["good", "none", "syntax", "types", "authority"],
+)
+def test_the_inline_policy_of_an_app_is_judged_as_that_of_its_namespace(inline, said):
+    refusal = judged(app(policy={"inline": inline}), RIGHTS).refusal
+
+    assert bool(refusal) == bool(said)
+    assert said in refusal
+
+
+def test_an_app_without_a_policy_of_its_own_passes():
+    assert not judged(app(), RIGHTS).refusal
+    assert not judged(app(policy={"name": "gold"}), RIGHTS).refusal
 
 
 @pytest.mark.parametrize("obj", [{}, {"spec": []}, {"spec": {"mode": "New"}}, {"metadata": 3}], ids=repr)
