@@ -185,17 +185,17 @@ filter gpu { require node.labels["gpu"] == "yes" else "no GPU" on missing reject
 def test_policies_govern_pods_by_the_labels_that_their_namespace_has_now(control_plane, nodes):
     api = control_plane.api
     nodes(1)
-    strangers = {"team": "ml", "gang": "training"}
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strangers", "labels": strangers}})
+    labels = {"team": "ml", "gang": "training"}
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "learners", "labels": labels}})
     with LiveScheduler(control_plane.kubeconfig, assemble([compiled(ML_ONLY)])) as scheduler:
-        api.create(objects.pod("waiting", namespace="strangers", scheduler=NAME))
-        eventually(lambda: "strangers/waiting" in scheduler.waiting())
-        api.patch("Namespace", "strangers", {"metadata": {"labels": {"gang": None}}})  # alone now, and still without a GPU
-        eventually(lambda: scheduler.waiting().get("strangers/waiting") == "unschedulable")
-        assert "nodeName" not in api.get("Pod", "waiting", namespace="strangers")["spec"]
+        api.create(objects.pod("waiting", namespace="learners", scheduler=NAME))
+        eventually(lambda: "learners/waiting" in scheduler.waiting())
+        api.patch("Namespace", "learners", {"metadata": {"labels": {"gang": None}}})  # alone now, and still without a GPU
+        eventually(lambda: scheduler.waiting().get("learners/waiting") == "unschedulable")
+        assert "nodeName" not in api.get("Pod", "waiting", namespace="learners")["spec"]
 
-        api.patch("Namespace", "strangers", {"metadata": {"labels": {"team": "web"}}})
-        eventually(lambda: "nodeName" in api.get("Pod", "waiting", namespace="strangers")["spec"], within=SOON, every=0.02)
+        api.patch("Namespace", "learners", {"metadata": {"labels": {"team": "web"}}})
+        eventually(lambda: "nodeName" in api.get("Pod", "waiting", namespace="learners")["spec"], within=SOON, every=0.02)
         assert_sound(control_plane, assumed=scheduler.assumed)
 
 

@@ -16,6 +16,7 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +46,8 @@ MOVES_REHEARSED = 100
 """Moves that are rehearsed before each move; before the first one it is the whole plan."""
 CONCURRENT_CORDONS = 16
 """Nodes that are cordoned or opened at the same time."""
+UNPLACED_SECONDS = 30.0
+"""Seconds for which the scheduler may report that the replacement of an evicted pod finds no node, before the plan stops."""
 TOLERANCE = 1e-6
 CORDONED_BY = "wharfinger.dev/cordoned-by"
 MAX_NAMED = 5
@@ -242,13 +245,28 @@ class PlanExecution:
         pod = self._live.pods[move.uid]
         known = {other.uid for other in self._siblings(pod)}
         await self._evicted(pod)
-        replacement = await self._awaited(
-            lambda: next((other for other in self._siblings(pod) if other.uid not in known and other.node_name), None),
-            f"pod {move.pod} was evicted, and no replacement has a node",
-        )
+        replacement = await self._replacement(pod, known)
         self._landings.append(Landing(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
+
+    async def _replacement(self, pod: PodView, known: set[str]) -> PodView:
+        """The pod in the place of an evicted one, once it has a node; raises _Stopped if it finds none."""
+        unplaced_since = math.inf
+
+        def placed() -> PodView | None:
+            nonlocal unplaced_since
+            new = [other for other in self._siblings(pod) if other.uid not in known]
+            bound = next((other for other in new if other.node_name), None)
+            why = None if bound is not None else next((why for other in new if (why := _unschedulable(other)) is not None), None)
+            now = self._clock.monotonic()
+            unplaced_since = math.inf if why is None else min(unplaced_since, now)
+            if why is not None and now - unplaced_since > UNPLACED_SECONDS:
+                raise _Stopped(f"pod {pod.key} was evicted, and its replacement finds no node: {why}")
+            return bound
+
+        found: PodView = await self._awaited(placed, f"pod {pod.key} was evicted, and no replacement has a node")
+        return found
 
     def _siblings(self, pod: PodView) -> list[PodView]:
         """The pods of the same controller."""
@@ -342,6 +360,12 @@ class PlanExecution:
                 raise _Stopped(f"{what} after {self._patience:g} s")
             await self._clock.sleep(POLL_SECONDS)
         return found
+
+
+def _unschedulable(pod: PodView) -> str | None:
+    """The scheduler's message that the pod finds no node; None if it has not said so."""
+    conditions = pod.object.status.conditions
+    return next((each.message for each in conditions if (each.type, each.status) == ("PodScheduled", "False")), None)
 
 
 def _changed(draft: Draft, move: Move) -> str | None:

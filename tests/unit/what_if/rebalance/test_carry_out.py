@@ -204,6 +204,22 @@ def test_without_a_replacement_it_stops(world, plan):
     assert (done.landings, world.closed()) == ((), set())
 
 
+def test_a_replacement_that_finds_no_node_stops_it_before_the_longest_wait(world, plan):
+    big = pod("big", on="c", requests={"cpu": "7"})
+    blocked = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}]}
+
+    def taken(what, name):
+        if what == "evict":
+            world.live.upsert("Pod", decode.convert(big, objects.Pod))
+            for each in ("a", "b"):
+                world.live.upsert("Node", cordoned(world.nodes[each]))
+            world.plain = {uid: {**each, "status": blocked} for uid, each in world.plain.items()}
+
+    world.before_write = taken
+    done = carried_out(world, plan)
+    assert done.stopped == "pod default/one was evicted, and its replacement finds no node: 0/3 nodes are available"
+
+
 def test_a_refused_cordon_stops_it_before_anything_is_evicted(world, plan):
     world.refuse = [WriteFailed("forbidden", retriable=False)]
     done = carried_out(world, plan)
