@@ -238,5 +238,4 @@ def _refused(policy: PlainObject | None) -> tuple[str, str] | None:
 
 def _waiting(pods: list[Any]) -> str:
     """The message of the first pod that waits for a node; "" if there is none."""
-    told = (each for pod in pods if not pod.spec.node_name for each in pod.status.conditions if each.type == "PodScheduled")
-    return next((each.message for each in told if each.status == "False" and each.message), "")
+    return next((pod.status.unschedulable for pod in pods if not pod.spec.node_name and pod.status.unschedulable), "")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WORSENING = frozenset({"NodeResourcesFit", "NodePorts", "NodeVolumeLimits", "VolumeRestrictions"})
 """The filters, besides the STATIC ones, that never let a pod onto a node because another pod was added somewhere."""
-SOME = 64
+MEMBERS_PER_STEP = 64
 """Members whose class is looked up in one step."""
 UNLIMITED = 1 << 40
 ROUNDED = 1 - 1e-9  # so that a sum of floats is never above the true one
@@ -55,7 +55,7 @@ def classes(decider: Decider, waiting: Sequence[PodView], snapshot: Snapshot) ->
     for number, pod in enumerate(waiting):
         key = decider.chain.key(pod, snapshot)
         found.setdefault(key, MemberClass(key)).members.append(pod)
-        if number % SOME == SOME - 1:
+        if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
             yield
     return list(found.values())
 

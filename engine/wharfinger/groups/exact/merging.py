@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
 
 MAX_MERGED = 1 << 15
-SOME = 10
+CLASSES_PER_STEP = 10
 """Classes that are compared with all others, or merged, in one step."""
 
 
@@ -78,7 +78,7 @@ def class_axes(
     ruled = {_rules_of(axis): axis for axis in axes if axis.reading.has_rules}.values()
     for number, axis in enumerate(axes):
         axis.free = not axis.reading.has_rules and not axis.pod.host_ports and not _is_meant(axis.pod, ruled)
-        if number % SOME == SOME - 1:
+        if number % CLASSES_PER_STEP == CLASSES_PER_STEP - 1:
             yield
     axes = _with_equals_merged(axes)
     if merging is not Merging.EQUALS:
@@ -128,7 +128,7 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -
     losses = [loss(number) for number in range(len(axes) - 1)]
     size = _size(axes)
     while size > most and losses:
-        if len(losses) % SOME == 0:
+        if len(losses) % CLASSES_PER_STEP == 0:
             yield
         lowest = min(losses)
         if lowest == math.inf:

@@ -402,6 +402,11 @@ class PodStatus(KubeStruct, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
+    @property
+    def unschedulable(self) -> str:
+        """The scheduler's message that the pod finds no node; "" if it has not reported so."""
+        return next((each.message for each in self.conditions if (each.type, each.status) == ("PodScheduled", "False")), "")
+
 
 class Pod(KubeStruct, frozen=True):
     """A pod."""

@@ -258,10 +258,10 @@ class PlanExecution:
             nonlocal unplaced_since
             new = [other for other in self._siblings(pod) if other.uid not in known]
             bound = next((other for other in new if other.node_name), None)
-            why = None if bound is not None else next((why for other in new if (why := _unschedulable(other)) is not None), None)
+            why = "" if bound is not None else next((why for other in new if (why := other.object.status.unschedulable)), "")
             now = self._clock.monotonic()
-            unplaced_since = math.inf if why is None else min(unplaced_since, now)
-            if why is not None and now - unplaced_since > UNPLACED_SECONDS:
+            unplaced_since = min(unplaced_since, now) if why else math.inf
+            if now - unplaced_since > UNPLACED_SECONDS:
                 raise _Stopped(f"pod {pod.key} was evicted, and its replacement finds no node: {why}")
             return bound
 
@@ -360,12 +360,6 @@ class PlanExecution:
                 raise _Stopped(f"{what} after {self._patience:g} s")
             await self._clock.sleep(POLL_SECONDS)
         return found
-
-
-def _unschedulable(pod: PodView) -> str | None:
-    """The scheduler's message that the pod finds no node; None if it has not said so."""
-    conditions = pod.object.status.conditions
-    return next((each.message for each in conditions if (each.type, each.status) == ("PodScheduled", "False")), None)
 
 
 def _changed(draft: Draft, move: Move) -> str | None:
