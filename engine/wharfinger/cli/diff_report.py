@@ -72,15 +72,10 @@ def _head(change: AnyChange) -> Row:
 
 def _row(change: AnyChange) -> Row:
     if isinstance(change, GroupChange):
-        return f"group {change.group} ({wording.count(len(change.members), 'pod')})", _nodes(change.before), _nodes(change.after)
+        before, after = (wording.capped(names, MAX_NODES) or "-" for names in (change.before, change.after))
+        return f"group {change.group} ({wording.count(len(change.members), 'pod')})", before, after
     at = (time_text(change.at),) if isinstance(change, DecisionChange) else ()
     return change.pod, *at, *_places(change)
-
-
-def _nodes(names: Sequence[str]) -> str:
-    """The nodes of a group, shortened."""
-    more = len(names) - MAX_NODES
-    return ", ".join(names[:MAX_NODES]) + (f" and {more:,} more" if more > 0 else "") or "-"
 
 
 def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
