@@ -247,16 +247,14 @@ def _nodes_of(found: LoggedFound) -> str | None:
 
 
 def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
-    if recorded.answer == found:
-        return None
     if recorded.answer.devices is None:
         found = msgspec.structs.replace(found, devices=None)
-        if recorded.answer == found:
-            return None
     return _first_difference(recorded.place, recorded.pod.key, recorded.answer, found)
 
 
 def _first_difference(place: Place, about: str, recorded: msgspec.Struct, found: msgspec.Struct) -> Difference | None:
+    if recorded == found:
+        return None
     before, now = msgspec.structs.asdict(recorded), msgspec.structs.asdict(found)
-    part = next((name for name in before if before[name] != now[name]), None)
-    return None if part is None else Difference(place=place, pod=about, part=part, recorded=before[part], found=now[part])
+    part = next(name for name in before if before[name] != now[name])
+    return Difference(place=place, pod=about, part=part, recorded=before[part], found=now[part])
