@@ -122,7 +122,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     if not knobs:
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
     study = _study(len(objectives), seed)
-    search = _Search(policies, tuple(knobs), tuple(objectives), _matter(policies, objectives, searched, held_out))
+    search = _Search(policies, tuple(knobs), tuple(objectives), _setup(policies, objectives, searched, held_out))
     with where(search.setup) as executor:
         return search.run(executor, study, most, advance)
 
@@ -139,7 +139,7 @@ def _study(n_objectives: int, seed: int) -> optuna.Study:
     return optuna.create_study(directions=["minimize"] * n_objectives, sampler=sampler)
 
 
-def _matter(
+def _setup(
     policies: Sequence[CompiledPolicy], objectives: Sequence[Objective], searched: Sequence[Workload], held_out: Sequence[Workload]
 ) -> SearchSetup:
     given = []
