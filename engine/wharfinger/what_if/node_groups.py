@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import Chain
@@ -32,6 +33,8 @@ FEWEST_PODS = 500
 BUDGET = 3.0
 """Seconds for all groups together, after which no more than `FEWEST_PODS` are placed: an autoscaler waits for five seconds only."""
 RESOURCES = ("cpu", "memory")
+Devices: TypeAlias = tuple[str, Sequence[objects.ResourceSlice]]
+"""The node of the cluster whose devices the nodes of a group are taken to have, and its own slices; "" if no node of their kind has any."""
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
@@ -81,31 +84,32 @@ def ranked_groups(
     All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least `FEWEST_PODS`.
     """
     ends = now() + BUDGET
-    tried = [_alone(chain, state, group, FEWEST_PODS) for group in groups]
+    devices = _devices(state, groups)
+    tried = [_alone(chain, state, group, devices[group.name], FEWEST_PODS) for group in groups]
     took = max(now() - ends + BUDGET, 1e-9)
     most = int(FEWEST_PODS * (BUDGET - took) / took)  # the number that the time left is enough for
     if most > FEWEST_PODS and any(found.tried < found.pods for found in tried):
         tried = [
-            found if found.tried == found.pods else _alone(chain, state, group, most) for group, found in zip(groups, tried, strict=True)
+            found if found.tried == found.pods else _alone(chain, state, group, devices[group.name], most)
+            for group, found in zip(groups, tried, strict=True)
         ]
     best = max((found.placed for found in tried), default=0)
     equal = [group for group, found in zip(groups, tried, strict=True) if found.placed == best]
     looked_at = max((found.tried for found in tried), default=0)
-    points = _points(chain, state, equal, looked_at) if len(equal) > 1 and best else {}
+    points = _points(chain, state, equal, devices, looked_at) if len(equal) > 1 and best else {}
     ranked = [replace(found, points=points.get(found.name, ())) for found in tried]
     return tuple(sorted(ranked, key=lambda found: (-found.placed, [-total for total in found.points], found.nodes, found.free, found.name)))
 
 
-def _alone(chain: Chain, state: ClusterState, group: NodeGroup, most: int) -> RankedGroup:
+def _alone(chain: Chain, state: ClusterState, group: NodeGroup, devices: Devices, most: int) -> RankedGroup:
     """The group, with its nodes added and `most` of its pods placed."""
     pods = queue_order(chain, group.pods)[:most]
     with SupposedChanges(state) as supposed:
-        new = {added.name for added in _added(supposed, group, group.count)}
+        new = {added.name for added in _added(supposed, group, devices, group.count)}
         results = at_once(evaluated(Decider(chain), supposed, pods)).pods
         found = [each for each in results if each.node is not None and not each.victims]
         free = _free(state, new)
-        store = state.objects
-        asks = any(pod.object.spec.resource_claims or backed(pod, store) for pod in group.pods)
+        asks = any(pod.object.spec.resource_claims or backed(pod, state.objects) for pod in group.pods)
     return RankedGroup(
         name=group.name,
         pods=len(group.pods),
@@ -113,37 +117,40 @@ def _alone(chain: Chain, state: ClusterState, group: NodeGroup, most: int) -> Ra
         placed=len(found),
         nodes=len({each.node for each in found if each.node in new}),
         free=free,
-        devices_of=_of_same_kind(state, group.node)[0] if asks else None,
+        devices_of=devices[0] if asks else None,
     )
 
 
-def _added(supposed: SupposedChanges, group: NodeGroup, how_many: int) -> list[NewNode]:
+def _added(supposed: SupposedChanges, group: NodeGroup, devices: Devices, how_many: int) -> list[NewNode]:
     """New nodes of the group, added under names that no node has."""
     taken = supposed.state.snapshot()
     names = (name for number in range(1, taken.n_nodes + how_many + 1) if taken.row(name := f"{group.name}-new-{number}") is None)
-    _, slices = _of_same_kind(supposed.state, group.node)
+    _, slices = devices
     new = [node_like(group.node, name, slices=slices) for name, _ in zip(names, range(how_many), strict=False)]
     for node in new:
         supposed.add(node)
     return new
 
 
-def _of_same_kind(state: ClusterState, node: objects.Node) -> tuple[str, Sequence[objects.ResourceSlice]]:
-    """The node of the cluster whose devices a node is taken to have, and its own slices; "" if no node of its kind has any.
-
-    It is one with the same labels, or else of the same instance type; of several the first by name.
-    """
+def _devices(state: ClusterState, groups: Sequence[NodeGroup]) -> dict[str, Devices]:
+    """The devices of the nodes of each group, by its name."""
     snapshot, local = state.snapshot(), defaultdict[str, list[objects.ResourceSlice]](list)
     for each in state.objects.all(objects.ResourceSlice):
         if each.spec.node_name and snapshot.row(each.spec.node_name) is not None:
             local[each.spec.node_name].append(each)
-    wanted, found = _labels(node), list[tuple[bool, str]]()
-    for name in local:
-        labels = _labels(snapshot.node_object(snapshot.known_row(name)))
-        if labels == wanted or (INSTANCE_TYPE in wanted and labels.get(INSTANCE_TYPE) == wanted[INSTANCE_TYPE]):
-            found.append((labels != wanted, name))
-    chosen = min(found)[1] if found else ""
-    return chosen, local[chosen] if chosen else ()
+    labels = {name: _labels(snapshot.node_object(snapshot.known_row(name))) for name in local}
+    models = {group.name: _of_same_kind(_labels(group.node), labels) for group in groups}
+    return {group: (model, local[model] if model else ()) for group, model in models.items()}
+
+
+def _of_same_kind(wanted: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]) -> str:
+    """The node with the same labels, or else of the same instance type; of several the first by name, "" if there is none."""
+    found = [
+        (own != wanted, name)
+        for name, own in labels.items()
+        if own == wanted or (INSTANCE_TYPE in wanted and own.get(INSTANCE_TYPE) == wanted[INSTANCE_TYPE])
+    ]
+    return min(found)[1] if found else ""
 
 
 def _labels(node: objects.Node) -> dict[str, str]:
@@ -164,10 +171,12 @@ def _free(state: ClusterState, names: set[str]) -> float:
     return sum(shares) / len(shares) if shares else 0.0
 
 
-def _points(chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], most: int) -> dict[str, tuple[float, ...]]:
+def _points(
+    chain: Chain, state: ClusterState, groups: Sequence[NodeGroup], devices: Mapping[str, Devices], most: int
+) -> dict[str, tuple[float, ...]]:
     """The sums of the totals of the first `most` of each group's pods on a new node of the group, where one of each group is there."""
     with SupposedChanges(state) as supposed:
-        nodes = {group.name: _added(supposed, group, 1)[0].name for group in groups}
+        nodes = {group.name: _added(supposed, group, devices[group.name], 1)[0].name for group in groups}
         snapshot, decider = state.snapshot(), Decider(chain)
         found: dict[str, defaultdict[int, float]] = {}
         for group in groups:
