@@ -27,7 +27,6 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import attempt
 from wharfinger.groups.membership import GroupIndex
-from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import groups_in_steps, set_group_sizes
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -285,10 +284,7 @@ def _further_groups(
         if len(found.placed) < len(further.pods):
             return FurtherCapacity(count=count, message=cut(found.result.of_member, 4000))
         for pod, node in found.placed:
-            snapshot = state.snapshot()
-            assigned = chain.assigned_on(pod, snapshot, node)
-            world.place(assigned, node, allocations(decider, snapshot, pod, node))
-            index.put(assigned.placed_on(node))
+            index.put(placing.place_on(decider, world, pod, node).placed_on(node))
         count += len(further.pods)
     return FurtherCapacity(count=count, message="")
 

@@ -25,6 +25,7 @@ from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
+from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import Turn, groups_in_steps, queue_key, turns
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -153,6 +154,14 @@ class Direct:
         """Let a placed pod leave its node, and give back its devices."""
         if self.state.remove_pod(pod):
             device_claims.give_back_claims(self.state, pod)
+
+
+def place_on(decider: Decider, world: World, pod: PodView, node: str) -> PodView:
+    """The pod as it is assigned to a node that takes it; it is placed there in `world`, with the devices that its claims get."""
+    snapshot = world.state.snapshot()
+    assigned = decider.chain.assigned_on(pod, snapshot, node)
+    world.place(assigned, node, allocations(decider, snapshot, pod, node))
+    return assigned
 
 
 def place_group(  # noqa: PLR0913 — the keywords are independent choices

@@ -10,10 +10,10 @@ from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
-from wharfinger.groups.tentative import allocations
 from wharfinger.groups.terms import NotFound
 from wharfinger.groups.turns import set_group_sizes
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.simulate.placing import place_on
 from wharfinger.what_if.capacity.further_pods import further_groups
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
@@ -109,10 +109,7 @@ class GroupCount:
 
     def _put(self, found: Attempt) -> list[str]:
         for pod, node in found.placed:
-            snapshot = self._supposed.state.snapshot()
-            assigned = self._chain.assigned_on(pod, snapshot, node)
-            self._supposed.place(assigned, node, allocations(self._decider, snapshot, pod, node))
-            self.index.put(assigned.placed_on(node))
+            self.index.put(place_on(self._decider, self._supposed, pod, node).placed_on(node))
             self._advance()
         return [node for _, node in found.placed]
 

@@ -32,11 +32,10 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.policy_groups import rule_of_policies
-from wharfinger.groups.tentative import allocations
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObjects
-from wharfinger.simulate.placing import Direct, queue_order
+from wharfinger.simulate.placing import Direct, place_on, queue_order
 from wharfinger.what_if.evictions import Evictions
 from wharfinger.what_if.leaving_pods import recreated, staying
 from wharfinger.what_if.optimal.device_room import devices_of, room_for
@@ -278,7 +277,7 @@ class _Search:
             snapshot = state.snapshot()
             node = None if decider.choose(snapshot, pod) is None else decider.decide(snapshot, pod).node
             if node is not None:
-                world.place(self._chain.assigned_on(pod, snapshot, node), node, allocations(decider, snapshot, pod, node))
+                place_on(decider, world, pod, node)
                 base[pod.template, node] += 1
         return base
 
@@ -471,9 +470,7 @@ class _Search:
                 if node is None:
                     again.append(pod)
                     continue
-                snapshot = state.snapshot()
-                assigned = self._chain.assigned_on(pod, snapshot, node)
-                world.place(assigned, node, allocations(decider, snapshot, pod, node))
+                place_on(decider, world, pod, node)
                 nodes[pod.template][node] -= 1
                 plan.append(Placed(pod=pod.key, source=self._moving.get(pod.uid, ""), node=node))
             if len(again) == len(waiting):

@@ -23,10 +23,9 @@ from wharfinger.errors import UsageError
 from wharfinger.event_loop import at_once
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import attempt
-from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import groups_among, turns
 from wharfinger.simulate.dry_run import Utilisation, utilisation
-from wharfinger.simulate.placing import Direct
+from wharfinger.simulate.placing import Direct, place_on
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
 from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
@@ -315,10 +314,7 @@ def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple
             members = tuple(map(draft.claimed, turn.pods))
             found = list(at_once(attempt(decider, draft.state, index, turn.group, members)).placed)
         for pod, node in found:
-            snapshot = draft.snapshot
-            assigned, claims = chain.assigned_on(pod, snapshot, node), allocations(decider, snapshot, pod, node)
-            Direct(draft.state).place(assigned, node, claims)
-            index.put(pod.placed_on(node))
+            index.put(place_on(decider, Direct(draft.state), pod, node).placed_on(node))
             placed.append(pod.key)
     return tuple(placed)
 
