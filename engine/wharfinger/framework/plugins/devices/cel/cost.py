@@ -24,80 +24,35 @@ MAX_MAP_ENTRIES: Final = 64
 """The most entries of a map of a device, and the most characters of a key or value there (validation of ResourceSlices)."""
 
 _PRECISION = 1_010  # characters of a formatted number
+_INDEX = {"kubernetes_indexOf", "kubernetes_lastIndexOf"}
+_SETS = {"sets.contains", "sets.equivalent", "sets.intersects"}
+_TO_SCALAR = {"int", "uint", "double", "bool", "type"}
+_LOOP_CONDITIONS = {"@not_strictly_false", "__not_strictly_false__"}
+
 _SAME_SIZE = {
-    "substring",
-    "trim",
-    "lowerAscii",
-    "upperAscii",
-    "charAt",
-    "reverse",
-    "sort",
-    "slice",
-    "find",
-    "cidr",
-    "masked",
-    "ip",
-    "string",
-    "bytes",
+    *("substring", "trim", "lowerAscii", "upperAscii", "charAt", "reverse", "sort", "slice", "find", "cidr", "masked", "ip"),
+    *("string", "bytes"),
     *(OF_PAIRS, MERGED, SORTED),
 }
 _PASSED_ON = {"optional.of", "optional.ofNonZeroValue", "value", "orValue", "or"}
-_INDEX = ("kubernetes_indexOf", "kubernetes_lastIndexOf")
 _SCALAR = {
     *("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "-_", "_-_", "_*_", "_/_", "_%_", "@in", "in", "size", "matches"),
-    *(
-        "startsWith",
-        "endsWith",
-        "contains",
-        "kubernetes_indexOf",
-        "kubernetes_lastIndexOf",
-        "int",
-        "uint",
-        "double",
-        "bool",
-        "type",
-        "hasValue",
-        "isSorted",
-    ),
-    *("@not_strictly_false", "__not_strictly_false__", "quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat"),
+    *("startsWith", "endsWith", "contains", "hasValue", "isSorted"),
+    *(_INDEX | _SETS | _TO_SCALAR | _LOOP_CONDITIONS),
+    *("quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat"),
     *("compareTo", "isGreaterThan", "isLessThan", "semver", "isSemver", "major", "minor", "patch", "sum", "isIP", "isCIDR", "family"),
     *("ip.isCanonical", "isGlobalUnicast", "isLinkLocalUnicast", "isLinkLocalMulticast", "includes"),
-    *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength", "sets.contains", "sets.equivalent", "sets.intersects"),
+    *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength"),
 }
 _NATIVE = {
     *("@in", "in", "size", "matches", "startsWith", "endsWith", "contains", "charAt", "substring", "trim"),
-    *(
-        "lowerAscii",
-        "upperAscii",
-        "replace",
-        "split",
-        "join",
-        "format",
-        "quote",
-        "int",
-        "uint",
-        "double",
-        "bool",
-        "string",
-        "bytes",
-        "type",
-    ),
-    *("hasValue", "@not_strictly_false", "__not_strictly_false__"),
+    *("lowerAscii", "upperAscii", "replace", "split", "join", "format", "quote", "string", "bytes", "hasValue"),
+    *(_TO_SCALAR | _LOOP_CONDITIONS | _PASSED_ON),
 }
 """Functions of the runtime itself besides operators and `optional.…`; all others are called in Python (`library`)."""
 _CALLED: Final = 40
 """What a function in Python costs besides: 4 µs, as many as 40 operations of the runtime at most."""
-_PAIRWISE = {
-    "kubernetes_indexOf",
-    "kubernetes_lastIndexOf",
-    "sets.contains",
-    "sets.equivalent",
-    "sets.intersects",
-    "matches",
-    "find",
-    "findAll",
-    "contains",
-}
+_PAIRWISE = {*("matches", "find", "findAll", "contains"), *(_INDEX | _SETS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +85,7 @@ def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_M
 
     It is that for a device with these largest numbers of entries in each map, and of characters in each key and value.
     """
-    checked = tree.first(tree.fields(serialized), 2)
-    return _expression(tree.first(tree.fields(checked), 4), {"device": _device(entries, letters)})[0]
+    return _expression(tree.expression(serialized), {"device": _device(entries, letters)})[0]
 
 
 def _device(entries: int, letters: int) -> _Value:
@@ -210,8 +164,7 @@ def _innermost(value: _Value) -> _Value:
 
 def _is_empty(message: bytes) -> bool:
     """True for `[]`, over which `cel.bind` loops."""
-    lists = list(tree.every(tree.fields(message), 7))
-    return bool(lists) and not tree.first(tree.fields(lists[0]), 1)
+    return any(not tree.first(tree.fields(items), 1) for items in tree.every(tree.fields(message), tree.LIST))
 
 
 def _call(message: tree.Message, scope: _Scope) -> _Found:
@@ -220,7 +173,7 @@ def _call(message: tree.Message, scope: _Scope) -> _Found:
     parts = [_expression(each, scope) for each in sources]
     values = [value for _, value in parts]
     own, result = _work(function, values, sources)
-    native = function.startswith(("_", "optional.")) or function.endswith("_") or function in _NATIVE | _PASSED_ON
+    native = function.startswith(("_", "optional.")) or function.endswith("_") or function in _NATIVE
     return sum(found for found, _ in parts) + own + (0 if native else _CALLED), result
 
 
@@ -275,7 +228,7 @@ def _joined(values: Sequence[_Value]) -> _Value:
 
 def _integer(message: bytes) -> float:
     """The value of an integer literal; infinite for anything else."""
-    for literal in tree.every(tree.fields(message), 3):
+    for literal in tree.every(tree.fields(message), tree.CONSTANT):
         for value in tree.fields(literal).get(3, ()):
             if isinstance(value, int) and value < 1 << 63:
                 return value

@@ -20,6 +20,8 @@ STRUCT: Final = 8
 COMPREHENSION: Final = 9
 ID: Final = 2
 
+_CHECKED: Final = 2  # of the `Any`: the `CheckedExpr`
+_EXPRESSION: Final = 4  # of that: its `Expr`
 _NESTED: Final = {SELECT: {1}, CALL: {1, 3}, LIST: {1}, COMPREHENSION: {2, 4, 5, 6, 7}}
 """The fields of each form that are expressions; a struct has entries with fields 3 and 4."""
 _BYTES: Final = 2  # the wire type of texts, bytes and messages
@@ -103,6 +105,11 @@ def changed(message: bytes, change: Callable[[int, bytes], bytes]) -> bytes:
 # ── expressions ──
 
 
+def expression(serialized: bytes) -> bytes:
+    """The expression of a compiled one, serialized: a `cel.expr.CheckedExpr` in an `Any`."""
+    return first(fields(first(fields(serialized), _CHECKED)), _EXPRESSION)
+
+
 class Maker:
     """Makes expressions with ids of their own."""
 
@@ -162,7 +169,5 @@ def rewritten(serialized: bytes, replace: Callable[[Message, Maker], bytes | Non
     def each_of(numbers: set[int]) -> Callable[[int, bytes], bytes]:
         return lambda number, each: of(each) if number in numbers else each
 
-    def in_checked(number: int, each: bytes) -> bytes:
-        return of(each) if number == 4 else each
-
-    return changed(serialized, lambda number, checked: changed(checked, in_checked) if number == 2 else checked)
+    in_checked = each_of({_EXPRESSION})
+    return changed(serialized, lambda number, checked: changed(checked, in_checked) if number == _CHECKED else checked)
