@@ -3,8 +3,8 @@
 For an incoming pod of the template there are four kinds of placed pods:
 
 - wanted: all required affinity terms of the incoming pod match the placed pod;
-- shunned: a required anti-affinity term of the incoming pod matches it;
-- shunning: a required anti-affinity term of the placed pod matches the incoming pod;
+- repelled: a required anti-affinity term of the incoming pod matches it;
+- repelling: a required anti-affinity term of the placed pod matches the incoming pod;
 - scored: a preferred term of either pod, or a required affinity term of the placed pod, matches the other.
 
 Each kind is a selection that the cluster's state keeps up to date. A tally has the topology keys in the terms of placed pods.
@@ -105,7 +105,7 @@ class IncomingPod:
 
 
 class SharedIncomingPod:
-    """The encounter of a template that filter and score share, renewed when it does not stand."""
+    """The incoming pod of a template that filter and score share, renewed when it does not stand."""
 
     __slots__ = ("_latest",)
 
@@ -113,7 +113,7 @@ class SharedIncomingPod:
         self._latest: IncomingPod | None = None
 
     def latest(self, attempt: Attempt) -> IncomingPod:
-        """The encounter for the cluster as it is."""
+        """The incoming pod with its terms resolved for the cluster as it is."""
         if self._latest is None or not self._latest.stands(attempt.snapshot):
             self._latest = IncomingPod(attempt.pod, attempt.snapshot)
         return self._latest
@@ -130,28 +130,28 @@ def _used_keys(tally: Tally, *kinds: str) -> set[str]:
 
 
 class PreparedAffinityFilter(PreparedFilter):
-    """The filter: per topology key and domain, True if it has wanted, shunned or shunning pods.
+    """The filter: per topology key and domain, True if it has wanted, repelled or repelling pods.
 
-    Bit 0 for missing wanted pods, bit 1 for shunned pods, bit 2 for placed pods that shun this pod. `matter`: there is at least one term.
+    Bit 0 for missing wanted pods, bit 1 for repelled pods, bit 2 for placed pods that repel this pod. `matter`: there is at least one term.
     """
 
     reasons = REASONS
 
-    def __init__(self, incoming_pod: IncomingPod, snapshot: Snapshot) -> None:
-        meeting = self._incoming_pod = incoming_pod
-        terms = meeting.terms
-        wanted = lambda _: snapshot.selection((NAME, "wanted", terms.required), meeting.is_wanted)  # noqa: E731 — one of three of a kind
+    def __init__(self, incoming: IncomingPod, snapshot: Snapshot) -> None:
+        self._incoming = incoming
+        terms = incoming.terms
+        wanted = lambda _: snapshot.selection((NAME, "wanted", terms.required), incoming.is_wanted)  # noqa: E731 — one of three of a kind
         self._wanted = _watched(snapshot, _keys(terms.required), wanted)
-        self._repelled = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, meeting, "shunned"))
-        self._repelling = _watched(snapshot, meeting.keys(REQUIRED_ANTI), partial(_select, snapshot, meeting, "shunning"))
+        self._repelled = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, incoming, "repelled"))
+        self._repelling = _watched(snapshot, incoming.keys(REQUIRED_ANTI), partial(_select, snapshot, incoming, "repelling"))
         self._watches = (*self._wanted.values(), *self._repelled.values(), *self._repelling.values())
         self.domains = tuple(sorted({*self._wanted, *self._repelled, *self._repelling}))
         self._first = self._is_first()
         self.matter = bool(self._watches)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
-        """The rows of domains that got their first, or lost their last, wanted, shunned or shunning pod."""
-        if not self._incoming_pod.stands(snapshot):
+        """The rows of domains that got their first, or lost their last, wanted, repelled or repelling pod."""
+        if not self._incoming.stands(snapshot):
             return OUTDATED
         rows = domain_watch.renew(self._watches, snapshot.n_nodes)
         first, self._first = self._first, self._is_first()
@@ -161,7 +161,7 @@ class PreparedAffinityFilter(PreparedFilter):
         """True if no wanted pod exists and the pod matches its own required terms: the first pod of a group may go anywhere."""
         if any(watch.answer.any() for watch in self._wanted.values()):
             return False
-        return affinity.matches_all(self._incoming_pod.terms.required, self._incoming_pod.pod)
+        return affinity.matches_all(self._incoming.terms.required, self._incoming.pod)
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
         """The verdict bits of some rows, `(n_rows,) uint8`: at most one reason per node, the first that applies."""
@@ -175,7 +175,7 @@ class PreparedAffinityFilter(PreparedFilter):
         return bits
 
     def repelled(self, snapshot: Snapshot) -> Mask:
-        """`(n_nodes,) bool`: the nodes of domains with a shunned or shunning pod."""
+        """`(n_nodes,) bool`: the nodes of domains with a repelled or repelling pod."""
         mask = np.zeros(snapshot.n_nodes, np.bool_)
         for watch in (*self._repelled.values(), *self._repelling.values()):
             mask |= watch.at(ALL)
@@ -196,30 +196,30 @@ class PreparedAffinityFilter(PreparedFilter):
 
     def _failures(self, supposed: Supposition) -> Iterator[int]:
         """The indexes of the reasons against a supposed node, in order."""
-        meeting = self._incoming_pod
+        incoming = self._incoming
         if self._wanted and not self._matched_if(supposed):
             yield 0
-        if any(_count_if(watch, key, supposed, partial(meeting.repels, key)) > 0 for key, watch in self._repelled.items()):
+        if any(_count_if(watch, key, supposed, partial(incoming.repels, key)) > 0 for key, watch in self._repelled.items()):
             yield 1
-        repelling = ((key, watch, partial(meeting.is_repelled, key)) for key, watch in self._repelling.items())
-        if any(_count_if(watch, key, supposed, counts) > 0 for key, watch, counts in repelling) or self._shunned_by_added(supposed):
+        repelling = ((key, watch, partial(incoming.is_repelled, key)) for key, watch in self._repelling.items())
+        if any(_count_if(watch, key, supposed, counts) > 0 for key, watch, counts in repelling) or self._repelled_by_added(supposed):
             yield 2
 
     def _matched_if(self, supposed: Supposition) -> bool:
-        counts = self._incoming_pod.is_wanted
+        counts = self._incoming.is_wanted
         if any(watch.domain_of(supposed.row) < 0 for watch in self._wanted.values()):
             return False
         if all(_count_if(watch, key, supposed, counts) > 0 for key, watch in self._wanted.items()):
             return True
         more = supposed.difference(counts)
         nowhere = all(watch.selection.by_domain(key).sum() + more <= 0 for key, watch in self._wanted.items())
-        return nowhere and affinity.matches_all(self._incoming_pod.terms.required, self._incoming_pod.pod)
+        return nowhere and affinity.matches_all(self._incoming.terms.required, self._incoming.pod)
 
-    def _shunned_by_added(self, supposed: Supposition) -> bool:
-        """True if an added pod shuns the incoming pod by a topology key that no required anti-affinity term of a placed pod has."""
-        meeting, labels = self._incoming_pod, supposed.snapshot
+    def _repelled_by_added(self, supposed: Supposition) -> bool:
+        """True if an added pod repels the incoming pod by a topology key that no required anti-affinity term of a placed pod has."""
+        incoming, labels = self._incoming, supposed.snapshot
         return any(
-            term.topology_key not in self._repelling and meeting.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
+            term.topology_key not in self._repelling and incoming.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
             for placed in supposed.added.values()
             for term in affinity.terms_of_placed(placed).required_anti
         )
@@ -228,28 +228,28 @@ class PreparedAffinityFilter(PreparedFilter):
 class PreparedAffinityScore(PreparedScore):
     """The score: per topology key, the score of each domain. A raw score is the sum of the weights of all matching terms."""
 
-    def __init__(self, incoming_pod: IncomingPod, snapshot: Snapshot, hard_weight: int) -> None:
-        self._incoming_pod = incoming_pod
+    def __init__(self, incoming: IncomingPod, snapshot: Snapshot, hard_weight: int) -> None:
+        self._incoming = incoming
         self._hard_weight = hard_weight
         kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
-        keys = {*_keys(term for _, term in self._incoming_pod.terms.preferred), *self._incoming_pod.keys(*kinds)}
+        keys = {*_keys(term for _, term in self._incoming.terms.preferred), *self._incoming.keys(*kinds)}
         self._watches = {key: self._watch(snapshot, key) for key in sorted(keys)}
         self.domains = tuple(self._watches)
 
     def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
-        meeting = self._incoming_pod
-        value = partial(meeting.score_of, key, self._hard_weight)
-        identity = (NAME, "liking", key, meeting.terms.preferred, meeting.identity, self._hard_weight)
+        incoming = self._incoming
+        value = partial(incoming.score_of, key, self._hard_weight)
+        identity = (NAME, "scores", key, incoming.terms.preferred, incoming.identity, self._hard_weight)
         selection = snapshot.selection(identity, lambda _: True, value=value)
-        return DomainWatch(selection, snapshot.topology(key), lambda liking: np.append(liking.by_domain(key), 0.0))
+        return DomainWatch(selection, snapshot.topology(key), lambda scores: np.append(scores.by_domain(key), 0.0))
 
     def stands(self, snapshot: Snapshot) -> bool:
         """True if no score has changed."""
-        return self._incoming_pod.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
+        return self._incoming.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
-        if not self._incoming_pod.stands(snapshot):
+        if not self._incoming.stands(snapshot):
             return OUTDATED
         rows = domain_watch.renew(self._watches.values(), snapshot.n_nodes)
         return rows if rows is None or self.any(snapshot) else OUTDATED
@@ -262,9 +262,9 @@ class PreparedAffinityScore(PreparedScore):
 
     def _scoring_pods(self, snapshot: Snapshot, key: str) -> Selection:
         """The placed pods that have a score for a topology key; the score may be 0."""
-        meeting, weight = self._incoming_pod, self._hard_weight
-        identity = (NAME, "minded", key, meeting.terms.preferred, meeting.identity, weight)
-        return snapshot.selection(identity, lambda placed: meeting.score_of(key, weight, placed) is not None)
+        incoming, weight = self._incoming, self._hard_weight
+        identity = (NAME, "scored", key, incoming.terms.preferred, incoming.identity, weight)
+        return snapshot.selection(identity, lambda placed: incoming.score_of(key, weight, placed) is not None)
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The raw scores of some rows, `(n_rows,) int64`: the sum of the weights of all matching terms in the node's domains."""
@@ -274,12 +274,12 @@ class PreparedAffinityScore(PreparedScore):
         return total.astype(np.int64)
 
 
-def _select(snapshot: Snapshot, meeting: IncomingPod, sort: str, key: str) -> Selection:
-    """The placed pods that are shunned, or shunning, within a topology key."""
-    if sort == "shunned":
-        terms = tuple(term for term in meeting.terms.required_anti if term.topology_key == key)
-        return snapshot.selection((NAME, sort, terms), partial(meeting.repels, key))
-    return snapshot.selection((NAME, sort, key, meeting.identity), partial(meeting.is_repelled, key))
+def _select(snapshot: Snapshot, incoming: IncomingPod, sort: str, key: str) -> Selection:
+    """The placed pods that are repelled, or repelling, within a topology key."""
+    if sort == "repelled":
+        terms = tuple(term for term in incoming.terms.required_anti if term.topology_key == key)
+        return snapshot.selection((NAME, sort, terms), partial(incoming.repels, key))
+    return snapshot.selection((NAME, sort, key, incoming.identity), partial(incoming.is_repelled, key))
 
 
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:

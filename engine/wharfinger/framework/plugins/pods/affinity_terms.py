@@ -130,26 +130,26 @@ class Hints:
         return self._wants(placed)
 
     def goes(self, placed: PodView) -> bool:
-        """True if a removed pod was shunned or shunning; or was wanted, and the rejected pod matches its own required terms."""
-        return self._shuns(placed) or self._is_shunned_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
+        """True if a removed pod was repelled or repelling; or was wanted, and the rejected pod matches its own required terms."""
+        return self._repels(placed) or self._is_repelled_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
 
     def may_go(self, placed: PodView) -> bool:
         """True if `goes` may be true for some pod with these terms, whatever its labels."""
-        return self._shuns(placed) or bool(terms_of_placed(placed).required_anti) or self._wants(placed)
+        return self._repels(placed) or bool(terms_of_placed(placed).required_anti) or self._wants(placed)
 
     def changes(self, was: PodView, now: PodView) -> bool:
-        """True if a placed pod changed so that it is wanted now, or is shunned or shunning no longer."""
+        """True if a placed pod changed so that it is wanted now, or is repelled or repelling no longer."""
         if self._wants(was) != self._wants(now) and (self._wants(now) or self._wants(self.newcomer)):
             return True
-        return (self._shuns(was) and not self._shuns(now)) or (self._is_shunned_by(was) and not self._is_shunned_by(now))
+        return (self._repels(was) and not self._repels(now)) or (self._is_repelled_by(was) and not self._is_repelled_by(now))
 
     def _wants(self, placed: PodView) -> bool:
         return bool(self.terms.required) and all(self._about(term, placed) for term in self.terms.required)
 
-    def _shuns(self, placed: PodView) -> bool:
+    def _repels(self, placed: PodView) -> bool:
         return any(self._about(term, placed) for term in self.terms.required_anti)
 
-    def _is_shunned_by(self, placed: PodView) -> bool:
+    def _is_repelled_by(self, placed: PodView) -> bool:
         return any(self._about(term, self.newcomer) for term in terms_of_placed(placed).required_anti)
 
     def _about(self, term: Term, pod: PodView) -> bool:
