@@ -103,10 +103,8 @@ class Scoring:
         self._classes = classes = self._arrangements.common((filtered, *(slot.domains for slot in self._by_domain)), snapshot)
         if classes is not None:
             if classes.cover(filtered):
-                self._n_possible = np.bincount(classes.ids[feasible_set.possible], minlength=len(classes.rows))
                 self._close(classes, feasible_set)
-            else:
-                self._n_possible = np.bincount(classes.ids[feasible_set.mask], minlength=len(classes.rows))
+            self._n_possible = np.bincount(classes.ids[self._possible(feasible_set)], minlength=len(classes.rows))
             self._there = self._classes_there()
         for slot in self.laps.each("Score", self._by_domain):
             if classes is not None and classes.cover(slot.domains):

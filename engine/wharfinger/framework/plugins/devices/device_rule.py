@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
@@ -93,7 +94,7 @@ class DeviceRule(AllocatingFilter):
         self._backing = store.following(extended_resources.BackingClasses)
         self._epoch = -1
         self._at = 0
-        self._classes_at = store.revision_of(objects.DeviceClass)
+        self._classes = ObjectWatch(snapshot, objects.DeviceClass)
         self._users = [claim.spec for claim in claims.users if claim.status.allocation is None]
         self._special = claims.special
         self._stale = claims.special is not None and bool(claims.special.spec.devices.requests)
@@ -161,7 +162,7 @@ class DeviceRule(AllocatingFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """The rows whose devices changed; `OUTDATED` if a class did, or a claim's devices were not ready in time."""
-        if snapshot.objects.revision_of(objects.DeviceClass) != self._classes_at or snapshot.now > self._deadline:
+        if not self._classes.stands(snapshot) or snapshot.now > self._deadline:
             return OUTDATED
         rows = self.changed_rows(snapshot, self._at)
         self._at = self._states.log.end

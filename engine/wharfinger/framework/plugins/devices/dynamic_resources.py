@@ -186,7 +186,7 @@ class Alternatives(PreparedScore):
         """The raw scores."""
         return self._rule.raw(snapshot, rows)
 
-    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows whose devices changed, or everything with another rule."""
         if self._kept.rule is not self._rule:
             return OUTDATED

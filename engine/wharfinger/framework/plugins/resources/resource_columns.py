@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.changes import Changes, union
+from wharfinger.framework.changes import Changes, ObjectWatch, union
 from wharfinger.framework.extension import Arguments
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals, DevicesOfClass
 from wharfinger.framework.plugins.devices.extended_resources import BackingClasses, is_candidate
@@ -161,22 +161,20 @@ class ResourceScore(PreparedScore):
 
     def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
         self._lanes = lanes
-        self._classes_at = snapshot.objects.revision_of(objects.DeviceClass)
+        self._classes = ObjectWatch(snapshot, objects.DeviceClass)
         for _, devices in lanes.backed:
             devices.follow(snapshot)
         self._read = [devices.log.end for _, devices in lanes.backed]
 
-    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows whose pods, node or devices changed; `OUTDATED` if a class did."""
-        if snapshot.objects.revision_of(objects.DeviceClass) != self._classes_at:
+        if not self._classes.stands(snapshot):
             return OUTDATED
-        rows = set[int]()
-        for place, (_, devices) in enumerate(self._lanes.backed):
+        for _, devices in self._lanes.backed:
             devices.follow(snapshot)
-            found = devices.log.since(self._read[place])
-            self._read[place] = devices.log.end
-            if found is None or ANY_NODE in found:
-                self._read = [each.log.end for _, each in self._lanes.backed]
-                return slice(None)
-            rows.update(row for row in found if isinstance(row, int))
-        return union(changes.rows, np.array(sorted(rows), np.intp)) if rows else changes.rows
+        found = [devices.log.since(read) for (_, devices), read in zip(self._lanes.backed, self._read, strict=True)]
+        self._read = [devices.log.end for _, devices in self._lanes.backed]
+        if any(keys is None or ANY_NODE in keys for keys in found):
+            return slice(None)
+        rows = sorted({row for keys in found for row in keys or () if isinstance(row, int)})
+        return union(changes.rows, np.array(rows, np.intp)) if rows else changes.rows
