@@ -333,11 +333,6 @@ class _Channel(asyncio.BufferedProtocol):
         enable_keepalive(transport.get_extra_info("socket"))
         if self._tls is None:
             self._ready.set_result(None)
-            return
-        try:
-            self._tls.start()
-        except ssl.SSLError as error:  # no version or cipher is allowed
-            self._break_off(error)
         else:
             self._transport.write(self._tls.take())
 

@@ -13,7 +13,10 @@ _RECORD = 2**14
 
 
 class ClientTls:
-    """One connection. What is to be sent is had by `take`, after each of the other calls."""
+    """One connection. What is to be sent is had by `take`: at first the beginning of the handshake, later after each of the other calls.
+
+    ssl.SSLError if the context allows no version or cipher.
+    """
 
     __slots__ = ("_incoming", "_outgoing", "_tls", "is_closed", "is_ready")
 
@@ -24,9 +27,6 @@ class ClientTls:
         """True after the handshake: requests can be sent."""
         self.is_closed = False
         """True after the server has ended the connection."""
-
-    def start(self) -> None:
-        """Begins the handshake."""
         self._shake_hands()
 
     def decrypt(self, received: bytes | memoryview) -> bytes:

@@ -58,7 +58,6 @@ def connected(pair, size=100_000, server_name="localhost", version=ssl.TLSVersio
     serving.load_cert_chain(*pair)
     serving.maximum_version = version
     server, client = ServerSide(serving), ClientTls(ssl.create_default_context(cafile=pair[0]), server_name)
-    client.start()
     for _ in range(5):
         answer = server.shake_hands(client.take())
         assert b"".join(decrypted(client, answer, size)) == b""
