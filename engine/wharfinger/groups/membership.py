@@ -177,9 +177,9 @@ class GroupIndex:
             yield
         former = self._groups
         self._rule, self._groups, self._key_of, self._next = rule, following._groups, following._key_of, None
-        for key in (*former, *(key for key in self._groups if key not in former)) if self.sized is not None else ():
-            found = self._groups.get(key)
+        for key in former | self._groups:
             if self.sized is not None:
+                found = self._groups.get(key)
                 self.sized(key, 0 if found is None else len(found.by_uid))
             yield
 
