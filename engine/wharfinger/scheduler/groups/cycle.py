@@ -24,7 +24,7 @@ from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 from wharfinger.scheduler.groups.reservation import Reservations
-from wharfinger.scheduler.groups.searching import MEMBERS_PER_STEP, GroupSearch, in_one_step
+from wharfinger.scheduler.groups.searching import MEMBERS_PER_STEP, GroupSearch, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 
@@ -184,13 +184,14 @@ class GroupCycle:
 
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
-        keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
-        self._emit(self._begun(attempt))
-        answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
-        if answer is not None:
-            self._emit(GroupSearched(attempt.group, answer))
-            kept = keep and isinstance(answer, Placed) and answer.nodes
-            return answer, None if kept else self._cluster.snapshot().revision
+        if is_small(attempt.group):
+            keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
+            self._emit(self._begun(attempt))
+            answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
+            if answer is not None:
+                self._emit(GroupSearched(attempt.group, answer))
+                kept = keep and isinstance(answer, Placed) and answer.nodes
+                return answer, None if kept else self._cluster.snapshot().revision
         yield
         self._emit(self._begun(attempt))
         answer, revision = yield from self._search.in_steps(attempt.profile, attempt.group)

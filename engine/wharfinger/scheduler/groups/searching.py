@@ -44,6 +44,11 @@ def in_one_step(n_members: int) -> bool:
     return n_members < MEMBERS_PER_STEP
 
 
+def is_small(group: Group) -> bool:
+    """True if the group is searched for on the state itself first."""
+    return len(group.waiting) <= DIRECT_SEARCH_MEMBERS
+
+
 class GroupSearch:
     """Searches for one group at a time."""
 
@@ -60,8 +65,6 @@ class GroupSearch:
         With `keep`, the members of a placement stay assumed. Their devices are not noted as taken for a binding, so this is for members
         without claims.
         """
-        if len(group.waiting) > DIRECT_SEARCH_MEMBERS:
-            return None
         ends_at = self._now() + DIRECT_SEARCH_SECONDS
         self._cluster.state.set_time(self._cluster.snapshot().now)
         with without_nominations(self._cluster.state, group.waiting):

@@ -84,7 +84,9 @@ def log(tmp_path, request, monkeypatch):
 
 def test_searches_of_a_busy_cluster_come_out_again(log):
     again, notes = replayed(log)
-    found = [line.found for _, line in LogReader(path=log).lines() if line.found]
+    lines = [line for _, line in LogReader(path=log).lines()]
+    found = [line.found for line in lines if line.found]
+    assert len([line for line in lines if line.t == "search"]) == len(found), "no search is begun twice"
     assert {each.result for each in found} == {"placed", "impossible"}
     assert len([each for each in again if each.group]) == len(found) > 12
     assert [str(each.difference) for each in again if each.difference] == []
