@@ -311,7 +311,7 @@ class ApiEvictions:
         body = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True if closed else None}}
         await self._written("PATCH", f"/api/v1/nodes/{node}", msgspec.json.encode(body), MERGE_PATCH)
 
-    async def _written(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
+    async def _written(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
         try:
             await self._connection.request(method, path, body=body, content_type=content_type)
         except (refusals.Forbidden, refusals.Unauthorized) as error:
