@@ -142,11 +142,18 @@ async def running(*things, **more):
     world = Running(**more)
     for thing in things:
         world.cluster.put(thing)
+    async with scheduling(world):
+        yield world
+
+
+@asynccontextmanager
+async def scheduling(world):
+    """The scheduler of a world runs until the context ends."""
     world.cluster.connect(world.scheduler.sink)
     task = asyncio.create_task(world.scheduler.run())
     try:
         await world.calm()
-        yield world
+        yield
     finally:
         world.scheduler.stop()
         await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.scheduler.running import Running, node, pod
+from tests.unit.scheduler.running import Running, node, pod, scheduling
 from tests.unit.scheduler.test_groups_live import gang, members
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
@@ -155,17 +155,13 @@ def record_groups(path, n_single):
         with recorder(path) as (recording, failures):
             world = Recorded(recording)
             world.cluster.put(node("a", "4"))
-            world.cluster.connect(world.scheduler.sink)
-            task = asyncio.create_task(world.scheduler.run())
-            for thing in (gang("g", 3), *members("g", 3), gang("big", 2), *members("big", 2, "9")):
-                world.cluster.put(thing)
-            await world.pass_time(2)
-            for number in range(n_single):
-                world.cluster.put(pod(f"single-{number}", "250m"))
-                await world.pass_time(1)
-            world.scheduler.stop()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            async with scheduling(world):
+                for thing in (gang("g", 3), *members("g", 3), gang("big", 2), *members("big", 2, "9")):
+                    world.cluster.put(thing)
+                await world.pass_time(2)
+                for number in range(n_single):
+                    world.cluster.put(pod(f"single-{number}", "250m"))
+                    await world.pass_time(1)
             assert failures == []
 
     asyncio.run(story())

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.unit.scheduler.decision_log.recording import record_groups, recorder, replayed
-from tests.unit.scheduler.running import Running, pod
+from tests.unit.scheduler.running import Running, pod, scheduling
 from tests.unit.scheduler.test_groups_live import gang, members, racks
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
@@ -57,25 +57,21 @@ def log(tmp_path, request, monkeypatch):
         with recorder(path, most_bytes=most_bytes, most_files=100) as (recording, failures):
             world = Running({"wharfinger": assemble([policy(RACKS)])}, state=recording.state)
             world.subscribers.subscribe(recording.handlers)
-            world.cluster.connect(world.scheduler.sink)
-            task = asyncio.create_task(world.scheduler.run())
-            for each in (*racks(3, 3, "3"), gang("large", 10, "rack"), *members("large", 10)):
-                world.cluster.put(each)
-            for number in range(12):
-                things = [*job(f"job-{number}", 3 + number % 3), pod(f"single-{number}", "500m")]
-                things += [gang(f"g{number}", 2, "rack"), *members(f"g{number}", 2)] if number % 3 == 0 else []
-                for thing in things:
-                    world.cluster.put(thing)
-                await world.pass_time(1)
-                for key in sorted(world.cluster.nodes_of_pods())[number % 4 :: 5]:
-                    world.cluster.remove("Pod", key)
-                if number == 6:
-                    world.cluster.remove("Node", "r1n0")
-                await asyncio.to_thread(time.sleep, 0.005)  # for the thread that writes
-            await world.pass_time(20)
-            world.scheduler.stop()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            async with scheduling(world):
+                for each in (*racks(3, 3, "3"), gang("large", 10, "rack"), *members("large", 10)):
+                    world.cluster.put(each)
+                for number in range(12):
+                    things = [*job(f"job-{number}", 3 + number % 3), pod(f"single-{number}", "500m")]
+                    things += [gang(f"g{number}", 2, "rack"), *members(f"g{number}", 2)] if number % 3 == 0 else []
+                    for thing in things:
+                        world.cluster.put(thing)
+                    await world.pass_time(1)
+                    for key in sorted(world.cluster.nodes_of_pods())[number % 4 :: 5]:
+                        world.cluster.remove("Pod", key)
+                    if number == 6:
+                        world.cluster.remove("Node", "r1n0")
+                    await asyncio.to_thread(time.sleep, 0.005)  # for the thread that writes
+                await world.pass_time(20)
             assert failures == []
 
     asyncio.run(story())
