@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins import elementary
+from wharfinger.builtins import numbers
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.plugins.pods import domain_watch
@@ -284,7 +284,7 @@ class SoftSpread(Spread, PreparedScore):
         scored = feasible & np.logical_and.reduce([ids >= 0 for ids in domains]) if self._required else feasible
         n_scored = int(np.count_nonzero(scored))
         self._weights = tuple(
-            elementary.log((n_scored if constraint.topology_key == HOSTNAME else _distinct(ids[scored])) + 2)
+            numbers.log((n_scored if constraint.topology_key == HOSTNAME else _distinct(ids[scored])) + 2)
             for constraint, ids in zip(self.constraints, domains, strict=True)
         )
 
