@@ -8,19 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from wharfinger.builtins import (
-    fragmentation,
-    metrics,
-    nodes,
-    numbers,
-    plugin_points,
-    quantities,
-    resources,
-    spreading,
-    taints,
-    texts,
-    times,
-)
+from wharfinger.builtins import fragmentation, nodes, numbers, points, resources, texts, times
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.model import attributes
 
@@ -40,17 +28,17 @@ FUNCTIONS = (
     *numbers.NUMBERS,
     *texts.STRINGS,
     *texts.VERSIONS,
-    *quantities.QUANTITIES,
+    *texts.QUANTITIES,
     *texts.HASHES,
-    *taints.TAINTS,
+    *nodes.TAINTS,
     *nodes.AFFINITY,
     *resources.RESOURCES,
-    *spreading.SPREADING,
+    *points.SPREADING,
     *fragmentation.FRAGMENTATION,
-    *plugin_points.PLUGIN_POINTS,
+    *points.PLUGIN_POINTS,
     *nodes.IMAGES,
     *times.TIMES,
-    *metrics.METRICS,
+    *resources.METRICS,
 )
 
 

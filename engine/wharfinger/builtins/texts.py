@@ -1,4 +1,4 @@
-"""Functions of strings, and of versions as Semantic Versioning 2.0.0 (semver.org, section 11) orders them.
+"""Functions of strings: texts, versions as Semantic Versioning 2.0.0 (semver.org, section 11) orders them, quantities, and hashes.
 
 Each is one plain Python function. Strings are interned: a column of labels is an array of small codes, and 5,000 nodes usually share a few
 values. So a kernel evaluates the function once per distinct string, or distinct combination of strings, and looks the rest up. Regular
@@ -6,6 +6,9 @@ expressions run on RE2, whose matching time is linear in the length of the text,
 
 Kubernetes and its nodes write versions loosely (`v1.28`, `5.15.0-105-generic`): a leading `v` and missing minor or patch numbers are
 accepted, and build metadata (`+…`) is ignored.
+
+A quantity in a label or an annotation (`40Gi`, `500m`) has no dimension of its own: `2` may be bytes, cores or devices. So there is a
+function for each, and the author says which one is meant. Amounts are kept within int64, as Kubernetes keeps them.
 """
 
 from __future__ import annotations
@@ -22,9 +25,12 @@ import re2
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import always, text
+from wharfinger.errors import InvalidObject
+from wharfinger.language.semantics.bounds import Magnitude
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.objects import quantity
 
 DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: np.int32}
 UNKNOWN, MISSING, PRESENT = -1, 0, 1
@@ -32,6 +38,7 @@ SPARE_CODES = 64  # room for strings that are interned later; the last entry sta
 
 REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
 REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2
+INT64 = Magnitude(-64.0, 64.0)  # of the amounts of quantities
 DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 VERSION = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
@@ -368,6 +375,76 @@ VERSIONS = (
         example='version_at_least(node.labels["driver"], "535.104") ?? false',
         scalar=_at_least,
         vector=Kernel(_at_least, bool),
+    ),
+)
+
+
+def _bytes(value: str) -> float | None:
+    """Whole bytes, rounded up, as Kubernetes counts memory."""
+    return _parsed(quantity.value, value)
+
+
+def _millicores(value: str) -> float | None:
+    return _parsed(quantity.milli, value)
+
+
+def _plain(value: str) -> float | None:
+    return _parsed(_units, value)
+
+
+def _units(value: str) -> float:
+    limit = quantity.INT64_MAX * quantity.NANO
+    return min(max(quantity.nano(value), -limit), limit) / quantity.NANO
+
+
+def _parsed(parse: Callable[[str], float], value: str) -> float | None:
+    try:
+        return float(parse(value))
+    except InvalidObject:
+        return None
+
+
+def quantity_fault(value: object) -> str | None:
+    """What is wrong with a quantity written in a policy, None if nothing."""
+    return None if _bytes(str(value)) is not None else 'not a quantity; write it as Kubernetes does: "40Gi", "500m" or "1e3"'
+
+
+def _quantity(name: str, kind: Kind, parse: Callable[[str], float | None], doc: str, example: str) -> Function:
+    return Function(
+        name=name,
+        parameters=(text("text", validate=quantity_fault),),
+        result=always(kind, optional=True),
+        doc=doc,
+        example=example,
+        scalar=parse,
+        vector=Kernel(parse, float),
+        magnitude=lambda *_: INT64,
+        never_nan=True,
+        folded=True,
+    )
+
+
+QUANTITIES = (
+    _quantity(
+        "quantity",
+        Kind.MEMORY,
+        _bytes,
+        "The amount of memory that `text` spells as Kubernetes does (`40Gi`, `500M`, `1e9`), in bytes; missing where it spells none.",
+        'quantity(node.labels["gpu-memory"]) >= 40Gi',
+    ),
+    _quantity(
+        "quantity.cpu",
+        Kind.CPU,
+        _millicores,
+        "The amount of cpu that `text` spells (`2`, `500m`); missing where it spells none.",
+        '(quantity(node.annotations["burst"]).cpu ?? 0cpu) >= 2cpu',
+    ),
+    _quantity(
+        "quantity.number",
+        Kind.NUMBER,
+        _plain,
+        "The number that `text` spells as a quantity (`1500m` is 1.5, `2k` is 2000); missing where it spells none.",
+        '(quantity(node.labels["slots"]).number ?? 0) >= 4',
     ),
 )
 

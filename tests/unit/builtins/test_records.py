@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.builtins.catalogue import SCORE_PLUGINS
-from wharfinger.builtins.taints import pattern_fault, pattern_of, tolerates
+from wharfinger.builtins.nodes import pattern_fault, pattern_of, tolerates
 from wharfinger.builtins.texts import hash_of, regex_fault
 from wharfinger.framework import extension, registry
 from wharfinger.language.report.diagnostics import Diagnostics, Source

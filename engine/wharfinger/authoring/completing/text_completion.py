@@ -10,7 +10,7 @@ from wharfinger.authoring.completing.offers import Offer
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.words import Frame, Reading
-from wharfinger.builtins.taints import EFFECTS
+from wharfinger.builtins.nodes import EFFECTS
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import Subject

@@ -1,14 +1,18 @@
-"""Spreading pods over topology domains.
+"""Points that a node gets in comparison with other nodes.
 
 `spread` gives a node `100 · (max + min − n) / max` points, where `n` is the number of selected pods in the node's domain and `max` and
 `min` are the largest and smallest such number over all domains of that key (100 everywhere if all are 0). It is the formula of Kubernetes'
 PodTopologySpread (plugins/podtopologyspread/scoring.go, NormalizeScore, 1.36) on plain counts: the emptiest domain gets 100 points, more
 pods give fewer points, and the more pods there are the less one pod of difference changes.
+
+The other functions are the points of Kubernetes' own scores. A score such as InterPodAffinity is normalised over all feasible nodes, so its
+points are not known before all filters have run. The framework computes them exactly as where the plugin itself scores, and hands them over
+by plugin (`AtRows.points`). So they exist in scores alone. `resources` has the formulas of the plugins that look at one node only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -95,4 +99,52 @@ SPREADING = (
         volatility=Volatility.GLOBAL,
         own_shape=True,
     ),
+)
+
+
+def _points_at(plugin: str) -> Callable[[AtNode], float]:
+    def read(context: AtNode) -> float:
+        points = context.points.get(plugin)
+        return 0.0 if points is None else float(points[context.row])
+
+    return read
+
+
+def _points_of_rows(plugin: str) -> Callable[[AtRows], NDArray[np.float64]]:
+    def read(context: AtRows) -> NDArray[np.float64]:
+        points = context.points.get(plugin)
+        return np.zeros(context.n_rows) if points is None else points[context.rows]
+
+    return read
+
+
+def _points_of(name: str, plugin: str, doc: str, *, of_cluster: bool = False) -> Function:
+    return Function(
+        name=name,
+        parameters=(),
+        result=always(Kind.NUMBER, shape=Shape.NODE),
+        doc=f"The points of {plugin}, normalised over the feasible nodes as where the plugin itself scores: {doc} In scores only.",
+        example=f"{name}()",
+        scalar=_points_at(plugin),
+        vector=_points_of_rows(plugin),
+        never_nan=True,
+        interval=lambda *_: POINTS,
+        context=True,
+        volatility=Volatility.GLOBAL,
+        own_shape=True,
+        of_cluster=of_cluster,
+        plugin=plugin,
+    )
+
+
+PLUGIN_POINTS = (
+    _points_of("node_affinity_points", "NodeAffinity", "100 where most of its preferences are met; 0 for a pod that prefers nothing."),
+    _points_of(
+        "pod_affinity_points",
+        "InterPodAffinity",
+        "100 where pods that it prefers to be with are, and pods that prefer to be with it; 0 without such terms.",
+        of_cluster=True,
+    ),
+    _points_of("topology_spread_points", "PodTopologySpread", "100 where its `ScheduleAnyway` constraints are met best; 0 without any."),
+    _points_of("taint_points", "TaintToleration", "100 where the fewest `PreferNoSchedule` taints are not tolerated."),
 )
