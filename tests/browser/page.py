@@ -15,10 +15,9 @@ from prometheus_client import CollectorRegistry
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
 from wharfinger.cli.verbs.author.playground import application as alone
-from wharfinger.daemon.live_board import live_page
-from wharfinger.daemon.live_playground import workbench_of
+from wharfinger.daemon.live_board import LiveBoard
 from wharfinger.daemon.observation import decisions_shown, evaluations_of
-from wharfinger.daemon.pages import policies_shown
+from wharfinger.daemon.pages import policies_shown, workbench_of
 from wharfinger.daemon.policies import connect
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import SystemClock
@@ -33,9 +32,8 @@ from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests
-from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.policies import ReloadHistory
-from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.web import decisions, evaluation, policies
 from wharfinger.web.app import Checks, application
 from wharfinger.web.playground import routes as playground
@@ -137,7 +135,8 @@ class SchedulerPage:
             self.scheduler, connect(store, self.scheduler, clock, subscribers), Contact(lambda: 0.0), SimpleNamespace(metrics=())
         )
         told = policies_shown(store, known)
-        self.page = live_page(known, told, self.recent, reloads, self.history, clock=clock, emit=subscribers.emit, to_anybody=False)
+        board = LiveBoard(known, told, self.recent, reloads, self.history, clock)
+        self.page = pages.LivePage(board=board, feed=pages.Feed(board, clock, subscribers.emit))
         routes = [
             *policies.routes(told),
             *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),

@@ -23,8 +23,8 @@ from wharfinger.simulate.cluster import Cluster
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
     from wharfinger.framework.ports import Clock
-    from wharfinger.kube.capture import Captured
     from wharfinger.kube.connection import Connection
+    from wharfinger.kube.wire import Captured
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.signals.ports import Source
     from wharfinger.what_if.watched_cluster import WatchedCluster
@@ -46,9 +46,9 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
     """Everything that a decision depends on; UsageError if it cannot be read."""
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
-    from wharfinger.kube.capture import captured  # noqa: PLC0415 — half a second of imports that files do not need
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
+    from wharfinger.kube.wire import captured  # noqa: PLC0415 — half a second of imports that files do not need
 
     async def read_cluster() -> Captured:
         clock = SystemClock()
@@ -113,15 +113,18 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 def settings_of(config: str | None, prometheus: str | None) -> Settings:
     """The settings of a file, or the defaults, with a URL as the `default` server; UsageError for what does not fit."""
-    from wharfinger.daemon import settings_file  # noqa: PLC0415 — half a second of imports that no other verb needs
-    from wharfinger.daemon.settings import Settings  # noqa: PLC0415 — likewise
+    from wharfinger.daemon.settings import (  # noqa: PLC0415 — half a second of imports that no other verb needs
+        Settings,
+        read_settings,
+        validated,
+    )
 
-    settings = Settings() if config is None else settings_file.read(config)
+    settings = Settings() if config is None else read_settings(config)
     if prometheus is None:
         return settings
     document = settings.model_dump(by_alias=True)
     document["prometheus"] = {**document["prometheus"], "default": {"url": prometheus}}
-    return settings_file.validated(document, "--prometheus")
+    return validated(document, "--prometheus")
 
 
 def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool) -> ClusterState | None:

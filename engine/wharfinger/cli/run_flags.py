@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import options
-from wharfinger.daemon import settings_file
-from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.settings import Settings, read_settings, validated
 from wharfinger.daemon.settings_fields import Setting, settings_of
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
@@ -72,13 +71,13 @@ def taking_settings(verb: Callable[[Settings], int], **arguments: Any) -> Callab
 
 def _settings(given: Given) -> Settings:
     """The settings of the file, or the defaults, with the flags in their places; UsageError for what does not fit."""
-    settings = Settings() if given["config"] is None else settings_file.read(given["config"])
+    settings = Settings() if given["config"] is None else read_settings(given["config"])
     document = settings.model_dump(by_alias=True)
     for name, setting in _SETTINGS.items():
         if given[name] is not None:
             _put(document, setting.path, given[name])
     document["profiles"] = _profiles(list(document["profiles"]), given)
-    return settings_file.validated(document, "flags")
+    return validated(document, "flags")
 
 
 def _put(document: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

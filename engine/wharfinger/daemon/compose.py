@@ -12,7 +12,6 @@ import secrets
 import socket
 from dataclasses import dataclass
 
-from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents
 from wharfinger.daemon.policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
@@ -32,6 +31,7 @@ from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import DryRunBinder, DryRunClaimWriter, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 from wharfinger.telemetry.logs import Log
+from wharfinger.telemetry.policies import PolicyEvents, SignalEvents
 
 
 def identity() -> str:

@@ -1,6 +1,7 @@
 """The live page and its data, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods, groups.
 
-Pending pods are grouped by queue and by what is missing, with a few pods of each group, since there may be many thousands of them.
+Pending pods are grouped by queue and by what is missing, with a few pods of each cause, since there may be many thousands of them. Groups
+that wait have what they wait for, those that are placed have where they are.
 """
 
 from __future__ import annotations
@@ -13,35 +14,43 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import wharfinger
 from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.daemon.pages import Health
-from wharfinger.daemon.shown_groups import groups
-from wharfinger.emit import Emit
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.evaluation.diagnosis import reasons_of
-from wharfinger.scheduler.queued_pods import Place, QueuedPod
+from wharfinger.groups.results import GroupState, missing_members
+from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
-from wharfinger.telemetry.history import Reading
+from wharfinger.telemetry.recent_decisions import Reading
 from wharfinger.web import decisions, policies
 from wharfinger.web.ui.board import Picture, PodQuery
-from wharfinger.web.ui.pages import Feed, LivePage
 from wharfinger.web.ui.tiles import flags_of, plain_node, tiles_of
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
     from wharfinger.framework.ports import Clock
+    from wharfinger.groups.membership import GroupIndex
+    from wharfinger.groups.terms import GroupTerms
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
-    from wharfinger.telemetry.history import SchedulingHistory
     from wharfinger.telemetry.policies import ReloadHistory
-    from wharfinger.telemetry.recent_decisions import RecentDecisions
+    from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
     from wharfinger.web.policies import Policies
 
 PODS_PER_STEP = 1500
 """Pods that are grouped in one step; other tasks run between two steps."""
-MAX_GROUPS = 40
-MAX_PODS_OF_GROUP = 12
-"""Most pods of a group that are listed."""
+MAX_CAUSES = 40
+"""Causes of pending pods that are listed."""
+MAX_PODS_OF_CAUSE = 12
+"""Most pods of a cause that are listed."""
 MAX_NAMESPACES = 200
 """Most namespaces that are offered to choose from."""
+DECISIONS = 50
+GROUPS_PER_STEP = 500
+"""Groups that are looked at in one step; other tasks run between two steps."""
+MAX_GROUPS = 60
+"""Groups that are listed, those that wait first."""
+WAITS_FOR_TURN = "waits for its turn"
+BEING_PLACED = "being placed"
 
 
 class Cause(NamedTuple):
@@ -55,67 +64,6 @@ class Cause(NamedTuple):
 Steps: TypeAlias = Generator[None, None, Mapping[str, Any]]
 
 _QUEUES = {Place.ERROR_BACKOFF: "backoff", Place.IN_FLIGHT: "in flight"}
-
-
-def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
-    """The groups as plain values, the largest first, at the end of steps that take a few milliseconds each."""
-    groups: dict[Cause, list[QueuedPod]] = {}
-    namespaces: set[str] = set()
-    waiting = list(scheduler.queue)
-    for start in range(0, len(waiting), PODS_PER_STEP):
-        _sort(waiting[start : start + PODS_PER_STEP], query, groups, namespaces)
-        yield
-    largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    since = clock.now() - clock.monotonic()
-    return {
-        "total": sum(map(len, groups.values())),
-        "groups": [_plain(cause, pods, since) for cause, pods in largest[:MAX_GROUPS]],
-        "omitted": max(0, len(groups) - MAX_GROUPS),
-        "namespaces": sorted(namespaces)[:MAX_NAMESPACES],
-    }
-
-
-def _sort(pods: list[QueuedPod], query: PodQuery, groups: dict[Cause, list[QueuedPod]], namespaces: set[str]) -> None:
-    for queued in pods:
-        if queued.place is Place.GONE:
-            continue
-        namespaces.add(queued.pod.namespace)
-        if query.namespace not in {"", queued.pod.namespace} or (query.policy and query.policy not in queued.policies):
-            continue
-        gate = queued.gate if queued.place is Place.GATED else None
-        missing = next(iter(reasons_of(queued.message)), "") if gate is None else gate.text
-        cause = Cause(queued.profile.name, _QUEUES.get(queued.place, queued.place.value), missing)
-        groups.setdefault(cause, []).append(queued)
-
-
-def _plain(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str, Any]:
-    return {
-        "profile": cause.profile,
-        "queue": cause.queue,
-        "missing": cause.missing,
-        "rejectors": sorted(plugin.name for plugin in pods[0].rejectors),
-        "message": pods[0].message,
-        "count": len(pods),
-        "pods": [
-            {
-                "pod": queued.pod.key,
-                "attempts": queued.attempts,
-                "priority": queued.pod.priority,
-                "since": round(since + queued.first_seen),
-            }
-            for queued in pods[:MAX_PODS_OF_GROUP]
-        ],
-    }
-
-
-DECISIONS = 50
-
-
-def reading(scheduler: Scheduler) -> Reading:
-    """The reading of a scheduler for its history, of the resources that are requested anywhere."""
-    used = utilisation(scheduler.state.snapshot())
-    fractions = {use.resource: round(use.fraction, 4) for use in used.resources if use.requested}
-    return Reading(pending=len(scheduler.queue), used=fractions)
 
 
 class LiveBoard:
@@ -229,17 +177,144 @@ class LiveBoard:
         }
 
 
-def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
-    health: Health,
-    shown_policies: Policies,
-    recent: RecentDecisions,
-    reloads: ReloadHistory,
-    history: SchedulingHistory,
-    *,
-    clock: Clock,
-    emit: Emit,
-    to_anybody: bool,
-) -> LivePage:
-    """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
-    board = LiveBoard(health, shown_policies, recent, reloads, history, clock)
-    return LivePage(board=board, feed=Feed(board, clock, emit), to_anybody=to_anybody)
+def reading(scheduler: Scheduler) -> Reading:
+    """The reading of a scheduler for its history, of the resources that are requested anywhere."""
+    used = utilisation(scheduler.state.snapshot())
+    fractions = {use.resource: round(use.fraction, 4) for use in used.resources if use.requested}
+    return Reading(pending=len(scheduler.queue), used=fractions)
+
+
+def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
+    """The pending pods by cause as plain values, most pods first, at the end of steps that take a few milliseconds each."""
+    by_cause: dict[Cause, list[QueuedPod]] = {}
+    namespaces: set[str] = set()
+    waiting = list(scheduler.queue)
+    for start in range(0, len(waiting), PODS_PER_STEP):
+        _sort_by_cause(waiting[start : start + PODS_PER_STEP], query, by_cause, namespaces)
+        yield
+    largest = sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0]))
+    since = clock.now() - clock.monotonic()
+    return {
+        "total": sum(map(len, by_cause.values())),
+        "groups": [_plain_cause(cause, pods, since) for cause, pods in largest[:MAX_CAUSES]],
+        "omitted": max(0, len(by_cause) - MAX_CAUSES),
+        "namespaces": sorted(namespaces)[:MAX_NAMESPACES],
+    }
+
+
+def _sort_by_cause(pods: list[QueuedPod], query: PodQuery, by_cause: dict[Cause, list[QueuedPod]], namespaces: set[str]) -> None:
+    for queued in pods:
+        if queued.place is Place.GONE:
+            continue
+        namespaces.add(queued.pod.namespace)
+        if query.namespace not in {"", queued.pod.namespace} or (query.policy and query.policy not in queued.policies):
+            continue
+        gate = queued.gate if queued.place is Place.GATED else None
+        missing = next(iter(reasons_of(queued.message)), "") if gate is None else gate.text
+        cause = Cause(queued.profile.name, _QUEUES.get(queued.place, queued.place.value), missing)
+        by_cause.setdefault(cause, []).append(queued)
+
+
+def _plain_cause(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str, Any]:
+    return {
+        "profile": cause.profile,
+        "queue": cause.queue,
+        "missing": cause.missing,
+        "rejectors": sorted(plugin.name for plugin in pods[0].rejectors),
+        "message": pods[0].message,
+        "count": len(pods),
+        "pods": [
+            {
+                "pod": queued.pod.key,
+                "attempts": queued.attempts,
+                "priority": queued.pod.priority,
+                "since": round(since + queued.first_seen),
+            }
+            for queued in pods[:MAX_PODS_OF_CAUSE]
+        ],
+    }
+
+
+def groups(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Generator[None, None, Mapping[str, Any]]:
+    """A generator of steps that returns the groups as plain values: those that wait, the longest first, then those that are placed."""
+    index, waiting = scheduler.queue.groups.index, [entry for entry in scheduler.queue.groups if _chosen(entry, query)]
+    waiting.sort(key=lambda entry: entry.first_seen)
+    entries = {entry.key: entry for entry in waiting}
+    placed: list[str] = []
+    keys = list(index)
+    for start in range(0, len(keys), GROUPS_PER_STEP):
+        yield
+        placed += [key for key in keys[start : start + GROUPS_PER_STEP] if key not in entries and _is_placed(scheduler, index, key, query)]
+    since = clock.now() - clock.monotonic()
+    listed = [*(_waiting(entry, index, since) for entry in waiting[:MAX_GROUPS])]
+    snapshot = scheduler.state.snapshot()
+    listed += [_placed(index, key, snapshot) for key in placed[: max(0, MAX_GROUPS - len(listed))]]
+    total = len(waiting) + len(placed)
+    return {"total": total, "waiting": len(waiting), "groups": listed, "omitted": total - len(listed)}
+
+
+def _chosen(entry: QueuedGroup, query: PodQuery) -> bool:
+    if query.namespace not in {"", entry.pod.namespace}:
+        return False
+    members = (*entry.members.values(), *entry.trying.values())
+    return not query.policy or any(query.policy in member.policies for member in members)
+
+
+def _is_placed(scheduler: Scheduler, index: GroupIndex, key: str, query: PodQuery) -> bool:
+    """True if a group that does not wait is of the choice, and of this scheduler."""
+    if query.policy or (query.namespace and not key.startswith(f"{query.namespace}/")) or not index.n_placed(key):
+        return False
+    members = index.members(key)
+    return bool(members) and scheduler.profiles.of(members[0]) is not None
+
+
+def _waiting(entry: QueuedGroup, index: GroupIndex, since: float) -> dict[str, Any]:
+    members = index.members(entry.key)
+    own = [*entry.members.values(), *entry.trying.values()]
+    terms, placed = index.terms(entry.key), index.n_placed(entry.key)
+    held = len(members) - placed - len(own)
+    said = next((member.message for member in own if member.message), "").removeprefix(f"group {entry.key}: ")
+    if entry.place is Place.GATED:
+        state, message = GroupState.AWAITING.value, missing_members(index, entry.key, max(0, held)) or str(entry.gate or "")
+    elif entry.place in {Place.ACTIVE, Place.IN_FLIGHT}:
+        state, message = (WAITS_FOR_TURN if entry.place is Place.ACTIVE else BEING_PLACED), said
+    else:
+        enough = terms is not None and placed and placed >= terms.min_count
+        state, message = (GroupState.IN_PART if enough else GroupState.NO_ROOM).value, said
+    return {**_common(entry.key, terms, len(members), placed), "state": state, "message": message, "since": round(since + entry.first_seen)}
+
+
+def _placed(index: GroupIndex, key: str, snapshot: Snapshot) -> dict[str, Any]:
+    members, terms = index.members(key), index.terms(key)
+    placed = [pod for pod in members if pod.node_name]
+    state = GroupState.PLACED if len(placed) == len(members) else GroupState.IN_PART
+    return {
+        **_common(key, terms, len(members), len(placed)),
+        "state": state.value,
+        "domains": [{"key": level, "value": value} for level, value in _domains(terms, placed, snapshot)],
+        "nodes": len({pod.node_name for pod in placed}),
+    }
+
+
+def _common(key: str, terms: GroupTerms | None, members: int, placed: int) -> dict[str, Any]:
+    return {
+        "group": key,
+        "source": "" if terms is None else terms.source,
+        "minCount": 0 if terms is None else terms.min_count,
+        "members": members,
+        "placed": placed,
+        "message": "",
+        "domains": [],
+        "nodes": 0,
+        "since": None,
+    }
+
+
+def _domains(terms: GroupTerms | None, placed: list[PodView], snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """The domains of each level in which all placed members are."""
+    rows = [row for pod in placed if (row := snapshot.row(pod.node_name)) is not None]
+    for level in () if terms is None or not rows else terms.levels:
+        codes = {int(code) for code in snapshot.label(level.key)[rows]}
+        text = snapshot.strings.text(codes.pop()) if len(codes) == 1 else None
+        if text is not None:
+            yield level.key, text

@@ -30,11 +30,10 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.signals.refreshing import Suspension
 from wharfinger.telemetry import logs, tracing
 from wharfinger.telemetry.declarations import Metric
-from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics, reconciles_seen
 from wharfinger.telemetry.policies import PolicyTelemetry, ReloadHistory, SignalTelemetry
-from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.telemetry.scheduling import SchedulingTelemetry
 from wharfinger.telemetry.tracing import PodTraces
 from wharfinger.web import decisions as pages

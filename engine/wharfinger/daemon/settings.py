@@ -1,4 +1,4 @@
-"""Settings of `wharf run`: the `WharfingerConfiguration`, with the names of kube-scheduler's own file.
+"""Settings of `wharf run`: the `WharfingerConfiguration`, with the names of kube-scheduler's own file, and its files.
 
     apiVersion: config.wharfinger.dev/v1alpha1
     kind: WharfingerConfiguration
@@ -15,14 +15,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from wharfinger.daemon import settings_fields
 from wharfinger.daemon.prometheus_settings import Prometheus
 from wharfinger.daemon.settings_fields import Duration, FilePath, Flag, Part
+from wharfinger.errors import UsageError
+from wharfinger.framework.configuration import chain_settings, kubernetes_profiles
 from wharfinger.framework.configuration.chain_settings import exactly
+from wharfinger.framework.configuration.kubernetes_profiles import without_nulls
+from wharfinger.scheduler.configuration_file import only_document
 
 ADMISSION_PORT = 10262
 
@@ -103,6 +109,7 @@ class TracingSettings(Part):
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"
+_HEAD = f"apiVersion: {API_VERSION}, kind: {KIND}"
 SCHEDULER_NAME = "wharfinger"
 PORT = 10261  # Kubernetes' own components have 10248 to 10260
 
@@ -293,3 +300,34 @@ class Settings(Part):
         if twice:
             raise ValueError(f"there are several profiles for schedulerName {twice[0]}; join their policies in one, or rename one")
         return value or (Profile(),)
+
+
+def read_settings(path: str) -> Settings:
+    """The settings of a file (`-` is standard input), its paths taken from its own folder; UsageError has a line for every fault."""
+    document = only_document(path, f"{KIND} ({_HEAD})")
+    _refuse_other_kinds(path, document)
+    return validated(without_nulls(document), path, folder=Path() if path == "-" else Path(path).parent)
+
+
+def validated(document: Mapping[str, Any], where: str, folder: Path | None = None) -> Settings:
+    """The settings given as plain values, paths taken from `folder`; UsageError has a line for every fault, each beginning with `where`."""
+    try:
+        return Settings.model_validate(document, context={"folder": folder})
+    except ValidationError as error:
+        raise UsageError("\n".join(f"{where}: {line}" for line in chain_settings.sentences(error, Settings))) from error
+
+
+def settings_text(settings: Settings) -> str:
+    """The settings as a file that means the same wherever it is kept: with every field, and paths from the root."""
+    document = settings.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _refuse_other_kinds(path: str, document: Mapping[str, Any]) -> None:
+    if document.get("kind") == kubernetes_profiles.KIND:
+        raise UsageError(
+            f"{path}: this is a {kubernetes_profiles.KIND}; name it as kubeSchedulerConfiguration of a profile in a {KIND} ({_HEAD})"
+        )
+    missing = [name for name in ("apiVersion", "kind") if name not in document]
+    if missing:
+        raise UsageError(f"{path}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; a {KIND} begins with {_HEAD}")

@@ -1,8 +1,11 @@
-"""Small HTTP requests with small answers, at a fraction of what a general client costs.
+"""Small HTTP requests with small answers over TLS, at a fraction of what general clients cost.
 
 A scheduler's requests are all alike: a few hundred bytes over a connection that stays open, answered by a few hundred bytes, thousands of
 times in a row. A general client spends most of its time on cases that do not occur (docs/decisions/0007). Lists, watches and everything
 that goes through a proxy use aiohttp. Answers are read as RFC 9112 has them.
+
+TLS is bytes in and bytes out here. asyncio's TLS is a transport for any protocol: it limits what is buffered, negotiates the end, and
+supports servers. For two small records it takes more time than OpenSSL does.
 """
 
 from __future__ import annotations
@@ -19,7 +22,16 @@ from typing import cast
 from msgspec import Struct
 from yarl import URL
 
-from wharfinger.kube.tls import ClientTls
+_MAX_HEAD_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 64 * 2**20
+_BODILESS = (204, 304)
+_HEADERS = re.compile(rb"\r\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)", re.IGNORECASE)
+"""The headers that are read, with their values; an answer has ten others."""
+_BUFFER = 2**16
+_IDLE_SECONDS = 60.0  # seconds after which the server may be closing an unused connection
+_CLOSE_TIMEOUT = 1.0
+_RECORD = 2**14
+"""The most bytes that a record has (RFC 8446, 5.1); one `read` returns at most one record."""
 
 
 def enable_keepalive(made: socket.socket) -> None:
@@ -28,13 +40,6 @@ def enable_keepalive(made: socket.socket) -> None:
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # not everywhere under these names
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-_MAX_HEAD_BYTES = 64 * 1024
-_MAX_BODY_BYTES = 64 * 2**20
-_BODILESS = (204, 304)
-_HEADERS = re.compile(rb"\r\n(content-length|transfer-encoding|connection|retry-after):([^\r]*)", re.IGNORECASE)
-"""The headers that are read, with their values; an answer has ten others."""
 
 
 class NotHttp(ConnectionError):
@@ -142,11 +147,6 @@ class AnswerReader:
             retry_after=None if after is None else after.decode("latin-1"),
             ends_connection=bool(rest) or closing or not delimited,
         )
-
-
-_BUFFER = 2**16
-_IDLE_SECONDS = 60.0  # seconds after which the server may be closing an unused connection
-_CLOSE_TIMEOUT = 1.0
 
 
 Condition = Callable[[], None]
@@ -402,3 +402,51 @@ class _Channel(asyncio.BufferedProtocol):
         waiting, self._waiting, self.deadline = self._waiting, None, math.inf
         if waiting is not None and not waiting.done():
             waiting.set_exception(error)
+
+
+class ClientTls:
+    """One connection. What is to be sent is had by `take`: at first the beginning of the handshake, later after each of the other calls.
+
+    ssl.SSLError if the context allows no version or cipher.
+    """
+
+    __slots__ = ("_incoming", "_outgoing", "_tls", "is_closed", "is_ready")
+
+    def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self.is_ready = False
+        """True after the handshake: requests can be sent."""
+        self.is_closed = False
+        """True after the server has ended the connection."""
+        self._shake_hands()
+
+    def decrypt(self, received: bytes | memoryview) -> bytes:
+        """What the server has said, empty during the handshake or while a record is not complete; ssl.SSLError."""
+        self._incoming.write(received)
+        if not self.is_ready:
+            self._shake_hands()
+        content = b""
+        while self.is_ready and self._incoming.pending and not self.is_closed:
+            try:
+                part = self._tls.read(_RECORD)
+            except ssl.SSLWantReadError:
+                break
+            self.is_closed = not part
+            content = content + part if content else part
+        return content
+
+    def encrypt(self, content: bytes) -> None:
+        """Encrypts what is to be sent; to be called after the handshake."""
+        self._tls.write(content)
+
+    def take(self) -> bytes:
+        """The bytes to send now, often none."""
+        return self._outgoing.read()
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        self.is_ready = True

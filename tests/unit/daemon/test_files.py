@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wharfinger.daemon import settings_file
-from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.settings import Settings, read_settings, settings_text
 from wharfinger.daemon.settings_fields import seconds, text
 from wharfinger.errors import UsageError
 
@@ -25,15 +24,15 @@ def file(tmp_path):
 
 
 def test_a_file_that_says_nothing_has_the_defaults(file):
-    assert settings_file.read(file("")) == Settings()
+    assert read_settings(file("")) == Settings()
 
 
 def test_a_field_without_a_value_is_not_there(file):
-    assert settings_file.read(file("logging:\nclientConnection: {context: }\n")) == Settings()
+    assert read_settings(file("logging:\nclientConnection: {context: }\n")) == Settings()
 
 
 def test_paths_are_those_of_the_file(file, tmp_path):
-    settings = settings_file.read(
+    settings = read_settings(
         file(
             "clientConnection: {kubeconfig: kube/config}\n"
             "profiles:\n- policies: [policies/, /etc/a.policy]\n  kubeSchedulerConfiguration: scheduler.yaml\n"
@@ -46,13 +45,13 @@ def test_paths_are_those_of_the_file(file, tmp_path):
 
 
 def test_home_is_home(file):
-    assert settings_file.read(file("clientConnection: {kubeconfig: ~/.kube/config}\n")).client_connection.kubeconfig == str(
+    assert read_settings(file("clientConnection: {kubeconfig: ~/.kube/config}\n")).client_connection.kubeconfig == str(
         Path("~/.kube/config").expanduser()
     )
 
 
 def test_params_may_be_written_as_yaml_has_them(file):
-    settings = settings_file.read(file("profiles: [{params: {share: 20%, count: 3, part: 0.5, strict: true, zones: [a, b]}}]"))
+    settings = read_settings(file("profiles: [{params: {share: 20%, count: 3, part: 0.5, strict: true, zones: [a, b]}}]"))
 
     assert settings.profiles[0].params == {"share": "20%", "count": "3", "part": "0.5", "strict": "true", "zones": "a,b"}
 
@@ -96,14 +95,14 @@ def test_what_is_wrong_is_said_with_file_and_place(file, content, sentence):
     path = file(content)
 
     with pytest.raises(UsageError) as raised:
-        settings_file.read(path)
+        read_settings(path)
 
     assert str(raised.value) == f"{path}: {sentence}"
 
 
 def test_every_fault_has_its_line(file):
     with pytest.raises(UsageError) as raised:
-        settings_file.read(file("port: many\nlogging: {level: loud}\n"))
+        read_settings(file("port: many\nlogging: {level: loud}\n"))
 
     assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["port", "logging.level"]
 
@@ -127,17 +126,17 @@ def test_a_file_of_another_kind_is_refused_with_what_to_do(file, content, senten
     path = file(content, head="")
 
     with pytest.raises(UsageError, match=re.escape(f"{path}: {sentence}")):
-        settings_file.read(path)
+        read_settings(path)
 
 
 def test_a_missing_file_is_named():
     with pytest.raises(UsageError, match=r"nowhere\.yaml: No such file or directory"):
-        settings_file.read("nowhere.yaml")
+        read_settings("nowhere.yaml")
 
 
 def test_what_is_written_says_the_same_wherever_it_is_kept(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings = settings_file.read(
+    settings = read_settings(
         file(
             "clientConnection: {kubeconfig: config, context: prod}\nprofiles:\n- schedulerName: a\n  policies: [one.policy]\n"
             "  params: {x: 20%}\n- schedulerName: b\nleaderElection: {leaseDuration: 1m30s, renewDeadline: 1m}\nport: 0\ndryRun: true\n"
@@ -145,10 +144,10 @@ def test_what_is_written_says_the_same_wherever_it_is_kept(file, tmp_path, monke
     )
     kept = tmp_path / "elsewhere" / "printed.yaml"
     kept.parent.mkdir()
-    kept.write_text(settings_file.written(settings))
+    kept.write_text(settings_text(settings))
 
-    assert settings_file.read(str(kept)) == settings
-    assert settings_file.written(settings_file.read(str(kept))) == kept.read_text()
+    assert read_settings(str(kept)) == settings
+    assert settings_text(read_settings(str(kept))) == kept.read_text()
     assert yaml.safe_load(kept.read_text())["leaderElection"]["leaseDuration"] == "90s"
 
 
@@ -169,4 +168,4 @@ def test_what_is_no_duration_is_refused(written):
 
 def test_a_file_too_large_for_settings_is_not_read_to_its_end(file):
     with pytest.raises(UsageError, match=r"wharf.yaml: larger than 1 MiB; that is another file than settings"):
-        settings_file.read(file("# " + "x" * 2**20))
+        read_settings(file("# " + "x" * 2**20))

@@ -23,9 +23,8 @@ from wharfinger.policies import candidate
 from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
-from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.policies import MAX_RELOADS, ReloadHistory
-from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.web.policies import Policies
 from wharfinger.web.ui import device_cells
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, PodQuery
@@ -139,7 +138,7 @@ def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
     steps = list(setting.board.pods(PodQuery()))
     assert steps.count(None) >= 4
     (group,) = setting.pods()["pending"]["groups"]
-    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MAX_PODS_OF_GROUP)
+    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MAX_PODS_OF_CAUSE)
 
 
 def waiting_pod(setting, name, message, namespace="default", policies=()):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.daemon import settings_file
+from wharfinger.daemon.settings import read_settings, settings_text
 from wharfinger.errors import UsageError
 
 HEAD = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
@@ -10,7 +10,7 @@ HEAD = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguratio
 
 def read(folder, text):
     (folder / "wharf.yaml").write_text(HEAD + text)
-    return settings_file.read(str(folder / "wharf.yaml"))
+    return read_settings(str(folder / "wharf.yaml"))
 
 
 def test_files_are_taken_from_the_folder_of_the_settings(tmp_path):
@@ -38,8 +38,8 @@ def test_settings_that_are_written_say_the_same(tmp_path):
     settings = read(tmp_path, "prometheus: {default: {url: 'http://x', bearerTokenFile: token, tls: {insecureSkipVerify: true}}}\n")
     again = tmp_path / "again"
     again.mkdir()
-    (again / "wharf.yaml").write_text(settings_file.written(settings))
-    assert settings_file.read(str(again / "wharf.yaml")) == settings
+    (again / "wharf.yaml").write_text(settings_text(settings))
+    assert read_settings(str(again / "wharf.yaml")) == settings
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ from tests.unit.scheduler.running import Running, Watching, node, pod, view
 from tests.unit.simulate.clusters import policy
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from tests.unit.web.test_policies import status
-from wharfinger.daemon import settings_file
 from wharfinger.daemon.observation import decisions_shown, recorder_of, traces_of
 from wharfinger.daemon.pages import Health, policies_shown
-from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
+from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings, read_settings
 from wharfinger.emit import ignore
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import SystemClock
@@ -76,7 +75,7 @@ def test_the_path_of_a_log_is_taken_from_the_folder_of_the_settings(tmp_path):
     file = tmp_path / "settings.yaml"
     head = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
     file.write_text(f"{head}decisionLog: {{path: log/decisions.jsonl, maxFiles: 3}}\ntracing: {{endpoint: 'http://collector:4318'}}\n")
-    settings = settings_file.read(str(file))
+    settings = read_settings(str(file))
     assert settings.decision_log == DecisionLogSettings(path=str(tmp_path / "log" / "decisions.jsonl"), max_files=3)
     assert settings.tracing == TracingSettings(endpoint="http://collector:4318")
     assert Settings().decision_log is None
@@ -87,7 +86,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, wrong):
     file = tmp_path / "settings.yaml"
     file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n{wrong}\n")
     with pytest.raises(UsageError, match=wrong.split(":", maxsplit=1)[0]):
-        settings_file.read(str(file))
+        read_settings(str(file))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_an_endpoint_that_leads_nowhere_or_shows_a_secret_is_refused(tmp_path, e
     file = tmp_path / "settings.yaml"
     file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\ntracing: {{endpoint: '{endpoint}'}}\n")
     with pytest.raises(UsageError) as error:
-        settings_file.read(str(file))
+        read_settings(str(file))
     assert f"tracing.endpoint: {says}" in str(error.value)
     assert "s3cret" not in str(error.value)
 

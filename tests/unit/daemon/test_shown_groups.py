@@ -8,8 +8,8 @@ import pytest
 from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.scheduler.running import pod, running
 from tests.unit.scheduler.test_groups_live import RACK, gang, member, members, racks
+from wharfinger.daemon.live_board import groups
 from wharfinger.daemon.node_colors import NodeColorings
-from wharfinger.daemon.shown_groups import groups
 from wharfinger.errors import UnknownObject
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble

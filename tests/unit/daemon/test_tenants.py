@@ -3,8 +3,8 @@
 import pytest
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.daemon import settings_file
 from wharfinger.daemon.policies import MAX_LIBRARY_BYTES, rights_of
+from wharfinger.daemon.settings import read_settings
 from wharfinger.errors import UsageError
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
@@ -22,7 +22,7 @@ filter f {{ require shared.load < 90% on missing pass }}
 def rights(folder, text=""):
     path = folder / "config.yaml"
     path.write_text(HEAD + text)
-    return rights_of(settings_file.read(str(path)))
+    return rights_of(read_settings(str(path)))
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wharfinger.daemon import settings_file
-from wharfinger.daemon.settings import PORT
+from wharfinger.daemon.settings import PORT, read_settings
 from wharfinger.language.files import NONE_MEANT
 
 ROOT = Path(__file__).parents[3]
@@ -29,11 +28,11 @@ def test_the_base_enforces_no_policy_and_says_that_this_is_meant():
 
     assert [literal.partition("=")[0] for literal in policies["literals"]] == [NONE_MEANT]
     assert "files" not in policies
-    assert settings_file.read(str(BASE / "wharf.yaml")).policy_config_map == "wharfinger-system/wharfinger-policies"
+    assert read_settings(str(BASE / "wharf.yaml")).policy_config_map == "wharfinger-system/wharfinger-policies"
 
 
 def test_the_settings_can_be_read_and_fit_the_other_manifests():
-    settings = settings_file.read(str(BASE / "wharf.yaml"))
+    settings = read_settings(str(BASE / "wharf.yaml"))
     pod = deployment()["spec"]["template"]["spec"]
     container = pod["containers"][0]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}

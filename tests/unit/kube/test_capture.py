@@ -9,8 +9,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.errors import UsageError
-from wharfinger.kube import capture
-from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING
+from wharfinger.kube.wire import COSCHEDULING_PODGROUPS, PODGROUPS, SCHEDULING, captured
 from wharfinger.model import objects
 from wharfinger.model.reading import files
 
@@ -35,7 +34,7 @@ def serve(server, **by_path):
 
 
 async def content(connection):
-    found = await capture.captured(connection, RealClock())
+    found = await captured(connection, RealClock())
     return found, files.read_bytes(found.content, "the cluster")
 
 

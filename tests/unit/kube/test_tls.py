@@ -14,8 +14,7 @@ from tests.unit.web.certificates import signed_by_itself
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import Exchanges
-from wharfinger.kube.tls import ClientTls
+from wharfinger.kube.exchange import ClientTls, Exchanges
 
 
 class ServerSide:

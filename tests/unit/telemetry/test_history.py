@@ -7,8 +7,7 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import view
 from tests.unit.telemetry.test_recent_decisions import attempt
-from wharfinger.telemetry.history import INTERVAL, MAX_POINTS, Reading, SchedulingHistory
-from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.recent_decisions import INTERVAL, MAX_POINTS, Reading, RecentDecisions, SchedulingHistory
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The clusters that a policy can be tried on: examples of the package, OpenB, files of this machine, and what was uploaded.
 
 `Clusters` is a port: `wharf playground` has the clusters of this module, a running scheduler has its own one
-(`daemon/live_playground.py`).
+(`daemon/pages.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.model.reading import snapshot_file
 
 if TYPE_CHECKING:
-    from wharfinger.kube.capture import Captured
+    from wharfinger.kube.wire import Captured
 
 STDOUT = "-"
 _GZIP_LEVEL = 6

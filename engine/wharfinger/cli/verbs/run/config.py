@@ -10,8 +10,7 @@ import typer
 
 from wharfinger.cli import streams
 from wharfinger.cli.run_flags import taking_settings
-from wharfinger.daemon import settings_file
-from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.settings import Settings, settings_text
 
 
 class Action(Enum):
@@ -23,5 +22,5 @@ class Action(Enum):
 @partial(taking_settings, action=Annotated[Action, typer.Argument(help="What to do with them.")])
 def command(settings: Settings) -> int:
     """Print the settings of `wharf run` with the same flags, as a file for its --config; nothing is connected to."""
-    streams.out(settings_file.written(settings))
+    streams.out(settings_text(settings))
     return 0

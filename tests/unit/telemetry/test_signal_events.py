@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry
 
 from tests.observed import subscribed
 from tests.unit.signals.test_refreshing import policy
-from wharfinger.daemon.cluster_events import SignalEvents
 from wharfinger.framework.ports import Reference
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.signals.mapping import NodeNames, Series, mapped
@@ -16,7 +15,7 @@ from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import queries_of
 from wharfinger.signals.refreshing import MetricResumed, MetricSuspended, RefreshFailed, SignalRefreshed, SignalsFollowed, Suspension
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.policies import SignalTelemetry
+from wharfinger.telemetry.policies import SignalEvents, SignalTelemetry
 
 POLICY = policy()
 (METRIC,) = POLICY.metrics

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.observed import subscribed
-from wharfinger.daemon.cluster_events import PolicyEvents
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.framework.ports import Reference
 from wharfinger.policies.store import (
@@ -18,6 +17,7 @@ from wharfinger.policies.store import (
     PolicyTried,
     SourceChanged,
 )
+from wharfinger.telemetry.policies import PolicyEvents
 
 MAP = Reference(kind="ConfigMap", namespace="default", name="policies", uid="u")
 RESOURCE = Reference(kind="SchedulingPolicy", name="p.policy", uid="v", api_version="scheduling.wharfinger.dev/v1alpha1")
