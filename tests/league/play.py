@@ -18,7 +18,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.default_preemption import DefaultPreemption
 from wharfinger.model import objects
-from wharfinger.model.devices.gpu_names import GpuNames
+from wharfinger.model.devices.shared_gpus import GpuNames
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import openb

@@ -16,7 +16,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.kube.writes import binding
 from wharfinger.model import objects
-from wharfinger.model.devices.gpu_names import MAX_GPUS, NO_GPUS, WHOLE, GpuDemand, GpuNames, free_gpus
+from wharfinger.model.devices.shared_gpus import MAX_GPUS, NO_GPUS, WHOLE, GpuDemand, GpuNames, free_gpus
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, copied
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, Usage, claim_uid
 from wharfinger.model.devices.device import MILLI, Device, DeviceSource, Store, own_name, unique_name
-from wharfinger.model.devices.gpu_names import GpuHolder, free_gpus
-from wharfinger.model.devices.shared_gpus import SharedGpus
+from wharfinger.model.devices.shared_gpus import GpuHolder, SharedGpus, free_gpus
 from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView

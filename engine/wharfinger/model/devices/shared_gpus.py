@@ -1,18 +1,170 @@
-"""The GPUs of nodes that say how many they have, with what is left of each where pods share them.
+"""GPUs that pods share: their names in a cluster, what is left of each, and each as a device.
 
-Where a node advertises shares, each of its GPUs is a device with a capacity of 1000 thousandths, and what the pods of the node have of it
-is known. All other extended resources are whole counts.
+Clusters without DRA count GPUs: whole ones, and shares of one in thousandths. The names differ between clusters, so they are a value. A
+node offers `count` GPUs. A pod wants whole GPUs (`count`) or a share of each of some GPUs (`share`); where it is written on the pod after
+the decision, `index` says which GPUs of the node it has ("0", "2-3").
+
+Kubernetes adds a resource up over the node. It does not see that two GPUs with 400 thousandths free have no room for a share of 800. What
+is free of each GPU is a function of the node and the pods on it (`free_gpus`), so copies of a cluster agree. `GpuTable` has it for every
+node, from the first time that somebody asks; `SharedGpus` makes devices of it. All other extended resources are whole counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+import re
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
+from wharfinger.model.columns import arrays
 from wharfinger.model.devices.device import MILLI, Device, DeviceDemand, Store
-from wharfinger.model.devices.gpu_names import WHOLE, GpuNames, free_gpus
 from wharfinger.model.devices.whole_counts import WholeCounts
+from wharfinger.model.objects import quantity
+from wharfinger.model.objects.node_view import amounts
 from wharfinger.model.objects.pod_view import PodView
+
+WHOLE: Final = 1000
+"""Thousandths of a whole GPU."""
+
+MAX_GPUS: Final = 128
+"""A node with more GPUs takes no part: its GPUs are counted by Kubernetes' own rules alone."""
+
+NO_GPUS: Final = -1
+"""The number of GPUs of a node that takes no part."""
+
+_INDEXES = re.compile(r"[0-9]{1,4}([-,][0-9]{1,4}){0,127}")
+MAX_ANNOTATION_LENGTH: Final = 5 * MAX_GPUS
+"""No annotation that lists GPUs is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDemand:
+    """GPUs that a pod wants: `milli` thousandths on each of `count` different GPUs."""
+
+    count: int
+    milli: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuNames:
+    """The names by which a cluster counts GPUs and shares.
+
+    `count` is a resource of nodes and pods. `share` is a resource too, the sum of thousandths over all GPUs; nodes that advertise it take
+    part. With `annotated`, pods say their share of each GPU in an annotation of that name instead, and all nodes with GPUs take part.
+    """
+
+    count: str = "nvidia.com/gpu"
+    share: str = "alibabacloud.com/gpu-milli"
+    index: str = "alibabacloud.com/gpu-index"
+    annotated: bool = False
+
+    def wanted(self, pod: PodView) -> GpuDemand | None:
+        """The GPUs that a pod wants; None for a pod without any."""
+        requests = pod.demand.requests
+        count, total = requests.get(self.count, 0), requests.get(self.share, 0)
+        if not (count or total or self.annotated):
+            return None
+        if self.annotated and (text := pod.annotations.get(self.share)) is not None:
+            each = _number(text)
+            return GpuDemand(max(count, 1), each) if each > 0 else _whole(count)
+        if total <= 0:
+            return _whole(count)
+        return GpuDemand(max(count, 1), -(-total // max(count, 1)))
+
+    def offered(self, node: objects.Node) -> int:
+        """The number of GPUs of a node; `NO_GPUS` for one that takes no part."""
+        allocatable = node.status.allocatable
+        if not self.annotated and self.share not in allocatable:
+            return NO_GPUS
+        named = {name: text for name, text in allocatable.items() if name in {self.count, self.share}}
+        offer = amounts(named)
+        found = offer[self.count] if self.count in offer else offer.get(self.share, 0) // WHOLE
+        return found if found <= MAX_GPUS else NO_GPUS
+
+    def indexes(self, pod: PodView) -> tuple[int, ...] | None:
+        """The GPUs of its node that are written on a pod; None if none are, or if they cannot be read."""
+        text = pod.annotations.get(self.index)
+        return None if text is None or len(text) > MAX_ANNOTATION_LENGTH else _indexes(text)
+
+    def written(self, gpus: Iterable[int]) -> str:
+        """The text of the annotation for these GPUs."""
+        return "-".join(map(str, sorted(gpus)))
+
+
+@lru_cache(maxsize=1024)
+def _indexes(text: str) -> tuple[int, ...] | None:
+    """The GPUs that an annotation lists; None if it cannot be read."""
+    return None if _INDEXES.fullmatch(text) is None else tuple(int(part) for part in re.split("[-,]", text))
+
+
+def _whole(count: int) -> GpuDemand | None:
+    return GpuDemand(count, WHOLE) if count > 0 else None
+
+
+def _number(text: str) -> int:
+    """The thousandths of an annotation; more than any GPU has if it cannot be read, so that the pod fits nowhere."""
+    try:
+        return quantity.value(text)
+    except InvalidObject:
+        return WHOLE + 1
+
+
+def room(free: Iterable[int], wanted: GpuDemand) -> list[int]:
+    """The GPUs that have room for one share each, in index order; `free` are their free thousandths."""
+    return [gpu for gpu, left in enumerate(free) if left >= wanted.milli]
+
+
+def holders(free: Iterable[int], wanted: GpuDemand) -> tuple[int, ...]:
+    """The first GPUs in index order that hold what is wanted; empty if they cannot."""
+    found = room(free, wanted)[: wanted.count]
+    return tuple(found) if len(found) == wanted.count else ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHolder:
+    """A pod with the GPUs of its node on which it has `milli` thousandths each; not `written` if it is supposed to be there."""
+
+    pod: PodView
+    gpus: tuple[int, ...]
+    milli: int
+    written: bool
+
+
+def free_gpus(count: int, pods: Iterable[PodView], names: GpuNames, holders: list[GpuHolder] | None = None) -> list[int]:
+    """The free thousandths of each of a node's `count` GPUs; less than 0 for one that holds more than it has.
+
+    What is written on pods counts first. Other pods are supposed to be where they leave the least behind: the largest share first, each on
+    the fullest GPUs that can hold it, or where none can, on the emptiest ones. Who has which GPUs is added to `holders`.
+    """
+    free = [WHOLE] * count
+    unwritten: list[tuple[int, int, str, PodView]] = []
+    for pod in pods:
+        wanted = names.wanted(pod)
+        if wanted is None:
+            continue
+        indexes = names.indexes(pod)
+        if indexes is None or len(set(indexes)) != wanted.count or max(indexes) >= count:
+            unwritten.append((-wanted.milli, -wanted.count, pod.uid, pod))
+            continue
+        for gpu in indexes:
+            free[gpu] -= wanted.milli
+        if holders is not None:
+            holders.append(GpuHolder(pod, indexes, wanted.milli, written=True))
+    for less_milli, less_count, _, pod in sorted(unwritten, key=itemgetter(0, 1, 2)):
+        milli = -less_milli
+        fullest = sorted(range(count), key=lambda gpu: (free[gpu] < milli, free[gpu] if free[gpu] >= milli else -free[gpu], gpu))
+        for gpu in fullest[:-less_count]:
+            free[gpu] -= milli
+        if holders is not None:
+            holders.append(GpuHolder(pod, tuple(fullest[:-less_count]), milli, written=False))
+    return free
 
 
 class SharedGpus:
@@ -52,3 +204,82 @@ class SharedGpus:
     def changed_nodes(self, store: Store, token: Hashable) -> Collection[str] | None:
         """Empty: these devices change only with the node or its pods."""
         return self._all.changed_nodes(store, token)
+
+
+class GpuTable:
+    """Per row: the number of GPUs, and the free thousandths of each of them."""
+
+    __slots__ = ("_count", "_free", "_rows", "names")
+
+    def __init__(self, rows: arrays.Rows, names: GpuNames) -> None:
+        self.names = names
+        self._rows = rows
+        self._count = rows.column(np.int32, NO_GPUS)
+        self._free = rows.column(np.int32, -1, lanes=1)
+
+    @property
+    def count(self) -> NDArray[np.int32]:
+        """The number of GPUs of each node, (n_nodes,) int32; `NO_GPUS` for a node that takes no part."""
+        return self._count.view
+
+    @property
+    def free(self) -> NDArray[np.int32]:
+        """The free thousandths, (most GPUs of a node, n_nodes) int32; -1 where a node has no such GPU, below 0 for one in too much use."""
+        return self._free.view
+
+    def free_on(self, row: int) -> list[int]:
+        """The free thousandths of each GPU of one node."""
+        found: list[int] = self._free.array[: max(self._count.array.item(row), 0), row].tolist()
+        return found
+
+    def set_node(self, row: int, node: objects.Node, pods: Iterable[PodView]) -> None:
+        """Count the GPUs of a new or changed node, and what its pods have of them."""
+        self._count.array[row] = self.names.offered(node)
+        self.count_pods(row, pods)
+
+    def count_pods(self, row: int, pods: Iterable[PodView]) -> None:
+        """Count anew what the pods of a node have of its GPUs."""
+        count = self._count.array.item(row)
+        while (self._free.lanes or 0) < count:
+            self._free.add_lane()
+        self._free.clear(row)
+        if count > 0:
+            self._free.array[:count, row] = free_gpus(count, pods, self.names)
+
+    def takes(self, pod: PodView) -> bool:
+        """True if a pod wants GPUs."""
+        return self.names.wanted(pod) is not None
+
+
+class GpuTables:
+    """The tables of a cluster by names."""
+
+    __slots__ = ("_tables",)
+
+    def __init__(self) -> None:
+        self._tables: dict[GpuNames, GpuTable] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._tables)
+
+    def known(self, names: GpuNames) -> GpuTable | None:
+        """The table under these names; None before `add`."""
+        return self._tables.get(names)
+
+    def add(self, names: GpuNames, rows: arrays.Rows, nodes: Iterable[tuple[objects.Node, Iterable[PodView]]]) -> GpuTable:
+        """A new table of all nodes, each with its pods, in row order."""
+        table = self._tables[names] = GpuTable(rows, names)
+        for row, (node, pods) in enumerate(nodes):
+            table.set_node(row, node, pods)
+        return table
+
+    def set_node(self, row: int, node: objects.Node, pods: Iterable[PodView]) -> None:
+        """Follow a new or changed node."""
+        for table in self._tables.values():
+            table.set_node(row, node, pods)
+
+    def count_pods(self, row: int, changed: PodView, pods: Iterable[PodView]) -> None:
+        """Follow a pod that came to a node or left it; `pods` are those that are there now."""
+        for table in self._tables.values():
+            if table.takes(changed):
+                table.count_pods(row, pods)

@@ -22,9 +22,8 @@ from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
 from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.devices.device_table import DeviceTable
-from wharfinger.model.devices.gpu_names import GpuNames
-from wharfinger.model.devices.gpu_table import GpuTable
 from wharfinger.model.devices.held_devices import HeldDevice, held_devices
+from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import ClusterTables, ObjectStore

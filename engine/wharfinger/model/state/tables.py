@@ -24,9 +24,7 @@ from wharfinger.model.columns.selection import Selections
 from wharfinger.model.devices import allocated
 from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.devices.device_table import DeviceTable
-from wharfinger.model.devices.gpu_names import GpuNames
-from wharfinger.model.devices.gpu_table import GpuTable, GpuTables
-from wharfinger.model.devices.shared_gpus import SharedGpus
+from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable, GpuTables, SharedGpus
 from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.plugins.devices import extended_resources
-from wharfinger.framework.plugins.devices.binding_conditions import readiness, ready_by
 from wharfinger.framework.plugins.devices.dynamic_resources import NAME
-from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
+from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims, readiness, ready_by
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid, is_reserved

@@ -26,7 +26,7 @@ from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.devices.device import MILLI
-from wharfinger.model.devices.gpu_names import WHOLE, GpuDemand, GpuNames, free_gpus, holders, room
+from wharfinger.model.devices.shared_gpus import WHOLE, GpuDemand, GpuNames, free_gpus, holders, room
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
