@@ -36,7 +36,7 @@ from wharfinger.simulate.replay import others
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
 from wharfinger.what_if.capacity import count as counting
-from wharfinger.what_if.capacity.count import Capacity, NodesLike
+from wharfinger.what_if.capacity.count import Capacity
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.leaving_pods import replaced_pods
@@ -46,6 +46,7 @@ from wharfinger.what_if.optimal.search import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import PlanOptions, Rebalance
+from wharfinger.what_if.supposed_changes import NodesLike
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective
 from wharfinger.what_if.tune.search import Tuned, tuned

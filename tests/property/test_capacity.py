@@ -21,7 +21,8 @@ from wharfinger.model.reading import workloads
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.what_if.capacity.count import LessOf, NodesLike, WithoutRule, capacity
+from wharfinger.what_if.capacity.count import LessOf, WithoutRule, capacity
+from wharfinger.what_if.supposed_changes import NodesLike
 
 MARGIN = 3
 RULES = {

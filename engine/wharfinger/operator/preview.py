@@ -52,7 +52,7 @@ from wharfinger.operator.controller import condition, ready, with_transition_tim
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview_answer import Answer, WhatIf, answered
-from wharfinger.what_if.capacity.count import NodesLike
+from wharfinger.what_if.supposed_changes import NodesLike
 
 _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "Deployment": ("/apis/apps/v1/namespaces/{}/deployments/{}", objects.Deployment),

@@ -34,11 +34,9 @@ from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.simulate import placing
-from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.capacity.further_pods import further_groups, grouped
 from wharfinger.what_if.drain import Drain, Fate, drain_steps
-from wharfinger.what_if.evaluation import added
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 
 _MAX_REASONS = 8
 MAX_DRAIN_STEPS = 5 * MAX_PODS

@@ -32,10 +32,8 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, pod_result, utilisation
 from wharfinger.simulate.placing import place_group, queue_order
-from wharfinger.what_if.evaluation import placed
-from wharfinger.what_if.evictions import Evictions, Refusal
-from wharfinger.what_if.leaving_pods import cordoned, recreated, refusals, replaceable, staying
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recreated, refusals, replaceable, staying
+from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 
 BUDGETS_PER_STEP = 64
 """Budgets asked about in one step."""

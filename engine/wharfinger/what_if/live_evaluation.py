@@ -30,10 +30,8 @@ from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.followed_copy import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
-from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.drain import Drain, DrainedPod, Fate, drain_steps
-from wharfinger.what_if.evaluation import added, evaluated
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock

@@ -24,9 +24,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
-from wharfinger.what_if.evaluation import evaluated
-from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, node_like
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.supposed_changes import HOSTNAME, NewNode, SupposedChanges, evaluated, node_like
 
 FEWEST_PODS = 500
 """Pods of a group that are placed in any case, the first in the queue."""

@@ -1,23 +1,43 @@
-"""Changes of a state that are undone when the question is answered.
+"""What a question supposes: a state with further nodes and pods placed on it, which is put back when the question is answered.
 
-A copy of a large cluster takes longer than most questions. So a question changes the state that it is given, and puts it back.
+A copy of a large cluster takes longer than most questions. So a question changes the state that it is given, and undoes its changes.
+
+A new node is made like one that exists. It has the labels, the taints and the resources of its model, under a name of its own. It is ready
+and not cordoned, so taints that the control plane sets for conditions are left out. Its devices are those of its model: the ResourceSlices
+of that node alone are copied, and slices for nodes that a selector names count for it by its labels. What runs on every such node runs
+there too: the pods of DaemonSets and the static pods. It holds no images, and metrics have no samples of it.
+
+Pods are placed one after the other in the order of the scheduling queue; pods that preemption would evict leave at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections import Counter
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
+from msgspec.structs import replace
+
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import ClaimAllocation
+from wharfinger.groups.results import GroupResult
+from wharfinger.groups.turns import Turn, groups_in_steps, turns
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import device_claims
-from wharfinger.simulate.placing import bind_claims
-from wharfinger.what_if.new_nodes import NewNode
+from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result
+from wharfinger.simulate.placing import bind_claims, place_group
+from wharfinger.what_if.leaving_pods import staying
 
+HOSTNAME = "kubernetes.io/hostname"
+_PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
 _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)
 
 
@@ -135,3 +155,150 @@ class SupposedChanges:
 
     def _all_volumes(self) -> dict[tuple[str, str], objects.AnyObject]:
         return {(objects.kind_of(obj), objects.key_of(obj)): obj for kind in _OF_VOLUMES for obj in self.state.objects.all(kind)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLike:
+    """A change: `count` new nodes like the node `model`."""
+
+    model: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"with {'one more node' if self.count == 1 else f'{self.count:,} more nodes'} like {self.model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNode:
+    """A node, its CSI drivers (None where the model has no CSINode), its devices, and the pods that run on every node of its kind."""
+
+    node: objects.Node
+    drivers: objects.CSINode | None
+    pods: tuple[PodView, ...]
+    slices: tuple[objects.ResourceSlice, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node.metadata.name
+
+
+def nodes_like(snapshot: Snapshot, model: str, count: int = 1, taken: Container[str] = ()) -> tuple[NewNode, ...]:
+    """`count` new nodes like the node of that name, with names that are not `taken`. UnknownObject if there is no such node."""
+    row = snapshot.known_row(model)
+    found = snapshot.node(row).object
+    drivers = snapshot.objects.get(objects.CSINode, model)
+    pods = [pod for pod in snapshot.pods_on(row) if staying(pod)]
+    slices = [each for each in snapshot.objects.all(objects.ResourceSlice) if each.spec.node_name == model]
+    return tuple(node_like(found, name, drivers, pods, slices) for name in itertools.islice(_names(snapshot, model, taken), count))
+
+
+def _names(snapshot: Snapshot, model: str, taken: Container[str]) -> Iterator[str]:
+    names = (f"{model}-new-{number}" for number in itertools.count(1))
+    return (name for name in names if snapshot.row(name) is None and name not in taken)
+
+
+def node_like(
+    model: objects.Node,
+    name: str,
+    drivers: objects.CSINode | None = None,
+    pods: Sequence[PodView] = (),
+    slices: Sequence[objects.ResourceSlice] = (),
+) -> NewNode:
+    """A new node of that name like `model`, with its CSI drivers, its devices and copies of the pods that run on every node of its kind."""
+    labels = {key: name if key == HOSTNAME else value for key, value in model.metadata.labels.items()}
+    metadata = objects.ObjectMeta(name=name, labels=labels, annotations=model.metadata.annotations)
+    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_PASSING_TAINTS))
+    conditions = tuple(replace(found, status=str(found.type == "Ready")) for found in model.status.conditions)
+    status = replace(model.status, conditions=conditions, addresses=(), images=(), volumes_attached=())
+    return NewNode(
+        node=objects.Node(metadata=metadata, spec=objects.NodeSpec(taints=taints), status=status),
+        drivers=None if drivers is None else replace(drivers, metadata=objects.ObjectMeta(name=name)),
+        pods=tuple(_on(pod, name) for pod in pods),
+        slices=tuple(_slices_on(slices, model.metadata.name, name)),
+    )
+
+
+def _slices_on(slices: Sequence[objects.ResourceSlice], model: str, node: str) -> Iterator[objects.ResourceSlice]:
+    """Copies of the slices of a model node for another node, in pools of its own, which have no other slices."""
+    sizes = Counter((each.spec.driver, each.spec.pool.name) for each in slices)
+    for each in slices:
+        own = each.spec.pool
+        count = own.resource_slice_count
+        whole = sizes[each.spec.driver, own.name]  # of a pool that spans nodes there are fewer than it says
+        pool = replace(own, name=node if own.name == model else f"{own.name}-{node}", resource_slice_count=min(count, whole))
+        metadata = objects.ObjectMeta(name=f"{each.metadata.name}-{node}")
+        yield replace(each, metadata=metadata, spec=replace(each.spec, node_name=node, pool=pool))
+
+
+def _on(pod: PodView, node: str) -> PodView:
+    own = pod.object
+    metadata = replace(own.metadata, name=f"{own.metadata.name}-{node}", uid=f"{pod.uid}/{node}", deletion_timestamp=None)
+    return PodView(replace(own, metadata=metadata, spec=replace(own.spec, node_name=node)))
+
+
+def added(supposed: SupposedChanges, nodes: Iterable[NodesLike]) -> Generator[None, None, tuple[tuple[str, str], ...]]:
+    """A generator of steps that adds nodes, and returns their names with those of their models.
+
+    UnknownObject for a model that is not there.
+    """
+    new: list[tuple[str, str]] = []
+    for wanted in nodes:
+        for node in nodes_like(supposed.state.snapshot(), wanted.model, wanted.count):
+            supposed.add(node)
+            new.append((node.name, wanted.model))
+            yield
+    return tuple(new)
+
+
+class Evaluated(NamedTuple):
+    """The answers about pods, in the order of the queue, and about the groups that they belong to."""
+
+    pods: tuple[PodResult, ...]
+    groups: tuple[GroupResult, ...]
+
+
+def evaluated(decider: Decider, supposed: SupposedChanges, pods: Sequence[PodView]) -> Generator[None, None, Evaluated]:
+    """A generator of steps, one decision each, that returns the answers.
+
+    Pods with scheduling gates are not placed. Members of a group are placed together.
+    """
+    chain = decider.chain
+    found: list[PodResult] = []
+    groups: list[GroupResult] = []
+    index = yield from groups_in_steps(chain, supposed.state, pods)
+    for turn in turns(chain, index, pods):
+        gates = {pod.uid: gate for pod in turn.pods if (gate := chain.gate(pod)) is not None}
+        n_nodes = supposed.state.snapshot().n_nodes
+        found += [gated_result(pod, gates[pod.uid], n_nodes) for pod in turn.pods if pod.uid in gates]
+        free = tuple(pod for pod in turn.pods if pod.uid not in gates)
+        if turn.group is not None:
+            steps = place_group(decider, supposed, index, Turn(pods=free, group=turn.group), watch=_result)
+            outcomes, result = yield from steps
+            found += [outcome.seen for outcome in outcomes]
+            groups.append(result)
+        elif free:
+            found.append(placed(decider, supposed, free[0])[0])
+        yield
+    return Evaluated(tuple(found), tuple(groups))
+
+
+def _result(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+    return pod_result(decision, evicted)
+
+
+def placed(decider: Decider, supposed: SupposedChanges, pod: PodView) -> tuple[PodResult, tuple[PodView, ...]]:
+    """(the decision about a pod, which is placed; the victims of preemption, which leave)."""
+    state = supposed.state
+    pod = supposed.claimed(pod)
+    decision = decider.decide(state.snapshot(), pod)
+    evicted: tuple[PodView, ...] = ()
+    if decision.nominated is not None:
+        evicted = decision.victims
+        for victim in evicted:
+            supposed.leave(victim)
+        decision = decider.decide(state.snapshot(), pod)
+    result = pod_result(decision, evicted)
+    if decision.node is not None:
+        supposed.place(decision.assigned, decision.node, decision.claims)
+    return result, evicted

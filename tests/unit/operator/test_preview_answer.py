@@ -13,8 +13,8 @@ from wharfinger.model.state.cluster_state import copied
 from wharfinger.operator import preview_answer
 from wharfinger.operator.preview_answer import WhatIf, answered
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.drain import Fate, drain
+from wharfinger.what_if.supposed_changes import NodesLike
 
 
 def finished(steps, between=lambda: None):

@@ -13,7 +13,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.preview import Questions, conditions_of
 from wharfinger.operator.preview_answer import Answer, WhatIf
-from wharfinger.what_if.capacity.count import NodesLike
+from wharfinger.what_if.supposed_changes import NodesLike
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
 

@@ -16,17 +16,14 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import checkpoint_of, copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import Direct
-from wharfinger.what_if.capacity.count import NodesLike
 from wharfinger.what_if.capacity.further_pods import grouped
 from wharfinger.what_if.capacity.room_count import Count
 from wharfinger.what_if.diff import diff
 from wharfinger.what_if.drain import Fate, drain
-from wharfinger.what_if.evaluation import added, evaluated
-from wharfinger.what_if.new_nodes import nodes_like
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import optimal
 from wharfinger.what_if.rebalance.draft import Draft
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated, nodes_like
 
 EXTENDED = "deviceclass.resource.kubernetes.io/gpu"
 

@@ -6,7 +6,7 @@ from tests.unit.framework.kube import pod, state
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.what_if.evictions import Evictions
+from wharfinger.what_if.leaving_pods import Evictions
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 UNREADY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}

@@ -35,24 +35,12 @@ from wharfinger.what_if.capacity.further_pods import WorkloadPods, grouped
 from wharfinger.what_if.capacity.group_count import FoundGroup
 from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, Stop
 from wharfinger.what_if.capacity.smaller_pods import reductions, with_less
-from wharfinger.what_if.new_nodes import NewNode, nodes_like
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.supposed_changes import NewNode, NodesLike, SupposedChanges, nodes_like
 
 DEFAULT_LIMIT = 10_000
 """The default limit of further pods of a workload."""
 MAX_DECISIONS = 8_000
 """Decisions after which no further change is tried."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesLike:
-    """A change: `count` new nodes like the node `model`."""
-
-    model: str
-    count: int = 1
-
-    def __str__(self) -> str:
-        return f"with {'one more node' if self.count == 1 else f'{self.count:,} more nodes'} like {self.model}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if.capacity.further_pods import FurtherPod, WorkloadPods
 from wharfinger.what_if.capacity.group_count import FoundGroup, GroupCount
-from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
-from wharfinger.what_if.supposed_changes import SupposedChanges
+from wharfinger.what_if.supposed_changes import HOSTNAME, NewNode, SupposedChanges, nodes_like
 
 MAX_RULES = 4
 MAX_RESOURCES = 3

@@ -36,8 +36,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
 from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObjects
 from wharfinger.simulate.placing import Direct, place_on, queue_order
-from wharfinger.what_if.evictions import Evictions
-from wharfinger.what_if.leaving_pods import recreated, staying
+from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
 from wharfinger.what_if.optimal.device_room import devices_of, room_for
 from wharfinger.what_if.optimal.model import NO_LIMIT, Answer, Model, Place, Solution, Task
 from wharfinger.what_if.optimal.regions import Amounts, best_fit, regions

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.groups.terms import Disruption
-from wharfinger.what_if.evictions import Evictions
-from wharfinger.what_if.leaving_pods import staying
+from wharfinger.what_if.leaving_pods import Evictions, staying
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -12,8 +12,9 @@ from wharfinger.cli import options, question, report_parts, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
-from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, NodesLike, Room, Share, capacity
+from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, Room, Share, capacity
 from wharfinger.what_if.capacity.room_count import Stop
+from wharfinger.what_if.supposed_changes import NodesLike
 
 MAX_ROWS = 10
 """Nodes, and reasons, that the table shows."""
