@@ -37,10 +37,9 @@ from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
 from wharfinger.what_if.capacity import count as counting
 from wharfinger.what_if.capacity.count import Capacity
-from wharfinger.what_if.diff import Diff
+from wharfinger.what_if.diff import Diff, LogDiff, log_diff
 from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.leaving_pods import replaced_pods
-from wharfinger.what_if.log_diff import LogDiff, log_diff
 from wharfinger.what_if.optimal import search as solving
 from wharfinger.what_if.optimal.search import Optimal
 from wharfinger.what_if.rebalance import plan as rebalancing

@@ -14,8 +14,7 @@ from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
-from wharfinger.what_if.diff import Diff, Domain, GroupChange, PodChange, Side, Spread, Totals
-from wharfinger.what_if.log_diff import DecisionChange, LogDiff
+from wharfinger.what_if.diff import DecisionChange, Diff, Domain, GroupChange, LogDiff, PodChange, Side, Spread, Totals
 
 MAX_DOMAINS = 20
 FOLLOWS = "follows others: with them where they are after, both sides choose this node"

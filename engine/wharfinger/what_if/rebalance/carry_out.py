@@ -28,10 +28,10 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.rebalance.movable import Movable
 from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, PlanOptions, asked_without, value_of, violation
-from wharfinger.what_if.watched_cluster import WatchedCluster
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -101,6 +101,53 @@ class CarriedOut:
     def changed(self) -> bool:
         """True if a pod was evicted, or a node is left cordoned."""
         return bool(self.landings or self.closed)
+
+
+class WatchedCluster:
+    """The cluster as it is watched: a ClusterSink that keeps a state, and the pods by uid, those without a node too."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.pods: dict[str, PodView] = {}
+        self._keys: dict[str, set[str]] = {}
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        """Takes over an object that was added or changed."""
+        self._keys.setdefault(kind, set()).add(_identity(obj))
+        if isinstance(obj, objects.Pod):
+            view = PodView(obj)
+            self.pods[view.uid] = view
+        self.state.put(obj)
+
+    def delete(self, kind: str, obj: Any) -> None:
+        """Removes an object."""
+        self._drop(kind, _identity(obj))
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """Makes these objects all that there are of a kind."""
+        for gone in self._keys.get(kind, set()) - {_identity(obj) for obj in objs}:
+            self._drop(kind, gone)
+        for obj in objs:
+            self.upsert(kind, obj)
+
+    def synced(self, kind: str) -> None:
+        """Does nothing: callers that wait for the lists ask the source."""
+
+    def _drop(self, kind: str, identity: str) -> None:
+        self._keys.get(kind, set()).discard(identity)
+        if kind == "Pod":
+            pod = self.pods.pop(identity, None)
+            if pod is not None:
+                self.state.remove_pod(pod)
+        elif kind == "Node":
+            self.state.remove_node(identity)
+        else:
+            self.state.drop(kind, identity)
+
+
+def _identity(obj: Any) -> str:
+    """The uid of a pod, of other objects their key."""
+    return PodView(obj).uid if isinstance(obj, objects.Pod) else objects.key_of(obj)
 
 
 class _Stopped(Exception):

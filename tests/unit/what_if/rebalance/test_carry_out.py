@@ -17,10 +17,9 @@ from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.what_if.leaving_pods import cordoned
-from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, CORDONED_BY, PlanExecution, left_cordons
+from wharfinger.what_if.rebalance.carry_out import CONCURRENT_CORDONS, CORDONED_BY, PlanExecution, WatchedCluster, left_cordons
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions, rebalance
-from wharfinger.what_if.watched_cluster import WatchedCluster
 
 CHAIN = assemble()
 

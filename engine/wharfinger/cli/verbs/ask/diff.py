@@ -15,9 +15,8 @@ from wharfinger.cli.diff_report import Titles
 from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.what_if.diff import ZONE, Diff, diff
+from wharfinger.what_if.diff import ZONE, Diff, LogDiff, diff, log_diff
 from wharfinger.what_if.leaving_pods import replaced_pods
-from wharfinger.what_if.log_diff import LogDiff, log_diff
 
 DEFAULT_ROWS = 50
 NO_POLICIES = "no policies, the settings of Kubernetes"
