@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from tests.bench import churn
-from wharfinger.model.columns import domains, node_table, resource_table, strings
+from wharfinger.model.columns import arrays, domains, node_table, resource_table
 
 
 def test_what_is_kept_stays_as_much(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE_CODES", 100)  # so that a few minutes are enough to fill what is bounded
-    monkeypatch.setattr(strings, "MAX_KEYS", 8)
+    monkeypatch.setattr(arrays, "MAX_KEYS", 8)
     monkeypatch.setattr(domains, "MAX_KEYS", 4)
     monkeypatch.setattr(resource_table, "SPARE_LANES", 10)
     found = asyncio.run(churn.measured(8, 8))

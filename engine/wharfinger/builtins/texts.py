@@ -29,7 +29,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.language.semantics.bounds import Magnitude
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.types import Kind
-from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects import quantity
 
 DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: np.int32}

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import AtNode, AtRows, Rows
 from wharfinger.language.semantics import typed
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.columns.metric_table import MetricColumn
-from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.state.snapshot import Snapshot
 
 

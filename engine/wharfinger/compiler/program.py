@@ -33,7 +33,7 @@ from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.describe import describe, value_text
 from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
-from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import Circumstances
 

@@ -16,7 +16,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.typed import MetricKey
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
-from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot

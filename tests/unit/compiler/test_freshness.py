@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.unit.compiler.texts import compiled
 from wharfinger.compiler.metrics import Freshness
-from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.columns.arrays import StringTable
 
 POLICY = """policy "p"
 metric load: percent = prometheus('q', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 60%)

@@ -17,7 +17,7 @@ from wharfinger.compiler.evaluation.selections import is_selection
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, ordered
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.tables import Circumstances
 

@@ -24,8 +24,8 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Subject, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.model import attributes
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.columns.selection import Selection
-from wharfinger.model.columns.strings import StringTable
 
 
 def lower_call(lowering: Lowering, expr: typed.Call) -> Value:

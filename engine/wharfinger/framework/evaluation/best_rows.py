@@ -26,7 +26,7 @@ from wharfinger.framework.rules.row_classes import Classes, classes
 
 if TYPE_CHECKING:
     from wharfinger.framework.verdict import Mask
-    from wharfinger.model.columns.strings import StringTable
+    from wharfinger.model.columns.arrays import StringTable
     from wharfinger.model.state.snapshot import Snapshot
 
 BITS = 64

@@ -28,7 +28,7 @@ from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
-    from wharfinger.model.columns.strings import StringTable
+    from wharfinger.model.columns.arrays import StringTable
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

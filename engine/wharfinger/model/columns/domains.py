@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.model.columns import arrays, strings
+from wharfinger.model.columns import arrays
 from wharfinger.model.columns.arrays import read_only
 
 Mask = NDArray[np.bool_]
@@ -38,7 +38,7 @@ class Topology:
         self.key = key
         self.revision = 0
         self._rows = rows
-        self._ids = rows.column(np.int32, strings.ABSENT)
+        self._ids = rows.column(np.int32, arrays.ABSENT)
         weakref.finalize(self, rows.drop, self._ids).atexit = False
         self._numbers: dict[int, int] = {}  # string code → domain, in order of domains
         self._sizes: list[int] = []
@@ -64,7 +64,7 @@ class Topology:
 
     def domain_of(self, code: int) -> int:
         """The domain of a label value given by its string code, -1 if no node has it."""
-        return self._numbers.get(code, strings.ABSENT)
+        return self._numbers.get(code, arrays.ABSENT)
 
     def renumber(self, renumbered: NDArray[np.int32]) -> None:
         """Convert the string codes: `renumbered[old]` is the new code."""
@@ -92,8 +92,8 @@ class Topology:
         self._members = None
 
     def _join(self, row: int, code: int) -> None:
-        if code == strings.ABSENT:
-            self._ids.array[row] = strings.ABSENT
+        if code == arrays.ABSENT:
+            self._ids.array[row] = arrays.ABSENT
             return
         domain = self._numbers.get(code)
         if domain is None:
@@ -105,7 +105,7 @@ class Topology:
     def set_row(self, row: int, code: int) -> None:
         """Put a row, new or with a changed label, into the domain of a label value given by its string code."""
         old = int(self._ids.array[row])
-        if old != self._numbers.get(code, strings.ABSENT) or (old == strings.ABSENT and code != strings.ABSENT):
+        if old != self._numbers.get(code, arrays.ABSENT) or (old == arrays.ABSENT and code != arrays.ABSENT):
             self._leave(row)
             self._join(row, code)
             self._changed()
@@ -122,9 +122,9 @@ class Topology:
 
     def _leave(self, row: int) -> None:
         domain = int(self._ids.array[row])
-        if domain == strings.ABSENT:
+        if domain == arrays.ABSENT:
             return
-        self._ids.array[row] = strings.ABSENT
+        self._ids.array[row] = arrays.ABSENT
         self._sizes[domain] -= 1
         if not self._sizes[domain]:
             self._close(domain)

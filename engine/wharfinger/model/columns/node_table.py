@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model import objects
-from wharfinger.model.columns import arrays, domains, resource_table, strings
+from wharfinger.model.columns import arrays, domains, resource_table
 from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
 
 MAX_NAMES: Final = 4096  # names of images indexed at a time
@@ -106,7 +106,7 @@ class FactColumns:
 
     __slots__ = ("_by_name", "_nodes", "_rows", "_strings")
 
-    def __init__(self, rows: arrays.Rows, nodes: Sequence[objects.Node], table: strings.StringTable) -> None:
+    def __init__(self, rows: arrays.Rows, nodes: Sequence[objects.Node], table: arrays.StringTable) -> None:
         self._rows = rows
         self._nodes = nodes
         self._strings = table
@@ -119,7 +119,7 @@ class FactColumns:
         """
         known = self._by_name.get(name)
         if known is None:
-            column = self._rows.column(np.int32, strings.ABSENT) if text else self._rows.column(np.float64, np.nan)
+            column = self._rows.column(np.int32, arrays.ABSENT) if text else self._rows.column(np.float64, np.nan)
             known = self._by_name[name] = (column, read, text)
             column.array[: len(self._nodes)] = [self._encoded(read(node), text=text) for node in self._nodes]
         return known[0].view
@@ -134,7 +134,7 @@ class FactColumns:
         """The columns of string codes."""
         return [column for column, _, text in self._by_name.values() if text]
 
-    def use(self, table: strings.StringTable) -> None:
+    def use(self, table: arrays.StringTable) -> None:
         """Use another string table from now on; the caller has converted the columns to its codes."""
         self._strings = table
 
@@ -174,7 +174,7 @@ class NodeTable:
         self.names: list[str] = []
         self.row_of: dict[str, int] = {}
         self.objects: list[objects.Node] = []
-        self.strings = strings.StringTable()
+        self.strings = arrays.StringTable()
         self.resources = resource_table.ResourceTable(self.rows)
         self.labels = self._keyed(lambda node: node.metadata.labels)
         self.annotations = self._keyed(lambda node: node.metadata.annotations)
@@ -184,17 +184,17 @@ class NodeTable:
         self.unschedulable = self.rows.column(np.bool_, False)
         self.facts = FactColumns(self.rows, self.objects, self.strings)
         self.name_hashes = self.rows.column(np.uint64, 0)
-        self.name_codes = self.rows.column(np.int32, strings.ABSENT)
+        self.name_codes = self.rows.column(np.int32, arrays.ABSENT)
         self.taint_set = self.rows.column(np.int32, 0)
         self.taints: list[tuple[objects.Taint, ...]] = [()]
         self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
         self._most_codes = SPARE_CODES
 
-    def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> strings.KeyedColumns:
-        return strings.KeyedColumns(self.rows, self.objects, self.strings, read)
+    def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> arrays.KeyedColumns:
+        return arrays.KeyedColumns(self.rows, self.objects, self.strings, read)
 
     @property
-    def _made_of_objects(self) -> tuple[strings.KeyedColumns | FactColumns, ...]:
+    def _made_of_objects(self) -> tuple[arrays.KeyedColumns | FactColumns, ...]:
         return self.labels, self.annotations, self.conditions, self.facts
 
     def add(self, node: objects.Node) -> int:
@@ -250,8 +250,8 @@ class NodeTable:
     def _renumber_strings(self) -> None:
         columns_ = [self.name_codes, *(column for kind in self._made_of_objects for column in kind.in_use)]
         codes = np.unique(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
-        fresh, renumbered = strings.StringTable(), np.full(len(self.strings) + 1, strings.ABSENT, dtype=np.int32)  # the last is absent's
-        for code in codes[codes != strings.ABSENT].tolist():
+        fresh, renumbered = arrays.StringTable(), np.full(len(self.strings) + 1, arrays.ABSENT, dtype=np.int32)  # the last is absent's
+        for code in codes[codes != arrays.ABSENT].tolist():
             renumbered[code] = fresh.code(self.strings.text(code))
         for column in columns_:
             column.array[: self.rows.count] = renumbered[column.view]

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.model.columns.arrays import RowChanges
+from wharfinger.model.columns.arrays import ABSENT, RowChanges, StringTable
 from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import PodTable
-from wharfinger.model.columns.strings import ABSENT, StringTable
 from wharfinger.model.devices.device import Device, DeviceDemand, DeviceSource, Store
 from wharfinger.model.objects.pod_view import PodView
 

@@ -1,4 +1,4 @@
-"""The requests, limits and QoS class of a pod, computed exactly as in Kubernetes 1.36.
+"""The requests, limits and QoS class of a pod, and the kinds of resource names, exactly as in Kubernetes 1.36.
 
 Containers run at the same time. Init containers run one after another before them; sidecars (init containers with restartPolicy Always)
 keep running once started. A pod needs the larger of "all containers and sidecars" and "the largest step of initialisation". Pod-level
@@ -7,11 +7,12 @@ desired, allocated and actuated requests is used; only the latter two if the res
 
 All sums are in nanos (see `quantity`) because Kubernetes rounds after adding. Sources:
 component-helpers/resource/helpers.go (PodRequests, PodLimits), scheduler/framework/types.go (CalculateResource),
-plugins/noderesources/resource_allocation.go (calculatePodResourceRequest), apis/core/v1/helper/qos.
+plugins/noderesources/resource_allocation.go (calculatePodResourceRequest), apis/core/v1/helper and helper/qos, scheduler/util.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from wharfinger.errors import InvalidObject
@@ -23,6 +24,10 @@ DEFAULT_CPU = 100 * 10**6  # nanos: a container without a cpu request counts as 
 DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and as 200 MiB without a memory request
 NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
 _COUNTED = ("cpu", "memory")  # for the QoS class
+
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+# An extended resource must still be a qualified name with "requests." before it, which a quota calls it by.
+_QUALIFIED = re.compile(rf"(?=[^/]{{1,244}}/){_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")
 
 MAX_AMOUNT = 2**53
 """The upper limit of a pod's request, a node's amount and a node's sum of requests, in the scheduler's units (8 PiB of memory). Kubernetes'
@@ -131,6 +136,16 @@ def non_zero_defaults(pod: objects.Pod, requests: Mapping[str, int]) -> Mapping[
 def is_counted(name: str) -> bool:
     """True for resources that the scheduler counts: cpu, memory, ephemeral-storage, huge pages, attachable volumes, names with a domain."""
     return name in {"cpu", "memory", "ephemeral-storage"} or "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
+
+
+def is_extended(name: str) -> bool:
+    """True if it is an extended resource, such as `nvidia.com/gpu`."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and _QUALIFIED.match(name) is not None
+
+
+def is_scalar(name: str) -> bool:
+    """True for Kubernetes' scalar resources: extended resources, huge pages and attachable volumes."""
+    return is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
 
 
 def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:

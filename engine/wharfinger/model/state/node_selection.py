@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
-from wharfinger.model.columns import strings
+from wharfinger.model.columns import arrays
 from wharfinger.model.objects import matching
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -122,7 +122,7 @@ def _one_of(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -
     found = np.zeros(len(codes), np.bool_)
     for value in requirement.values:
         code = snapshot.strings.find(value)
-        if code != strings.ABSENT:
+        if code != arrays.ABSENT:
             found |= codes == code
     return found
 
@@ -132,11 +132,11 @@ def _none_of(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) 
 
 
 def _exists(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
-    return np.asarray(snapshot.label(requirement.key)[rows] != strings.ABSENT)
+    return np.asarray(snapshot.label(requirement.key)[rows] != arrays.ABSENT)
 
 
 def _absent(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
-    return np.asarray(snapshot.label(requirement.key)[rows] == strings.ABSENT)
+    return np.asarray(snapshot.label(requirement.key)[rows] == arrays.ABSENT)
 
 
 def _compared(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.language.report import wording
 from wharfinger.model import objects
+from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.columns.domains import Topology
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.node_table import Fact, ImageState
 from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
 from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
-from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.held_devices import HeldDevice, held_devices
 from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable

@@ -4,17 +4,17 @@ import pytest
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
-from wharfinger.model.columns import node_table, strings
+from wharfinger.model.columns import arrays, node_table
 from wharfinger.model.columns.arrays import Rows
 from wharfinger.model.objects import requests
 from wharfinger.model.state.tables import ObjectStore
 
 
 def test_a_code_is_kept_and_absent_is_not_empty():
-    table = strings.StringTable()
-    assert [table.code(text) for text in ("a", "", "a", None)] == [0, 1, 0, strings.ABSENT]
-    assert [table.text(code) for code in (0, 1, strings.ABSENT)] == ["a", "", None]
-    assert [table.find(text) for text in ("a", "b", None)] == [0, strings.ABSENT, strings.ABSENT]
+    table = arrays.StringTable()
+    assert [table.code(text) for text in ("a", "", "a", None)] == [0, 1, 0, arrays.ABSENT]
+    assert [table.text(code) for code in (0, 1, arrays.ABSENT)] == ["a", "", None]
+    assert [table.find(text) for text in ("a", "b", None)] == [0, arrays.ABSENT, arrays.ABSENT]
     assert len(table) == 2
 
 

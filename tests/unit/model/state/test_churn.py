@@ -11,8 +11,7 @@ from tests.unit.framework import fleet
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
-from wharfinger.model.columns import domains, node_table, resource_table
-from wharfinger.model.columns import strings as string_columns
+from wharfinger.model.columns import arrays, domains, node_table, resource_table
 from wharfinger.model.state.cluster_state import ClusterState
 
 NODES = [f"n{number}" for number in range(60)]
@@ -27,7 +26,7 @@ filter by_name { reject node.annotations["until"] == pod.labels["run"] else "no"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE_CODES", 200)
-    monkeypatch.setattr(string_columns, "MAX_KEYS", 20)
+    monkeypatch.setattr(arrays, "MAX_KEYS", 20)
     monkeypatch.setattr(domains, "MAX_KEYS", 10)
     monkeypatch.setattr(resource_table, "SPARE_LANES", 20)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.devices import EXACT_COUNT, EXTENDED_RESOURCE_CLAIM, IMPLICIT_RESOURCE_PREFIX
-from wharfinger.model.objects.resource_names import is_extended
+from wharfinger.model.objects.requests import is_extended
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

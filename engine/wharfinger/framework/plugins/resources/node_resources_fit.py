@@ -29,8 +29,7 @@ from wharfinger.framework.plugins.resources.resource_columns import (
 from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.model.objects import resource_names
-from wharfinger.model.objects.requests import MAX_AMOUNT
+from wharfinger.model.objects.requests import MAX_AMOUNT, is_extended, is_scalar
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
@@ -160,8 +159,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""
         if name in resource_columns.NATIVE:
             return True
-        if not resource_names.is_extended(name):
-            return resource_names.is_scalar(name)
+        if not is_extended(name):
+            return is_scalar(name)
         return name not in self.arguments.ignored_resources and name.partition("/")[0] not in self.arguments.ignored_resource_groups
 
 

@@ -19,7 +19,7 @@ from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import ANY_NODE
-from wharfinger.model.objects.resource_names import is_scalar
+from wharfinger.model.objects.requests import is_scalar
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot

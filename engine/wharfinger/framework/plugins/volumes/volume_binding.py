@@ -24,7 +24,7 @@ from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attem
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
-from wharfinger.model.columns import strings
+from wharfinger.model.columns import arrays
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
 from wharfinger.model.state import node_selection
@@ -210,7 +210,7 @@ def _allowed(terms: Sequence[objects.TopologySelectorTerm], snapshot: Snapshot) 
 
 def _in(snapshot: Snapshot, key: str, values: Sequence[str]) -> Mask:
     column = snapshot.label(key)  # first, as a column that is new gives its values their codes
-    return np.isin(column, [code for value in values if (code := snapshot.strings.find(value)) != strings.ABSENT])
+    return np.isin(column, [code for value in values if (code := snapshot.strings.find(value)) != arrays.ABSENT])
 
 
 def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.StorageClass, snapshot: Snapshot) -> Mask:

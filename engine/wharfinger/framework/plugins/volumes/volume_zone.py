@@ -15,7 +15,7 @@ from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attem
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
-from wharfinger.model.columns import strings
+from wharfinger.model.columns import arrays
 
 if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
@@ -64,7 +64,7 @@ class ZonesOfVolumes(PreparedFilter):
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
         """The verdicts."""
-        constrained = np.logical_or.reduce([snapshot.label(label)[rows] != strings.ABSENT for label in TOPOLOGY_LABELS])
+        constrained = np.logical_or.reduce([snapshot.label(label)[rows] != arrays.ABSENT for label in TOPOLOGY_LABELS])
         elsewhere = np.zeros(len(constrained), np.bool_)
         for label, values in self._wanted:
             elsewhere |= ~_has(snapshot, rows, label, values)
@@ -119,6 +119,6 @@ def _labels(volume: objects.PersistentVolume) -> list[tuple[str, frozenset[str]]
 def _has(snapshot: Snapshot, rows: Rows, label: str, values: frozenset[str]) -> Mask:
     codes = snapshot.label(label)[rows]
     if label in GENERAL:
-        codes = np.where(codes == strings.ABSENT, snapshot.label(GENERAL[label])[rows], codes)
-    wanted = [code for value in values if (code := snapshot.strings.find(value)) != strings.ABSENT]
+        codes = np.where(codes == arrays.ABSENT, snapshot.label(GENERAL[label])[rows], codes)
+    wanted = [code for value in values if (code := snapshot.strings.find(value)) != arrays.ABSENT]
     return np.isin(codes, wanted)
