@@ -9,7 +9,7 @@ from typing import Any
 from kubernetes.client import models
 
 from wharfinger.model import objects
-from wharfinger.model.reading import manifest_fields
+from wharfinger.model.reading import decode
 
 _NESTED = re.compile(r"(?:list\[)?(\w+)\]?", re.IGNORECASE)
 _FREE = {"status"}  # whoever asks for pods does not write it, and the API server takes no status along with a spec
@@ -17,7 +17,7 @@ _FREE = {"status"}  # whoever asks for pods does not write it, and the API serve
 
 def text() -> str:
     """The file: types by kind, and by type the type of each field ("" where anything may stand), one type a line."""
-    kinds = {f"{group}/{kind}" if group else kind: f"V1{kind}" for group, kind in objects.KINDS if (group, kind) in manifest_fields.WRITTEN}
+    kinds = {f"{group}/{kind}" if group else kind: f"V1{kind}" for group, kind in objects.KINDS if (group, kind) in decode.CHECKED_KINDS}
     types: dict[str, dict[str, str]] = {}
     for name in kinds.values():
         _add(name, types)

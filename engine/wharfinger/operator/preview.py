@@ -43,7 +43,7 @@ from wharfinger.language.semantics.authority import Authority
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.reading import decode, manifest_fields, workloads
+from wharfinger.model.reading import decode, workloads
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.reading.workloads import Admission
 from wharfinger.operator import app_objects
@@ -108,7 +108,7 @@ class Questions:
             policies = [await self._policy(each, meta.namespace) for each in spec.policies]
             _one_of_each_name(policies)
         chain = with_policies(chain, policies)
-        unknown = manifest_fields.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
+        unknown = decode.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
         return PreviewQuestion(
             pods=tuple(map(PodView, expansion.pods)),
             made=expansion.made,

@@ -1,4 +1,4 @@
-"""YAML and JSON decoded into structs, as tolerant as Kubernetes.
+"""YAML and JSON decoded into structs, as tolerant as Kubernetes; the fields of manifests that Kubernetes does not know.
 
 The fast path is msgspec, from JSON bytes to a struct. Kubernetes' JSON is less strict than the structs in two points: null is the zero
 value anywhere (`"creationTimestamp": null`, `"labels": null`), and a quantity may be a bare number. Objects that use either, and everything
@@ -8,6 +8,10 @@ gives better error messages.
 Three points differ from the defaults of a YAML library. A date such as `2024-01-01` is text, as in Kubernetes. The fast parser in C builds
 nested values by unlimited recursion, so a hundred thousand brackets would crash the process; text that may be nested so deeply is measured
 first, event by event. With aliases a value can contain itself, or a few hundred bytes can expand to a billion values; both are rejected.
+
+Structs have the fields that decisions read; all others are skipped, because an API server may be newer. In a manifest written by hand, an
+unknown field is most likely a spelling error, and the pod would be placed as if the field were absent: `unknown_fields` finds those that
+Kubernetes does not know. The names come from the models of Kubernetes' official client; `make docs` writes them to `manifest_fields.json`.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import resources
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,6 +28,7 @@ import yaml
 from msgspec import inspect
 
 from wharfinger.errors import InvalidObject
+from wharfinger.language.report import wording
 from wharfinger.model.objects import metadata, quantity
 
 MAX_DEPTH = 200  # Kubernetes objects are some fifteen levels deep
@@ -125,6 +131,9 @@ def _make_loader() -> type[Any]:
 
 _LOADER = _make_loader()
 _UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"construct_mapping": _construct_mapping})
+
+
+# ── structs ──
 
 
 T = TypeVar("T", bound=metadata.KubeStruct)
@@ -299,3 +308,80 @@ def _word(value: Any) -> str:
 
 def _join(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
+
+
+# ── unknown fields ──
+
+
+CHECKED_KINDS = frozenset(
+    {
+        ("", "Pod"),
+        ("", "PodTemplate"),
+        ("", "ReplicationController"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("apps", "Deployment"),
+        ("apps", "DaemonSet"),
+        ("batch", "Job"),
+        ("batch", "CronJob"),
+    }
+)
+"""(group, kind) of pods and of the objects with pod templates; only these are checked for unknown fields."""
+
+
+def unknown_fields(manifest: Any, group: str, kind: str) -> tuple[str, ...]:
+    """A sentence for each field of a manifest that Kubernetes does not know: `spec.nodeSelectr: unknown field; did you mean nodeSelector?`.
+
+    `manifest` is plain Python values. Empty for a kind that is not in `CHECKED_KINDS`.
+    """
+    if (group, kind) not in CHECKED_KINDS:
+        return ()
+    return _sentences(_unknown(manifest, _known_fields().kinds[f"{group}/{kind}" if group else kind], ""))
+
+
+def unknown_template_fields(template: Any, where: str) -> tuple[str, ...]:
+    """The same for a pod template at the path `where`."""
+    return _sentences(_unknown(template, "PodTemplateSpec", where))
+
+
+class _KnownFields(msgspec.Struct, frozen=True):
+    """`kinds` is group/kind → type; `types` is type → field → type of the field or of its list's entries, "" if anything is allowed."""
+
+    kinds: dict[str, str]
+    types: dict[str, dict[str, str]]
+
+
+@cache
+def _known_fields() -> _KnownFields:
+    return msgspec.json.decode(resources.files(__package__).joinpath("manifest_fields.json").read_bytes(), type=_KnownFields)
+
+
+def _sentences(found: Iterator[tuple[str, str, Mapping[str, str]]]) -> tuple[str, ...]:
+    sentences: list[str] = []
+    more = 0
+    budget = wording.LetterBudget()
+    for where, name, known in found:
+        if len(sentences) == MAX_NAMED:
+            more += 1
+            continue
+        near = wording.closest(name, known, budget)
+        sentences.append(f"{_join(where, name):.200}: unknown field" + (f"; did you mean {near}?" if near else ""))
+    return (*sentences, f"{more} more unknown fields") if more else tuple(sentences)
+
+
+def _unknown(value: Any, of: str, where: str) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """(path, name, known names at that path) of each unknown field; values of the wrong shape are left to decoding."""
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            if isinstance(entry, dict):
+                yield from _unknown(entry, of, f"{where}[{index}]")
+        return
+    if not isinstance(value, dict):
+        return
+    known = _known_fields().types[of]
+    for key, entry in value.items():
+        nested = known.get(key)
+        if nested is None:
+            yield where, str(key), known
+        elif nested:
+            yield from _unknown(entry, nested, _join(where, key))

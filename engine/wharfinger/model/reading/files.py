@@ -24,7 +24,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
 from wharfinger.model.objects import pod_view
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.reading import decode, documents, manifest_fields, snapshot_file
+from wharfinger.model.reading import decode, documents, snapshot_file
 
 Part = TypeVar("Part")
 
@@ -252,7 +252,7 @@ class _Reader:
             return
         if self._written:
             plain = decode.parse_json(item) if isinstance(item, msgspec.Raw) else item
-            unknown = manifest_fields.unknown_fields(plain, group, kind)
+            unknown = decode.unknown_fields(plain, group, kind)
             self._unknown_fields += [f"{where}{_shown_name(item)}: {sentence}" for sentence in unknown]
         obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
         if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):

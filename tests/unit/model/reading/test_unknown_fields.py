@@ -3,7 +3,7 @@
 import pytest
 
 from wharfinger.model import objects
-from wharfinger.model.reading import manifest_fields
+from wharfinger.model.reading import decode
 
 CONTAINER = {"name": "main", "image": "x", "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}
 PROBED = {**CONTAINER, "livenessProbe": {"httpGet": {"path": "/", "port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}}}
@@ -40,15 +40,15 @@ def misspelt(value, place=""):
 
 @pytest.mark.parametrize(("group", "kind", "manifest"), WELL_WRITTEN, ids=[kind for _, kind, _ in WELL_WRITTEN])
 def test_a_well_written_manifest_has_none_and_each_misspelt_field_is_found(group, kind, manifest):
-    assert manifest_fields.unknown_fields(manifest, group, kind) == ()
+    assert decode.unknown_fields(manifest, group, kind) == ()
     selector = kind != "ReplicationController"  # there it is a map of labels
     for changed, where, name in misspelt(manifest):
         if selector or not where.startswith("spec.selector."):
-            assert manifest_fields.unknown_fields(changed, group, kind) == (f"{where}: unknown field; did you mean {name}?",)
+            assert decode.unknown_fields(changed, group, kind) == (f"{where}: unknown field; did you mean {name}?",)
 
 
 def test_every_kind_that_pods_are_made_of_is_known():
-    assert {(group, kind) for group, kind, _ in WELL_WRITTEN} == manifest_fields.WRITTEN <= set(objects.KINDS)
+    assert {(group, kind) for group, kind, _ in WELL_WRITTEN} == decode.CHECKED_KINDS <= set(objects.KINDS)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_every_kind_that_pods_are_made_of_is_known():
     ],
 )
 def test_what_is_not_looked_at(group, kind, manifest):
-    assert manifest_fields.unknown_fields(manifest, group, kind) == ()
+    assert decode.unknown_fields(manifest, group, kind) == ()
 
 
 def test_a_field_like_no_other_gets_no_suggestion():
-    assert manifest_fields.unknown_template_fields({"spec": {"zzz": 1, 7: 2}}, "spec.template") == (
+    assert decode.unknown_template_fields({"spec": {"zzz": 1, 7: 2}}, "spec.template") == (
         "spec.template.spec.zzz: unknown field",
         "spec.template.spec.7: unknown field",
     )
 
 
 def test_very_many_unknown_fields_are_counted():
-    told = manifest_fields.unknown_fields({f"x{number}": 1 for number in range(1000)}, "", "Pod")
-    assert len(told) == manifest_fields.MAX_NAMED + 1
+    told = decode.unknown_fields({f"x{number}": 1 for number in range(1000)}, "", "Pod")
+    assert len(told) == decode.MAX_NAMED + 1
     assert told[-1] == "950 more unknown fields"
