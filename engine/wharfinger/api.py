@@ -26,7 +26,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.cluster_state import checkpoint_of
+from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods

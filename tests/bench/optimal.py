@@ -17,7 +17,8 @@ import msgspec
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.what_if.optimal.search import optimal
 
 CASES = {

@@ -25,7 +25,7 @@ from tests.cluster.api import Api, Refused
 from tests.cluster.live import NAME
 from tests.cluster.waiting import eventually
 from wharfinger.framework.chain import assemble
-from wharfinger.model.state.cluster_state import checkpoint_of, restored
+from wharfinger.model.state.copies import checkpoint_of, restored
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff

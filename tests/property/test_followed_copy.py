@@ -11,7 +11,7 @@ from wharfinger.event_loop import at_once
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 

@@ -21,7 +21,7 @@ from wharfinger.compiler.graph.lower import lowering_of
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import Circumstances
+from wharfinger.model.state.object_store import Circumstances
 
 NAME, PRESENT, MINIMUM, TIMEOUT, GOVERNED = "name", "present", "least", "timeout", "governed"
 

@@ -35,7 +35,7 @@ from wharfinger.language.semantics.describe import describe, value_text
 from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import Circumstances
+from wharfinger.model.state.object_store import Circumstances
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 

@@ -19,7 +19,7 @@ from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import Circumstances
+from wharfinger.model.state.object_store import Circumstances
 
 ALLOWED = "allowed"
 

@@ -31,7 +31,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.cache_comparison import compare

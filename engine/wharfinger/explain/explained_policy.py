@@ -27,8 +27,8 @@ from wharfinger.framework.verdict import Mask
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.object_store import Circumstances
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.model.state.tables import Circumstances
 
 MAX_PODS = 100
 """Pods that are decided about."""

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import Circumstances
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import Circumstances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from wharfinger.model.objects import matching
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.tables import Circumstances, ObjectStore
+    from wharfinger.model.state.object_store import Circumstances, ObjectStore
 
 
 class Budgets:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from wharfinger.framework.supposition import Trial
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 
 class Arguments(BaseModel):

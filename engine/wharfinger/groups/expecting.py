@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from wharfinger.groups.placing import MAX_STEPS, placing
 from wharfinger.groups.tentative import CHANGES_PER_STEP
 from wharfinger.groups.terms import Group, Placed
-from wharfinger.model.state.cluster_state import put_back
+from wharfinger.model.state.copies import put_back
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider

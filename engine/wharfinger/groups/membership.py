@@ -15,7 +15,7 @@ from wharfinger.groups.terms import Disruption, Group, GroupTerms, Level
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_groups import GROUP_LABELS, DisruptionModes, labelled_group, podgroup_name
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
 
 COSCHEDULING_TIMEOUT = 60.0
 """Seconds that the coscheduling plugin waits if the PodGroup does not say (permitWaitingTimeSeconds, sigs.k8s.io/scheduler-plugins)."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from wharfinger.groups.membership import GroupRule, no_rule
 from wharfinger.groups.terms import Disruption, GroupTerms, Level
-from wharfinger.model.state.tables import TimeAndObjects
+from wharfinger.model.state.object_store import TimeAndObjects
 
 if TYPE_CHECKING:
     from wharfinger.compiler.groups import CompiledGroup, Membership
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from wharfinger.groups.domains import Domain
     from wharfinger.groups.terms import Group
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import Circumstances
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import Circumstances
 
 
 def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:

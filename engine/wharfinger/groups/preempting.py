@@ -32,7 +32,7 @@ from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import MAX_STEPS, placing_with
 from wharfinger.groups.tentative import CHANGES_PER_STEP, Tentative
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption
-from wharfinger.model.state.cluster_state import put_back
+from wharfinger.model.state.copies import put_back
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider

@@ -20,8 +20,8 @@ from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.object_store import Circumstances, TimeAndObjects
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.model.state.tables import Circumstances, TimeAndObjects
 from wharfinger.scheduler.scheduler import Scheduler
 
 NOT_OURS = "NotOurScheduler"

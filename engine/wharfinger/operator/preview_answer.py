@@ -30,7 +30,8 @@ from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.turns import groups_in_steps, set_group_sizes
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, copied
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.simulate import placing

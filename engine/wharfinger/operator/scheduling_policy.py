@@ -25,7 +25,7 @@ from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy, ref
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import Circumstances
+from wharfinger.model.state.object_store import Circumstances
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.controller import condition, cut, ready, with_transition_times
 from wharfinger.operator.judgement import Judge, eligible, typical

@@ -21,7 +21,7 @@ from wharfinger.framework.cluster_event import NO_EVENT
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
-from wharfinger.model.state.tables import Circumstances
+from wharfinger.model.state.object_store import Circumstances
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

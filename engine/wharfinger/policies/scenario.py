@@ -37,8 +37,8 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.object_store import TimeAndObjects
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.model.state.tables import TimeAndObjects
 
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]

@@ -16,7 +16,7 @@ from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.language.report import wording
-from wharfinger.model.state.cluster_state import copied
+from wharfinger.model.state.copies import copied
 from wharfinger.policies.active import ActivePolicies
 
 if TYPE_CHECKING:

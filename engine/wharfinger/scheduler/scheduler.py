@@ -20,7 +20,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.groups.membership import GroupIndex, GroupRule, no_rule
 from wharfinger.groups.policy_groups import group_of_policies
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.tables import Circumstances, TimeAndObjects
+from wharfinger.model.state.object_store import Circumstances, TimeAndObjects
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding.cycle import BindingCycle
 from wharfinger.scheduler.binding.permits import Permits

@@ -24,7 +24,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.placing import placing
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedFound
 from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, RecordedFound, RecordedSearch, questions
 from wharfinger.scheduler.decision_log.recorder import logged_answer, logged_found

@@ -29,7 +29,8 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, copied
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.decision_log.reading import LogReader, decisions
 from wharfinger.simulate import device_claims, replay

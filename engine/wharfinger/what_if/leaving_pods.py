@@ -26,7 +26,7 @@ from wharfinger.model.objects import matching
 from wharfinger.model.objects.matching import NO_SCHEDULE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
 
 UNSCHEDULABLE = objects.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 MIRROR = "kubernetes.io/config.mirror"

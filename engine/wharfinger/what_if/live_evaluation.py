@@ -28,7 +28,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.simulate.dry_run import PodResult
 from wharfinger.what_if.drain import Drain, DrainedPod, Fate, drain_steps
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated

@@ -8,7 +8,7 @@ from wharfinger.explain import explained_policy as explaining
 from wharfinger.explain.explained_policy import explained_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
-from wharfinger.model.state.cluster_state import checkpoint_of
+from wharfinger.model.state.copies import checkpoint_of
 
 TEXT = """
 policy "mix"

@@ -14,7 +14,7 @@ from wharfinger.framework.extension import QueueSortPlugin
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.tables import ObjectStore, TimeAndObjects
+from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 
 A, B = fleet.stub("A"), fleet.stub("B")
 

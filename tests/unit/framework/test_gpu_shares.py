@@ -18,7 +18,8 @@ from wharfinger.kube.writes import binding
 from wharfinger.model import objects
 from wharfinger.model.devices.shared_gpus import MAX_GPUS, NO_GPUS, WHOLE, GpuDemand, GpuNames, free_gpus
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, copied
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import copied
 
 GPU, MILLI, INDEX = "nvidia.com/gpu", "alibabacloud.com/gpu-milli", "alibabacloud.com/gpu-index"
 NAMES = GpuNames()

@@ -11,7 +11,7 @@ from wharfinger.groups.terms import DEFAULT_TIMEOUT, Disruption, GroupTerms, Lev
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 OLDER_LABEL = "pod-group.scheduling.sigs.k8s.io"

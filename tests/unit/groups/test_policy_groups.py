@@ -11,7 +11,7 @@ from wharfinger.groups.policy_groups import group_of_policies, rule_of_policies
 from wharfinger.groups.terms import Disruption, GroupTerms, Level
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import ObjectStore, TimeAndObjects
+from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 
 NOTHING = TimeAndObjects(0.0, ObjectStore())
 

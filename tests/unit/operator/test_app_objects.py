@@ -8,7 +8,7 @@ from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.model.state.tables import ObjectStore, TimeAndObjects
+from wharfinger.model.state.object_store import ObjectStore, TimeAndObjects
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import NoPolicy, held_to
 

@@ -9,7 +9,7 @@ from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
-from wharfinger.model.state.cluster_state import copied
+from wharfinger.model.state.copies import copied
 from wharfinger.operator import preview_answer
 from wharfinger.operator.preview_answer import WhatIf, answered
 from wharfinger.simulate.dry_run import dry_run

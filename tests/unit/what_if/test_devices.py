@@ -13,7 +13,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import checkpoint_of, copied
+from wharfinger.model.state.copies import checkpoint_of, copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import Direct
 from wharfinger.what_if.capacity.further_pods import grouped

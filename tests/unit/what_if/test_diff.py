@@ -13,7 +13,8 @@ from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.cluster_state import ClusterState, copied
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import place_pod, queue_order
 from wharfinger.what_if.diff import ZONE, GroupChange, diff

@@ -15,7 +15,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of, restored
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import checkpoint_of, restored
 from wharfinger.what_if.leaving_pods import recreated
 from wharfinger.what_if.optimal import regions, search
 from wharfinger.what_if.optimal.model import Answer

@@ -19,7 +19,7 @@ from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, or
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import Circumstances
+from wharfinger.model.state.object_store import Circumstances
 
 Registers = list[Any]
 Step = tuple[int, Callable[[Registers], Any]]  # the register that a step fills, and how

@@ -17,7 +17,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.semantics.types import NUMERIC, Kind, Type
 from wharfinger.model.devices.device_table import DevicesOf
-from wharfinger.model.state.tables import NamespaceLabels
+from wharfinger.model.state.object_store import NamespaceLabels
 
 PARAM = Op(name="param")
 POD = Op(name="pod")

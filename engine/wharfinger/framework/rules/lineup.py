@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
     from wharfinger.framework.rules.policy_rules import PolicyPermit
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.tables import Circumstances
+    from wharfinger.model.state.object_store import Circumstances
 
 DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""

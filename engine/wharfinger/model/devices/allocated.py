@@ -28,7 +28,7 @@ MAX_LOGGED: Final = 20_000
 
 
 class Store(Protocol):
-    """The part of `model.state.tables.ObjectStore` that is used here."""
+    """The part of `model.state.object_store.ObjectStore` that is used here."""
 
     def touch(self, kind: type[objects.AnyObject]) -> None:
         """Count a change of a kind."""

@@ -112,7 +112,7 @@ class DeviceDemand:
 
 
 class Store(Protocol):
-    """The objects that are neither nodes nor pods (`model.state.tables.ObjectStore`)."""
+    """The objects that are neither nodes nor pods (`model.state.object_store.ObjectStore`)."""
 
     revision: int
 

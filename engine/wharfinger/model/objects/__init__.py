@@ -243,7 +243,7 @@ KINDS: MappingProxyType[tuple[str, str], type[AnyObject]] = MappingProxyType(
     }
 )
 
-CLUSTER_SCOPED = frozenset(
+CLUSTER_SCOPED: frozenset[type[AnyObject]] = frozenset(
     {
         Node,
         Namespace,

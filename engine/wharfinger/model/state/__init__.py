@@ -1,5 +1,5 @@
-"""The state of the cluster, kept up to date by watch events and by the scheduler's own decisions, and snapshots of it.
+"""The state of the cluster, kept up to date by watch events and by the scheduler's own decisions; snapshots and copies of it.
 
-The scheduler changes a `cluster_state.ClusterState`; a decision reads a `snapshot.Snapshot`; both use the `tables`. Start with
-`cluster_state`.
+The scheduler changes a `cluster_state.ClusterState`; a decision reads a `snapshot.Snapshot`; both use the `tables` and the `object_store`.
+Start with `cluster_state`.
 """

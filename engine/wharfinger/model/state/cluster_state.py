@@ -1,77 +1,21 @@
-"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions; and copies of it.
-
-Nodes and pods are immutable values, so a copy starts as a list of references. Building the tables of the copy takes longer and is done in
-steps, so that the event loop is not blocked. `copied` returns a state that can be changed on its own. A `Checkpoint` keeps also which pods
-are assumed or aside; `put_back` and `set_revision` restore a state with the same rows, pods and revision from it.
-"""
+"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 from wharfinger.errors import UnknownObject
 from wharfinger.language.report.wording import count
-from wharfinger.model import objects
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.pod_table import Placement
-from wharfinger.model.devices.allocated import Allocations, InFlight
+from wharfinger.model.devices.allocated import Allocations
 from wharfinger.model.devices.device import DeviceSource
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.files import Objects
+from wharfinger.model.state.object_store import ObjectStore
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.model.state.tables import ClusterTables, ObjectStore
-
-OBJECTS_PER_STEP = 50
-"""Objects per step of a copy: well below a millisecond of work."""
-
-
-class PodsOnUnknownNodes:
-    """Pods on unknown nodes: the node has not been seen yet, or was removed. They are not counted until the node appears."""
-
-    __slots__ = ("_by_node", "_node_of")
-
-    def __init__(self) -> None:
-        self._by_node: dict[str, dict[str, tuple[PodView, bool]]] = {}
-        self._node_of: dict[str, str] = {}
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._node_of
-
-    def __iter__(self) -> Iterator[tuple[PodView, str, bool]]:
-        """Each pod, its node, and whether it is assumed."""
-        for node, pods in self._by_node.items():
-            yield from ((pod, node, assumed) for pod, assumed in pods.values())
-
-    def put(self, pod: PodView, node: str, *, assumed: bool) -> None:
-        """Keep a pod until its node appears; replaces an earlier entry of the pod."""
-        self.take(pod.uid)
-        self._by_node.setdefault(node, {})[pod.uid] = pod, assumed
-        self._node_of[pod.uid] = node
-
-    def take(self, uid: str) -> bool:
-        """Remove a pod; True if it was here."""
-        node = self._node_of.pop(uid, None)
-        if node is None:
-            return False
-        pods = self._by_node[node]
-        del pods[uid]
-        if not pods:
-            del self._by_node[node]
-        return True
-
-    def take_all(self, node: str) -> list[tuple[PodView, bool]]:
-        """Remove the pods of a node; returns each with whether it is assumed."""
-        pods = self._by_node.pop(node, {})
-        for uid in pods:
-            del self._node_of[uid]
-        return list(pods.values())
-
-    def is_assumed(self, uid: str) -> bool:
-        """True if the pod of that uid is here and assumed."""
-        node = self._node_of.get(uid)
-        return node is not None and self._by_node[node][uid][1]
+from wharfinger.model.state.tables import ClusterTables, PodsByNode
 
 
 class ClusterState:
@@ -101,7 +45,7 @@ class ClusterState:
 
     def __init__(self, now: float | None = None) -> None:
         self._tables = ClusterTables()
-        self._aside = PodsOnUnknownNodes()
+        self._aside = PodsByNode[tuple[PodView, bool]]()  # on unknown nodes, with whether they are assumed
         self._now = now
 
     @classmethod
@@ -173,7 +117,7 @@ class ClusterState:
             return False
         orphans = self._tables.remove_node(name)
         for placement in orphans:
-            self._aside.put(placement.pod, name, assumed=placement.assumed)
+            self._aside.put(placement.pod.uid, name, (placement.pod, placement.assumed))
         return True
 
     # ── pods ──
@@ -206,7 +150,7 @@ class ClusterState:
         self._remove_placement(pod.uid)
         row = tables.nodes.row_of.get(pod.node_name)
         if row is None:
-            self._aside.put(pod, pod.node_name, assumed=False)
+            self._aside.put(pod.uid, pod.node_name, (pod, False))
         else:
             tables.put(pod, row, assumed=False)
 
@@ -236,14 +180,14 @@ class ClusterState:
                 self._tables.take_out(placement)
                 self._tables.leaving.discard(pod.uid)
             return placement.assumed
-        return self._aside.is_assumed(pod.uid) and self._aside.take(pod.uid)
+        return self._is_aside_assumed(pod.uid) and self._aside.take(pod.uid) is not None
 
     def _remove_placement(self, uid: str) -> bool:
         placement: Placement | None = self._tables.pods.by_uid.get(uid)
         if placement is not None:
             self._tables.take_out(placement)
             return True
-        return self._aside.take(uid)
+        return self._aside.take(uid) is not None
 
     def is_placed(self, uid: str) -> bool:
         """True if a pod is assumed or placed, on a known node or aside."""
@@ -254,12 +198,16 @@ class ClusterState:
         placement = self._tables.pods.by_uid.get(uid)
         if placement is not None:
             return placement.assumed
-        return self._aside.is_assumed(uid)
+        return self._is_aside_assumed(uid)
 
     def placements(self) -> Iterator[tuple[PodView, bool]]:
         """Every pod that is assumed (True) or placed (False), on a known node or aside."""
         yield from ((placement.pod, placement.assumed) for placement in self._tables.pods.by_uid.values())
-        yield from ((pod, assumed) for pod, _, assumed in self._aside)
+        yield from (pod for pod, _ in self._aside.items())
+
+    def _is_aside_assumed(self, uid: str) -> bool:
+        found = self._aside.get(uid)
+        return found is not None and found[1]
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Nominate a node for a pending pod, by preemption; valid until the pod is assumed, placed, removed or denominated."""
@@ -349,134 +297,3 @@ def _same(old: PodView, new: PodView) -> bool:
 
 def _phase(pod: PodView) -> str:
     return pod.object.status.phase
-
-
-def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, None, ClusterState]:
-    """A generator of steps that returns the copy; the first step must run while the snapshot is current.
-
-    Placed pods whose uid is among `without` are left out.
-    """
-    tables = snapshot._current()  # noqa: SLF001 — row by row would take twice as long, and this step blocks the loop
-    nodes = list(tables.nodes.objects)
-    pods = [placement.pod for members in tables.pods.by_row for uid, placement in members.items() if uid not in without]
-    nominated = [(pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)]
-    others = list(snapshot.objects)
-    in_flight = _in_flight(snapshot.objects)
-    metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
-    sizes, leaving = dict(snapshot.group_sizes), tuple(snapshot.evicted)
-    state = ClusterState(snapshot.now)
-    state.read_devices(tables.device_sources)
-    for number, node in enumerate(nodes):
-        state.add_node(node)
-        if number % OBJECTS_PER_STEP == 0:
-            yield
-    for obj in others:
-        state.put(obj)
-    _take_off(state, in_flight)
-    for number, pod in enumerate(pods):
-        state.add_pod(pod)
-        if number % OBJECTS_PER_STEP == 0:
-            yield
-    for pod, name in nominated:
-        state.nominate(pod, name)
-    for uid in leaving:
-        state.expect_leaving(uid)
-    for name, samples in metrics.items():
-        state.set_metric(name, samples)
-    for key, size in sizes.items():
-        state.set_group_size(key, size)
-    return state
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """A copy of a state by reference: everything in it is immutable.
-
-    `pods`, `names` (of their nodes) and `assumed` are parallel lists: first the pods by row and in their order on the row, then those
-    aside. A tuple for each of fifty thousand pods would take ten times as long. `nominations` are (pod, node), `leaving` the uids of pods
-    that are being evicted.
-    """
-
-    revision: int
-    nodes: tuple[objects.Node, ...]
-    others: tuple[objects.AnyObject, ...]
-    pods: Sequence[PodView]
-    names: Sequence[str]
-    assumed: Sequence[bool]
-    nominations: tuple[tuple[PodView, str], ...]
-    metrics: Mapping[str, Samples]
-    device_sources: tuple[DeviceSource, ...] = ()
-    group_sizes: Mapping[str, int] = field(default_factory=dict)
-    leaving: tuple[str, ...] = ()
-    in_flight: tuple[InFlight, ...] = ()
-
-
-def checkpoint_of(state: ClusterState) -> Checkpoint:
-    """The checkpoint of the present state; takes some milliseconds for tens of thousands of pods."""
-    tables = state._tables  # noqa: SLF001 — only copies need rows in order
-    names = tables.nodes.names
-    placed = [placement for members in tables.pods.by_row for placement in members.values()]
-    aside = list(state._aside)  # noqa: SLF001 — likewise
-    return Checkpoint(
-        revision=tables.revision,
-        nodes=tuple(tables.nodes.objects),
-        others=tuple(tables.objects),
-        pods=[placement.pod for placement in placed] + [pod for pod, _, _ in aside],
-        names=[names[placement.row] for placement in placed] + [name for _, name, _ in aside],
-        assumed=[placement.assumed for placement in placed] + [assumed for _, _, assumed in aside],
-        nominations=tuple(tables.nominations.items()),
-        metrics=dict(tables.metrics.samples),
-        device_sources=tables.device_sources,
-        group_sizes=dict(tables.group_sizes),
-        leaving=tuple(tables.leaving),
-        in_flight=_in_flight(tables.objects),
-    )
-
-
-def _in_flight(store: ObjectStore) -> tuple[InFlight, ...]:
-    known = store.followed(Allocations)
-    return () if known is None else tuple(known.all_in_flight())
-
-
-def _take_off(state: ClusterState, in_flight: Sequence[InFlight]) -> None:
-    for flight in in_flight:
-        for _ in range(flight.sharers):
-            state.take_devices(flight.claim, flight.allocation)
-
-
-def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> None:
-    """Place a pod of a checkpoint in a state that already has the nodes."""
-    if not assumed:
-        state.add_pod(pod if pod.node_name == node else pod.placed_on(node))
-    elif node in state._tables.nodes.row_of:  # noqa: SLF001 — likewise
-        state.assume(pod, node)
-    else:
-        state._aside.put(pod.placed_on(node), node, assumed=True)  # noqa: SLF001 — likewise
-
-
-def set_revision(state: ClusterState, revision: int) -> None:
-    """Set the revision of a completely restored state; later changes continue from it."""
-    tables = state._tables  # noqa: SLF001 — likewise
-    tables.revision = tables.layout_revision = revision
-
-
-def restored(cluster: Checkpoint, now: float) -> ClusterState:
-    """A new state of what a checkpoint has, at the time `now`."""
-    state = ClusterState(now)
-    state.read_devices(cluster.device_sources)
-    for node in cluster.nodes:
-        state.add_node(node)
-    for obj in cluster.others:
-        state.put(obj)
-    _take_off(state, cluster.in_flight)
-    for pod, name, assumed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True):
-        put_back(state, pod, name, assumed=assumed)
-    for pod, name in cluster.nominations:
-        state.nominate(pod, name)
-    for uid in cluster.leaving:
-        state.expect_leaving(uid)
-    for metric, samples in cluster.metrics.items():
-        state.set_metric(metric, samples)
-    for key, size in cluster.group_sizes.items():
-        state.set_group_size(key, size)
-    return state

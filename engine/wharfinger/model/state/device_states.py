@@ -18,8 +18,8 @@ from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId
 from wharfinger.model.devices.pools import NodePools, Pool, Pools
 
 if TYPE_CHECKING:
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 MAX_STATES: Final = 100_000
 """States that are remembered at least, although no node is in them any more."""

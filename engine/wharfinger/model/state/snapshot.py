@@ -26,7 +26,8 @@ from wharfinger.model.devices.held_devices import HeldDevice, held_devices
 from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.tables import ClusterTables, ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
+from wharfinger.model.state.tables import ClusterTables
 
 
 class KnownGroup(NamedTuple):

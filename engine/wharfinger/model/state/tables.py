@@ -1,15 +1,14 @@
 """The tables of a cluster's state, and the changes that keep them consistent with each other.
 
 `cluster_state` has the state machine of pods; here a pod is on a row or not. In addition to the columns of nodes and pods there are the
-nominations (pods for which preemption reserved a node) and the object store: services, claims, volumes, budgets, classes and namespaces.
-Few plugins read these objects, and by name, so they are kept as they are.
+nominations (pods for which preemption reserved a node), the other objects, and what groups and evictions need to know.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,227 +27,70 @@ from wharfinger.model.devices.shared_gpus import GpuNames, GpuTable, GpuTables, 
 from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.object_store import ObjectStore
+
+V = TypeVar("V")
 
 
-class Nominations:
-    """The nominated pods by node; a pod is nominated to one node at most."""
+class PodsByNode(Generic[V]):
+    """Values of pods by the name of a node, known or not; a pod has one node at most. `version` changes with every pod put or taken."""
 
     __slots__ = ("_by_node", "_node_of", "version")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
-        self._by_node: dict[str, dict[str, PodView]] = {}
-        self.version = 0  # changes with every nomination added or removed
+        self._by_node: dict[str, dict[str, V]] = {}
+        self.version = 0
 
-    def __len__(self) -> int:
-        return len(self._node_of)
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._node_of
 
-    def on(self, node_name: str) -> Sequence[PodView]:
-        """The pods nominated to a node, in order of nomination."""
-        return tuple(self._by_node.get(node_name, {}).values())
+    def get(self, uid: str) -> V | None:
+        """The value of a pod; None if it is not here."""
+        node = self._node_of.get(uid)
+        return None if node is None else self._by_node[node][uid]
 
     def node_of(self, uid: str) -> str | None:
-        """The node a pod is nominated to, or None."""
+        """The node of a pod, or None."""
         return self._node_of.get(uid)
 
-    def put(self, pod: PodView, node_name: str) -> None:
-        """Nominate a pod; replaces an earlier nomination."""
-        self.drop(pod.uid)
-        self.version += 1
-        self._node_of[pod.uid] = node_name
-        self._by_node.setdefault(node_name, {})[pod.uid] = pod
-
-    def drop(self, uid: str) -> str | None:
-        """Remove the nomination of a pod; returns its node, or None."""
-        node_name = self._node_of.pop(uid, None)
-        if node_name is not None:
-            self.version += 1
-            pods = self._by_node[node_name]
-            del pods[uid]
-            if not pods:
-                del self._by_node[node_name]
-        return node_name
+    def on(self, node: str) -> Sequence[V]:
+        """The values of the pods of a node, in the order in which they were put."""
+        return tuple(self._by_node.get(node, {}).values())
 
     def nodes(self) -> frozenset[str]:
-        """The nodes that some pod is nominated to."""
+        """The nodes that have a pod."""
         return frozenset(self._by_node)
 
-    def items(self) -> list[tuple[PodView, str]]:
-        """Every nominated pod with its node."""
-        return [(pod, node_name) for node_name, pods in self._by_node.items() for pod in pods.values()]
+    def items(self) -> list[tuple[V, str]]:
+        """The value of every pod, with its node."""
+        return [(value, node) for node, pods in self._by_node.items() for value in pods.values()]
 
+    def put(self, uid: str, node: str, value: V) -> None:
+        """Put a pod on a node; replaces an earlier entry of the pod."""
+        self.take(uid)
+        self.version += 1
+        self._node_of[uid] = node
+        self._by_node.setdefault(node, {})[uid] = value
 
-CLUSTER_SCOPED = frozenset(kind.__name__ for kind in objects.CLUSTER_SCOPED)
+    def take(self, uid: str) -> str | None:
+        """Remove a pod; returns its node, or None if it is not here."""
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            self.version += 1
+            pods = self._by_node[node]
+            del pods[uid]
+            if not pods:
+                del self._by_node[node]
+        return node
 
-T = TypeVar("T", bound=objects.AnyObject)
-
-Grouping = Callable[[Any], Hashable]
-
-
-class NamespaceLabels:
-    """The labels of all namespaces; equal to another if all labels are."""
-
-    __slots__ = ("_by_name", "_hash")
-
-    def __init__(self, by_name: Mapping[str, Mapping[str, str]]) -> None:
-        self._by_name = by_name
-        self._hash = hash(frozenset((name, frozenset(labels.items())) for name, labels in by_name.items()))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, NamespaceLabels) and self._hash == other._hash and self._by_name == other._by_name)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def of(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace; empty if it is not known."""
-        return self._by_name.get(name, _NO_LABELS)
-
-
-_NO_LABELS: Mapping[str, str] = {}
-
-
-class Follower(Protocol):
-    """What is derived from the objects of some kinds, and kept up to date with them (see `ObjectStore.following`)."""
-
-    kinds: ClassVar[tuple[type[objects.AnyObject], ...]]
-
-    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
-        """Follow an object of these kinds that was added (`old` is None), changed, or removed (`new` is None)."""
-
-
-F = TypeVar("F", bound=Follower)
-
-
-class ObjectStore:
-    """Objects by kind and key (`namespace/name`, or `name` for cluster-scoped kinds); `revision` changes with every change."""
-
-    __slots__ = ("_by_kind", "_followers", "_following", "_groups", "_namespaces", "_revisions", "revision")
-
-    def __init__(self) -> None:
-        self._by_kind: dict[str, dict[str, objects.AnyObject]] = {}
-        self._revisions: dict[str, int] = {}
-        self._groups: dict[str, dict[Grouping, dict[Hashable, dict[str, objects.AnyObject]]]] = {}
-        self._namespaces: tuple[int, NamespaceLabels] = (0, NamespaceLabels({}))  # as of a revision of the namespaces
-        self._followers: dict[Hashable, Follower] = {}
-        self._following: dict[str, list[Follower]] = {}  # by kind
-        self.revision = 0
-
-    def __iter__(self) -> Iterator[objects.AnyObject]:
-        for by_key in self._by_kind.values():
-            yield from by_key.values()
-
-    def put(self, obj: objects.AnyObject) -> None:
-        """Add an object; replaces an earlier one of that kind and key."""
-        kind, key = objects.kind_of(obj), objects.key_of(obj)
-        by_key = self._by_kind.setdefault(kind, {})
-        old = by_key.get(key)
-        self._ungroup(kind, key, old)
-        by_key[key] = obj
-        for grouping, groups in self._groups.get(kind, {}).items():
-            groups.setdefault(grouping(obj), {})[key] = obj
-        for follower in self._following.get(kind, ()):
-            follower.changed(old, obj)
-        self._touch(kind)
-
-    def drop(self, kind: str, key: str) -> bool:
-        """Remove an object; True if it was there."""
-        obj = self._by_kind.get(kind, {}).pop(key, None)
-        if obj is None:
-            return False
-        self._ungroup(kind, key, obj)
-        for follower in self._following.get(kind, ()):
-            follower.changed(obj, None)
-        self._touch(kind)
-        return True
-
-    def following(self, make: Callable[[ObjectStore], F]) -> F:
-        """What a class derives from the objects, made at the first call and kept up to date from then on; `make` is the class."""
-        known = self._followers.get(make)
-        if known is None:
-            known = self._followers[make] = make(self)
-            for kind in known.kinds:
-                self._following.setdefault(kind.__name__, []).append(known)
-                for obj in self._by_kind.get(kind.__name__, {}).values():
-                    known.changed(None, obj)
-        return cast("F", known)
-
-    def followed(self, make: Callable[[ObjectStore], F]) -> F | None:
-        """The same if it has been made already, otherwise None."""
-        return cast("F | None", self._followers.get(make))
-
-    def touch(self, kind: type[objects.AnyObject]) -> None:
-        """Count a change of a kind that is none of its objects: of what is decided and not written yet."""
-        self._touch(kind.__name__)
-
-    def _ungroup(self, kind: str, key: str, obj: objects.AnyObject | None) -> None:
-        for grouping, groups in self._groups.get(kind, {}).items():
-            if obj is not None:
-                group = grouping(obj)
-                del groups[group][key]
-                if not groups[group]:
-                    del groups[group]
-
-    def _touch(self, kind: str) -> None:
-        self.revision += 1
-        self._revisions[kind] = self.revision
-
-    def revision_of(self, *kinds: type[objects.AnyObject]) -> int:
-        """The revision of the last change of some kinds; 0 if there was none."""
-        return max((self._revisions.get(kind.__name__, 0) for kind in kinds), default=0)
-
-    def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
-        """The object of that name; namespaced kinds need the namespace."""
-        key = name if kind.__name__ in CLUSTER_SCOPED else f"{namespace or 'default'}/{name}"
-        return cast("T | None", self._by_kind.get(kind.__name__, {}).get(key))
-
-    @property
-    def namespace_labels(self) -> NamespaceLabels:
-        """The labels of all namespaces; the same object until a label changes."""
-        revision, (known_at, known) = self.revision_of(objects.Namespace), self._namespaces
-        if revision != known_at:
-            found = NamespaceLabels({each.metadata.name: each.metadata.labels for each in self.all(objects.Namespace)})
-            self._namespaces = revision, known if found == known else found
-        return self._namespaces[1]
-
-    def all(self, kind: type[T], namespace: str | None = None) -> Sequence[T]:
-        """Every object of a kind sorted by key; only those of one namespace if it is given."""
-        found = cast("dict[str, T]", self._by_kind.get(kind.__name__, {}))
-        prefix = "" if namespace is None else f"{namespace}/"
-        return tuple(found[key] for key in sorted(found) if key.startswith(prefix))
-
-    def group(self, kind: type[T], grouping: Callable[[T], Hashable], group: Hashable) -> Sequence[T]:
-        """The objects of a kind that `grouping` puts into a group, sorted by key; groups are kept up to date from the first call on.
-
-        `grouping` must be a function of a module, the same object at every call, because it is the key of the groups.
-        """
-        kept = self._groups.setdefault(kind.__name__, {})
-        groups = kept.get(cast("Grouping", grouping))
-        if groups is None:
-            groups = kept[cast("Grouping", grouping)] = {}
-            for key, obj in self._by_kind.get(kind.__name__, {}).items():
-                groups.setdefault(grouping(cast("T", obj)), {})[key] = obj
-        found = cast("dict[str, T]", groups.get(group, {}))
-        return tuple(found[key] for key in sorted(found))
-
-
-class Circumstances(Protocol):
-    """What can be known without a look at nodes and pods: the time (seconds since 1970), and the other objects. A snapshot is one."""
-
-    @property
-    def now(self) -> float:
-        """The time, in seconds since 1970."""
-
-    @property
-    def objects(self) -> ObjectStore:
-        """The objects that are neither nodes nor placed pods."""
-
-
-class TimeAndObjects(NamedTuple):
-    """Circumstances apart from any snapshot: the objects are followed as they change."""
-
-    now: float
-    objects: ObjectStore
+    def take_all(self, node: str) -> list[V]:
+        """Remove the pods of a node; returns their values."""
+        pods = self._by_node.pop(node, {})
+        self.version += len(pods)
+        for uid in pods:
+            del self._node_of[uid]
+        return list(pods.values())
 
 
 class ClusterTables:
@@ -290,7 +132,7 @@ class ClusterTables:
         self.selections = Selections(self.nodes, self.pods)
         self.pod_readers = PodReaders(self.pods)
         self.metrics = MetricTable(self.nodes, self.pods)
-        self.nominations = Nominations()
+        self.nominations = PodsByNode[PodView]()
         self._nominated_at = (-1, -1)
         self._nominated: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self.objects = ObjectStore()
@@ -424,7 +266,7 @@ class ClusterTables:
         """Nominate a node, known or not, for a pending pod; its row counts as changed, so filters run on it again."""
         self.denominate(pod.uid)
         self.revision += 1
-        self.nominations.put(pod, node_name)
+        self.nominations.put(pod.uid, node_name, pod)
         self._touch(node_name)
 
     def nominated_rows(self) -> NDArray[np.intp]:
@@ -438,7 +280,7 @@ class ClusterTables:
 
     def denominate(self, uid: str) -> bool:
         """Remove the nomination of a pod; True if it had one."""
-        node_name = self.nominations.drop(uid)
+        node_name = self.nominations.take(uid)
         if node_name is None:
             return False
         self.revision += 1
@@ -513,7 +355,7 @@ class ClusterTables:
             for placement in placements.values():
                 twin.put(placement.pod, row, assumed=placement.assumed)
         for pod, node_name in self.nominations.items():
-            twin.nominations.put(pod, node_name)
+            twin.nominations.put(pod.uid, node_name, pod)
         for obj in self.objects:
             twin.objects.put(obj)
         allocated.carry(self.objects, twin.objects)

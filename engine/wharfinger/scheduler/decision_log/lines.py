@@ -35,7 +35,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import Checkpoint
+from wharfinger.model.state.copies import Checkpoint
 
 VERSION = 1
 MADE_BY = "wharfinger"

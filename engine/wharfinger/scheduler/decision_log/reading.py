@@ -28,7 +28,8 @@ from wharfinger.model import objects
 from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.cluster_state import ClusterState, put_back, set_revision
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import put_back, set_revision
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line, LoggedAnswer, LoggedFound, LoggedQuestion

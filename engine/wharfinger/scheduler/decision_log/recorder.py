@@ -11,7 +11,8 @@ from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedAttempt, LoggedFound, LoggedQuestion
 from wharfinger.scheduler.events import Decided, GroupAttemptEnded, GroupSearchBegun, GroupSearched
 

@@ -20,7 +20,7 @@ from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, preempting
 from wharfinger.groups.tentative import allocations
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.model.state.followed_copy import FollowedCopy
+from wharfinger.model.state.copies import FollowedCopy
 
 if TYPE_CHECKING:
     from wharfinger.groups.terms import Group, GroupAnswer

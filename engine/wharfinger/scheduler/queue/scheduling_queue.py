@@ -17,7 +17,7 @@ from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Clock
 from wharfinger.groups.membership import GroupIndex
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler.events import PodsFlushed
 from wharfinger.scheduler.queue import hints

@@ -33,8 +33,9 @@ from wharfinger.framework.plugins.resources.node_resources_fit import NodeResour
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, restored
-from wharfinger.model.state.tables import Circumstances, ObjectStore, TimeAndObjects
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import Checkpoint, restored
+from wharfinger.model.state.object_store import Circumstances, ObjectStore, TimeAndObjects
 from wharfinger.simulate.placing import Direct, place_on, queue_order
 from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
 from wharfinger.what_if.optimal.device_room import devices_of, room_for

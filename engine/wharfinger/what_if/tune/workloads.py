@@ -24,7 +24,8 @@ from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, checkpoint_of, restored
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import Checkpoint, checkpoint_of, restored
 from wharfinger.scheduler.decision_log.lines import HEAD, Line
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
 from wharfinger.simulate.dry_run import dry_run

@@ -7,7 +7,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns import arrays, node_table
 from wharfinger.model.columns.arrays import Rows
 from wharfinger.model.objects import requests
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
 
 
 def test_a_code_is_kept_and_absent_is_not_empty():

@@ -15,7 +15,8 @@ from wharfinger.model.devices.device import MILLI, WHOLE, Device, DeviceDemand, 
 from wharfinger.model.devices.device_table import DeviceTable
 from wharfinger.model.devices.whole_counts import WholeCounts
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of, copied, restored
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import checkpoint_of, copied, restored
 
 GPU = "example.com/gpu"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from wharfinger.model import objects
-from wharfinger.model.state.tables import ObjectStore
+from wharfinger.model.state.object_store import ObjectStore
 
 
 def service(name, app, namespace="default"):

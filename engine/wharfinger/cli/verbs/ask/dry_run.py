@@ -19,7 +19,7 @@ from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import given_devices
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import checkpoint_of
+from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Mode

@@ -26,8 +26,8 @@ from wharfinger.model.devices.pools import ANY_NODE, DeviceContent
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 DEVICES: Final = 0
 ALLOCATED: Final = 1

@@ -52,8 +52,8 @@ from wharfinger.model.devices.allocated import claim_uid
 if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 NAME = "DynamicResources"
 

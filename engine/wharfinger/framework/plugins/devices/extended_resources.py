@@ -18,7 +18,7 @@ from wharfinger.model.objects.requests import is_extended
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.tables import ObjectStore
+    from wharfinger.model.state.object_store import ObjectStore
 
 IN_MEMORY = "<extended-resources>"
 """The name of the claim before it is written: no claim can have it."""

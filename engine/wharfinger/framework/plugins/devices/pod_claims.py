@@ -22,7 +22,7 @@ from wharfinger.model.devices.allocated import Allocations
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.tables import ObjectStore
+    from wharfinger.model.state.object_store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import quantity
 
 if TYPE_CHECKING:
-    from wharfinger.model.state.tables import ObjectStore
+    from wharfinger.model.state.object_store import ObjectStore
 
 MAX_CONTENTS = 5_000
 """Devices whose codes are remembered one by one."""

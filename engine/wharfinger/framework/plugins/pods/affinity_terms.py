@@ -19,7 +19,7 @@ from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.tables import ObjectStore
+    from wharfinger.model.state.object_store import ObjectStore
 
 MAX_KEPT = 16384
 

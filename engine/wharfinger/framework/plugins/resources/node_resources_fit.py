@@ -34,8 +34,8 @@ from wharfinger.model.objects.requests import MAX_AMOUNT, is_extended, is_scalar
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 TOO_MANY_PODS = Reason("Too many pods")
 MAX_UTILIZATION = 100

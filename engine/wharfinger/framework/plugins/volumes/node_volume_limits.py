@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 MIGRATED: Mapping[str, str] = MappingProxyType(

@@ -32,8 +32,8 @@ from wharfinger.model.state import node_selection
 if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 UNREACHABLE, NO_VOLUME, NO_SPACE, NO_SUCH_VOLUME = 1, 2, 4, 8  # the bits of the reasons
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"

@@ -24,8 +24,8 @@ from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"

@@ -20,8 +20,8 @@ from wharfinger.model.columns import arrays
 if TYPE_CHECKING:
     from wharfinger.framework.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.model.state.tables import ObjectStore
 
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION = "failure-domain.beta.kubernetes.io/region"
