@@ -6,7 +6,7 @@ three quarters of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.cli import options, streams
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.configuration.chain_settings import ChainConfig
     from wharfinger.language.semantics import typed
+    from wharfinger.simulate.replay import Others
 
 
 def loaded(paths: Sequence[str] | None) -> list[typed.Policy]:
@@ -55,3 +56,34 @@ def chosen(path: str | None, scheduler_name: str | None) -> ChainConfig | None:
     for note in profiles.notes:
         streams.complain(f"note: {path}: {note}")
     return settings
+
+
+def others_for_log(paths: list[str] | None, assignments: list[str] | None, profile: str | None) -> Others | None:
+    """The chain to compare with that of each decision of a log; None if no other policies are given.
+
+    `profile` is the only one that they are for, None for all. Params without policies are for those of the log. Raises UsageError for a
+    profile without policies, and when it is first called for a param that no policy of the log has.
+    """
+    if not paths and not assignments:
+        if profile is not None:
+            raise UsageError("--scheduler-name says which profile --policy and --param are for; give one of them too")
+        return None
+    from wharfinger.simulate import replay  # noqa: PLC0415 — see above
+
+    if paths:
+        given = compiled(paths, assignments)
+        return replay.others(lambda _chain: given, profile)
+    params = options.params(assignments)
+    return replay.others(lambda chain: _with_params(chain.policies, params), profile)
+
+
+def _with_params(policies: Sequence[CompiledPolicy], params: Mapping[str, str]) -> list[CompiledPolicy]:
+    """The policies of the log with other values of params; UsageError for a param that none has."""
+    from wharfinger.compiler.program import compile_policy  # noqa: PLC0415 — see above
+    from wharfinger.policies.candidate import own_params  # noqa: PLC0415 — see above
+
+    known = {name for policy in policies for param in policy.params for name in (param, f"{policy.name}.{param}")}
+    for name in params:
+        if name not in known:
+            raise UsageError(f"--param {name}: no policy of the log has it; there are {', '.join(sorted(known)) or 'none'}")
+    return [compile_policy(policy.policy, {**policy.params, **own_params(policy.policy, params)}) for policy in policies]

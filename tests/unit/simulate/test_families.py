@@ -2,8 +2,9 @@
 
 import pytest
 
+from wharfinger.cli.verbs.look import bench
 from wharfinger.framework.chain import assemble
-from wharfinger.simulate import bench, workloads
+from wharfinger.simulate import workloads
 
 SIZE = workloads.Size(nodes=30, pods=20, running=40)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from wharfinger.cli import chosen_policies, diff_report, logged_policies, options, question, streams
+from wharfinger.cli import chosen_policies, diff_report, options, question, streams
 from wharfinger.cli.diff_report import Titles
 from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
@@ -121,11 +121,11 @@ def _described(chain: Chain, config: str | None) -> str:
 
 
 def _over_log(log: str, flags: QuestionFlags, against: AgainstFlags) -> tuple[LogDiff, Titles]:
-    after = logged_policies.others(flags.policy, flags.param, flags.scheduler_name)
+    after = chosen_policies.others_for_log(flags.policy, flags.param, flags.scheduler_name)
     if after is None:
         raise UsageError("--log: which policies would decide otherwise? Give --policy or --param")
     given = against.against or against.against_param
-    before = logged_policies.others(against.against, against.against_param, flags.scheduler_name) if given else None
+    before = chosen_policies.others_for_log(against.against, against.against_param, flags.scheduler_name) if given else None
     own, other = (" ".join(paths) if paths else None for paths in (flags.policy, against.against))
     titles = Titles(
         before=_of_log(other, against.against_param) if given else "the policies of the log",

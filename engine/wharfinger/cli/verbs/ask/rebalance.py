@@ -1,25 +1,33 @@
-"""`wharf rebalance`: an ordered plan of moves, as a table, JSON or YAML. The same input gives the same bytes on every machine."""
+"""`wharf rebalance`: an ordered plan of moves, and its execution on a live cluster.
+
+The same input gives the same bytes on every machine.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
+import os
+import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, report_parts, streams
+from wharfinger.cli import live_cluster, options, question, report_parts, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
-from wharfinger.framework.chain import Chain
+from wharfinger.framework.chain import Chain, assemble
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.rebalance.carry_out import left_cordons, sentence_about
+from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution, left_cordons, sentence_about
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
@@ -172,9 +180,7 @@ def _applied(  # noqa: PLR0913 — a plan, and where
     chain: Chain, plan_options: PlanOptions, moves: Sequence[Move], flags: QuestionFlags, patience: float, *, exact: bool = False
 ) -> int:
     """Carries out the plan; returns the exit code."""
-    from wharfinger.cli import live_moves  # noqa: PLC0415 — imports that a plan alone does not need
-
-    done = live_moves.carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, patience, exact=exact)
+    done = _carry_out(chain, plan_options, moves, flags.kubeconfig, flags.context, patience, exact=exact)
     streams.complain(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
         streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
@@ -204,16 +210,61 @@ def _kept(flags: QuestionFlags, path: Path, patience: float, *, others: bool) ->
 
 def _undone(flags: QuestionFlags, patience: float, *, others: bool) -> int:
     """Opens the nodes that a rebalance has left cordoned; returns the exit code."""
-    from wharfinger.cli import live_moves  # noqa: PLC0415 — imports that a plan alone does not need
-
     if others or not flags.live:
         raise UsageError("--undo-cordons opens nodes of the running cluster: give --live with it, and no --goal, --plan or --apply")
-    opened, closed = live_moves.undo_cordons(flags.kubeconfig, flags.context, patience)
+    opened, closed = _open_cordoned(flags.kubeconfig, flags.context, patience)
     lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
     streams.out("".join(f"{line}\n" for line in lines))
     if closed:
         streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(closed)}")
     return 1 if closed else 0
+
+
+def _carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
+    chain: Chain,
+    plan_options: PlanOptions,
+    moves: Sequence[Move],
+    kubeconfig: str | None,
+    context: str | None,
+    patience: float,
+    *,
+    exact: bool = False,
+) -> CarriedOut:
+    """The moves that were carried out; each is printed on standard error. UsageError if the cluster cannot be read.
+
+    With `exact` every pod must go where the plan says.
+    """
+
+    async def run() -> CarriedOut:
+        async with _carrying(chain, plan_options, kubeconfig, context, patience, exact=exact) as carrying:
+            return await carrying.run(moves)
+
+    with live_cluster.sigterm_as_interrupt():
+        return asyncio.run(run())
+
+
+def _open_cordoned(kubeconfig: str | None, context: str | None, patience: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Opens the nodes that rebalances have left cordoned; (those that are open now, those that could not be opened)."""
+
+    async def run() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        async with _carrying(assemble(), PlanOptions(goals=()), kubeconfig, context, patience, exact=False) as carrying:
+            return await carrying.undo()
+
+    with live_cluster.sigterm_as_interrupt():
+        return asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _carrying(  # noqa: PLR0913 — a plan, and where
+    chain: Chain, plan_options: PlanOptions, kubeconfig: str | None, context: str | None, patience: float, *, exact: bool
+) -> AsyncIterator[PlanExecution]:
+    """What carries out plans on the cluster, which is watched meanwhile."""
+    from wharfinger.kube.writes import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
+
+    by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    async with live_cluster.watched(kubeconfig, context, "wharf-rebalance") as (live, connection, clock):
+        writes = ApiEvictions(connection)
+        yield PlanExecution(chain, plan_options, live, writes, clock, by=by, exact=exact, patience=patience, report=streams.complain)
 
 
 def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import logged_policies, options, streams
+from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
@@ -54,7 +54,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """
     if pod is not None and (pod.count("/") != 1 or not all(pod.split("/"))):
         raise UsageError(f"--pod {pod}: expected NAMESPACE/NAME")
-    others = logged_policies.others(policy, param, scheduler_name)
+    others = chosen_policies.others_for_log(policy, param, scheduler_name)
     replay = Replay(log, others, only=pod)
     outcome = Outcome(compared=others is not None)
     try:
