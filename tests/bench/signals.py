@@ -24,8 +24,8 @@ from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.fair_queue import Asker, Workers
-from wharfinger.signals.http import vector
 from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped
+from wharfinger.signals.prometheus import vector
 from wharfinger.signals.query import Query
 from wharfinger.simulate import workloads
 

@@ -34,7 +34,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests
 from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
-from wharfinger.web import decisions, evaluation, policies
+from wharfinger.web import decisions, policies
 from wharfinger.web.app import Checks, application
 from wharfinger.web.playground import routes as playground
 from wharfinger.web.playground.clusters import OwnClusters
@@ -141,7 +141,7 @@ class SchedulerPage:
             *policies.routes(told),
             *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),
             *pages.routes(self.page),
-            *evaluation.routes(evaluations_of(known, clock)),
+            *decisions.evaluation_routes(evaluations_of(known, clock)),
             *playground.routes(workbench_of(known, clock)),
         ]
         async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:

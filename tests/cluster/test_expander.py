@@ -14,8 +14,7 @@ from tests.cluster.waiting import eventually
 from tests.unit.web.expander_requests import request
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.web.expander import messages
-from wharfinger.web.expander.service import SERVICE
+from wharfinger.web.expander import SERVICE, manifest, message_class
 
 POD = {
     "labels": {"app": "web"},
@@ -42,9 +41,9 @@ def test_objects_in_protocol_buffers_are_read_as_those_in_json(control_plane, no
 
         def same(kind=kind, name=name, of=of):
             before = control_plane.api.get(kind, name)
-            read = messages.message_class(kind).FromString(control_plane.api.protobuf(kind, name))
+            read = message_class(kind).FromString(control_plane.api.protobuf(kind, name))
             assert control_plane.api.get(kind, name) == before  # else it has changed between the two
-            return decode.convert(messages.manifest(read), of) == decode.convert(before, of)
+            return decode.convert(manifest(read), of) == decode.convert(before, of)
 
         assert eventually(same)
 
@@ -73,7 +72,7 @@ def test_it_answers_on_the_cluster_as_it_is(control_plane, nodes, pods, tmp_path
     ]
     with grpc.insecure_channel(address) as channel:
         answer = channel.unary_unary(f"/{SERVICE}/BestOptions")(request(groups, as_bytes=True), timeout=30)
-    (best,) = messages.message_class("BestOptionsResponse").FromString(answer).options
+    (best,) = message_class("BestOptionsResponse").FromString(answer).options
     log = program.log.read_text()
     assert best.nodeGroupId == "big", log
     assert "big: 3 of 3 pods on 3 new nodes" in log

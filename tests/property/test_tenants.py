@@ -37,8 +37,8 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.judgement import Judge, eligible, violations
-from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.policies.candidate import sample_of, tried
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wharfinger.kube.connection import Connection
     from wharfinger.kube.wire import Captured
     from wharfinger.model.state.cluster_state import ClusterState
-    from wharfinger.signals.ports import Source
+    from wharfinger.signals.refreshing import Source
     from wharfinger.what_if.rebalance.carry_out import WatchedCluster
 
 

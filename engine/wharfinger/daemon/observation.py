@@ -37,8 +37,7 @@ from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHis
 from wharfinger.telemetry.scheduling import SchedulingTelemetry
 from wharfinger.telemetry.tracing import PodTraces
 from wharfinger.web import decisions as pages
-from wharfinger.web.decisions import Decisions
-from wharfinger.web.evaluation import Evaluations
+from wharfinger.web.decisions import Decisions, Evaluations
 from wharfinger.what_if.live_evaluation import EvaluationAnswer, EvaluationRequest, LiveEvaluations
 
 if TYPE_CHECKING:

@@ -44,9 +44,8 @@ from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler import configuration_file
 from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.scheduler import Scheduler
-from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import SignalLimits
-from wharfinger.signals.refreshing import Signals
+from wharfinger.signals.refreshing import Kind, SignalFailed, Signals
 from wharfinger.signals.sources import PATH, ReadNodeMetrics, sources_of
 
 Note = Callable[[str], None]

@@ -35,7 +35,7 @@ from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import requests_seen, reviews_seen
 from wharfinger.telemetry.timing import LoopSteps
-from wharfinger.web import decisions, evaluation, policies
+from wharfinger.web import decisions, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
 from wharfinger.web.playground import routes as playground
@@ -144,7 +144,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     page = ui.LivePage(board=board, feed=ui.Feed(board, clock, observation.subscribers.emit), to_anybody=settings.remote_ui)
     shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
     answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
-    pages = [*policies.routes(shown_policies), *decisions.routes(shown), *evaluation.routes(answers), *ui.routes(page)]
+    pages = [*policies.routes(shown_policies), *decisions.routes(shown), *decisions.evaluation_routes(answers), *ui.routes(page)]
     if settings.playground:
         pages += playground.routes(workbench_of(health, clock), to_anybody=settings.remote_ui, setting="remoteUi")
     app = application(health.checks, observation.metrics.registry, debug, pages)

@@ -23,9 +23,8 @@ from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import decode
 from wharfinger.operator import app_objects
-from wharfinger.operator.controller import condition, cut, ready, seconds_of
+from wharfinger.operator.controller import AppPods, condition, cut, key_of, ready, seconds_of
 from wharfinger.operator.judgement import Judge, PolicyViolation
-from wharfinger.operator.object_cache import AppPods, key_of
 
 DEADLINE = "ProgressDeadlineExceeded"
 

@@ -23,9 +23,8 @@ from wharfinger.kube.refusals import NotFound
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.app_status import AppDrift
-from wharfinger.operator.controller import Controller, run_all
+from wharfinger.operator.controller import AppPods, Controller, ObjectCache, key_of, run_all
 from wharfinger.operator.judgement import Judge
-from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
 from wharfinger.operator.policy_app import PolicyAppReconciler
 from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.operator.scheduling_policy import KIND, Policies, PolicyStatusReconciler, SchedulingPolicySource

@@ -24,8 +24,7 @@ from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
 from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
 from wharfinger.operator.app_status import AppDrift, Drift
-from wharfinger.operator.controller import with_transition_times
-from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
+from wharfinger.operator.controller import AppPods, ObjectCache, key_of, with_transition_times
 
 RESYNC_SECONDS = 5.0
 """Seconds between two reconciles of an app without changes: its pods may have drifted."""

@@ -48,9 +48,8 @@ from wharfinger.model.reading.files import Objects
 from wharfinger.model.reading.workloads import Admission
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
-from wharfinger.operator.controller import condition, ready, with_transition_times
+from wharfinger.operator.controller import ObjectCache, condition, ready, with_transition_times
 from wharfinger.operator.judgement import Judge
-from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview_answer import Answer, WhatIf, answered
 from wharfinger.what_if.supposed_changes import NodesLike
 

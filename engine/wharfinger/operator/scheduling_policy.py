@@ -27,9 +27,8 @@ from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import Circumstances
 from wharfinger.operator.app_objects import app_key_of
-from wharfinger.operator.controller import condition, cut, ready, with_transition_times
+from wharfinger.operator.controller import ObjectCache, condition, cut, ready, with_transition_times
 from wharfinger.operator.judgement import Judge, eligible, typical
-from wharfinger.operator.object_cache import ObjectCache
 
 FIELD = "lastKnownGood"
 

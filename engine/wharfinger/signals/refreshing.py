@@ -1,4 +1,7 @@
-"""All signals of the policies in force: one refresher each, started and stopped with the policies that use it.
+"""All signals of the policies in force: one refresher each, from its source to the state that decisions read.
+
+Refreshers are started and stopped with the policies that use them. `Source` and `Sink` are the two ports; `SignalFailed` is how a source
+says that a signal could not be refreshed.
 
 A failure changes nothing but the age of the samples: they stay until new ones come, and each metric says how old is too old. Refreshes
 are spread in time, so that fifty signals of one interval do not reach the server together.
@@ -14,13 +17,17 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import numpy as np
 from cachetools import TTLCache
 from msgspec import Struct
 
 from wharfinger.compiler import metrics
 from wharfinger.emit import Emit, ignore
+from wharfinger.errors import WharfingerError, on_one_line
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.language.report.wording import count
@@ -28,8 +35,12 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import Kind, SignalFailed, Sink, Source
 from wharfinger.signals.query import Query, SignalLimits, queries_of
+
+if TYPE_CHECKING:
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.signals.mapping import Mapped, NodeNames
+    from wharfinger.signals.query import Query
 
 SPREAD = 0.1
 """Largest random deviation of an interval, as a share of it."""
@@ -41,6 +52,57 @@ KEPT_SECONDS = 600.0
 """Seconds that answers of signals no longer in use are kept: a policy that is restored has its samples at once."""
 
 MAX_KEPT = 256
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The exceptions of decoding an answer: no JSON or another shape, no UTF-8, too deep nesting."""
+
+
+class Kind(Enum):
+    """The kinds of failure of a refresh."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    TLS = "tls"
+    CREDENTIALS = "credentials"  # refused, or not to be read from their file
+    QUERY = "query"  # the server does not understand it, or it asks for too much
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    ANSWER = "answer"  # not what was asked for: not JSON, a text, a range, too long
+    SETTINGS = "settings"  # the settings do not name that server
+    LIMIT = "limit"  # it is not asked, because there are too many queries
+
+
+class SignalFailed(WharfingerError):
+    """A failed refresh. Servers write a part of its text, so it is kept to one line."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(on_one_line(message))
+        self.kind = kind
+
+
+class Source(Protocol):
+    """Answers the queries of one source of metrics."""
+
+    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
+        """The samples by node; SignalFailed when there are none. Slow work happens in threads."""
+
+
+class Sink(Protocol):
+    """The state that decisions read. All calls happen on its event loop."""
+
+    def nodes(self) -> NodeNames:
+        """The nodes as they are now."""
+
+    def publish(self, key: str, found: Mapped) -> None:
+        """Gives decisions these samples of a signal."""
+
+    def drop(self, key: str) -> None:
+        """Removes a signal that no policy reads any more."""
+
+    def retry_rejected(self) -> None:
+        """Announces that decisions may change without new samples: some have become too old."""
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as decisions see it now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

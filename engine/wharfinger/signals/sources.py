@@ -20,8 +20,8 @@ from wharfinger.language.semantics.metric_sources import METRICS_API, PROMETHEUS
 from wharfinger.model.objects import quantity
 from wharfinger.signals.fair_queue import Workers
 from wharfinger.signals.mapping import Mapped, NodeNames, Series, in_portions, in_turn, mapped
-from wharfinger.signals.ports import UNREADABLE, Kind, SignalFailed, Source
 from wharfinger.signals.query import PrometheusServer, Query
+from wharfinger.signals.refreshing import UNREADABLE, Kind, SignalFailed, Source
 
 if TYPE_CHECKING:
     from wharfinger.signals.prometheus import Prometheus

@@ -25,9 +25,8 @@ from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped, NodeNames
-from wharfinger.signals.ports import SignalFailed, Source
 from wharfinger.signals.query import Query, queries_of
-from wharfinger.signals.refreshing import Suspension, look
+from wharfinger.signals.refreshing import SignalFailed, Source, Suspension, look
 
 _COUNTABLE = 1e9  # above it, all digits are no longer readable
 _TOO_FULL = 2.0  # times what there is: a burst may be measured above capacity for a moment

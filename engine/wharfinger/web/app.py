@@ -33,7 +33,7 @@ from starlette.routing import BaseRoute, Route
 
 from wharfinger.web import debug as looking_inside
 from wharfinger.web.debug import Debug
-from wharfinger.web.request_rate import Shared
+from wharfinger.web.requests import Shared
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
 """A health check: returns None if it passes, else the reason why it fails; an exception is a failure too."""

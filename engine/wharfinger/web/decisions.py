@@ -1,9 +1,15 @@
-"""`/decisions`, `/decisions/<namespace>/<pod>`, `/explain/<namespace>/<pod>` and `/explain/group/<namespace>/<name>`.
+"""What was decided lately and why, and what would be decided now.
 
-They say what was decided lately, and why.
+/decisions, /decisions/<namespace>/<pod>                            the recent decisions
+/explain/<namespace>/<pod>, /explain/group/<namespace>/<name>       what would be decided now, and why
+/evaluate                                                           POST: where some pods would go, with more nodes or without some
+/evaluate/schema                                                    its JSON Schema
 
-JSON for programs; `?format=text`, or a client that asks for text/plain, gets lines for people. What is decided anew for an explanation is
-decided on a copy of the cluster as it is then, and says so.
+JSON for programs; `?format=text`, or a client that asks for text/plain, gets lines for people. What is decided anew is decided on a copy of
+the cluster as it is then, and says so.
+
+`/evaluate` is for autoscalers and pipelines. Its answer names pods and nodes of all namespaces, so it is for those who may read
+`/decisions`. A body has to be `application/json`: pages of other sites cannot send that unasked.
 """
 
 from __future__ import annotations
@@ -21,7 +27,9 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.requests import Answer, guarded, readable_json
+from wharfinger.web.requests import Answer, guarded, readable_json, refusal, status_of, with_body
+from wharfinger.what_if import live_evaluation
+from wharfinger.what_if.live_evaluation import MAX_BYTES, EvaluationAnswer, EvaluationRequest
 
 MAX_LISTED = 1000
 DEFAULT_LISTED = 100
@@ -35,6 +43,10 @@ UnknownObject when there is no such pod or node, UsageError for a pod that is no
 
 ExplainGroup = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
 """What becomes of a group (`namespace/name`) now, as plain values and as text; errors as of `Explain`."""
+
+
+Evaluate = Callable[[EvaluationRequest], Awaitable[EvaluationAnswer]]
+"""The answer to a request. UnknownObject, UsageError or InvalidObject for what cannot be answered, another WharfingerError for later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +186,36 @@ def _wants_text(request: Request) -> bool:
 
 def _refusal(sentence: str, status: int) -> Response:
     return PlainTextResponse(f"{sentence}\n", status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluations:
+    """Answers requests of this machine only, unless `to_anybody`."""
+
+    evaluate: Evaluate
+    to_anybody: bool = False
+
+
+def evaluation_routes(evaluations: Evaluations) -> list[Route]:
+    """The routes of `/evaluate` and its schema."""
+
+    async def evaluated(_request: Request, body: bytes) -> Response:
+        return await _answer(evaluations.evaluate, body)
+
+    async def schema(_request: Request) -> Response:
+        return _json(live_evaluation.schema())
+
+    answer = with_body("application/json", MAX_BYTES, evaluated)
+    asked = answer if evaluations.to_anybody else guarded(answer, "remoteUi")
+    return [Route("/evaluate", asked, methods=["POST"]), Route("/evaluate/schema", schema)]
+
+
+async def _answer(evaluate: Evaluate, body: bytes) -> Response:
+    try:
+        return _json(await evaluate(live_evaluation.read_request(body)))
+    except WharfingerError as error:
+        return refusal(str(error), status_of(error))
+
+
+def _json(found: object) -> Response:
+    return Response(msgspec.json.encode(found), media_type="application/json")

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wharfinger.errors import UsageError
-from wharfinger.web.request_rate import Paced
+from wharfinger.web.requests import Paced
 
 
 class ServingCertificate:

@@ -24,7 +24,7 @@ def test_wrong_flags_are_named(wharf, flags, message):
 
 def test_without_the_library_the_extra_is_named(wharf, monkeypatch):
     monkeypatch.setitem(sys.modules, "grpc", None)
-    monkeypatch.delitem(sys.modules, "wharfinger.web.expander.service", raising=False)
+    monkeypatch.delitem(sys.modules, "wharfinger.web.expander", raising=False)
 
     code, _, err = wharf("expander")
     assert code == 2

@@ -5,7 +5,7 @@ import pytest
 from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.operator.object_cache import AppPods, ObjectCache
+from wharfinger.operator.controller import AppPods, ObjectCache
 
 APP = "scheduling.wharfinger.dev/app"
 

@@ -10,7 +10,7 @@ from wharfinger.crd.models import SchedulingPolicySpec
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.operator.object_cache import ObjectCache
+from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.scheduling_policy import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
 
 

@@ -12,8 +12,8 @@ from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, Poli
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.operator.controller import ObjectCache
 from wharfinger.operator.judgement import Judge
-from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.scheduling_policy import KIND, PolicyStatusReconciler, conditions_of, ready_of
 
 

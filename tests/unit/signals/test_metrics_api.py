@@ -10,8 +10,8 @@ from wharfinger.language.semantics.types import Kind as Measured
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.signals.mapping import NodeNames
-from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import Query
+from wharfinger.signals.refreshing import Kind, SignalFailed
 from wharfinger.signals.sources import sources_of
 
 NODES = NodeNames(1, ["a", "b"], [Node(metadata=ObjectMeta(name=name)) for name in "ab"])

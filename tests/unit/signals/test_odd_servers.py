@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wharfinger.signals.ports import Kind
+from wharfinger.signals.refreshing import Kind
 
 from .scripted import body, scripted, vector
 from .test_prometheus import failure, measured, query

@@ -12,9 +12,9 @@ from wharfinger.language.semantics.types import Kind as Measured
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.signals.mapping import NodeNames
-from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.prometheus import Prometheus
 from wharfinger.signals.query import Query
+from wharfinger.signals.refreshing import Kind, SignalFailed
 
 from .scripted import body, scripted, vector
 

@@ -15,13 +15,14 @@ from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.mapping import NodeNames, Series, mapped
-from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import SignalLimits, queries_of
 from wharfinger.signals.refreshing import (
     KEPT_SECONDS,
+    Kind,
     MetricResumed,
     MetricSuspended,
     RefreshFailed,
+    SignalFailed,
     SignalRefreshed,
     Signals,
     SignalsFollowed,

@@ -11,9 +11,17 @@ from tests.unit.signals.test_refreshing import policy
 from wharfinger.framework.ports import Reference
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.signals.mapping import NodeNames, Series, mapped
-from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import queries_of
-from wharfinger.signals.refreshing import MetricResumed, MetricSuspended, RefreshFailed, SignalRefreshed, SignalsFollowed, Suspension
+from wharfinger.signals.refreshing import (
+    Kind,
+    MetricResumed,
+    MetricSuspended,
+    RefreshFailed,
+    SignalFailed,
+    SignalRefreshed,
+    SignalsFollowed,
+    Suspension,
+)
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.policies import SignalEvents, SignalTelemetry
 

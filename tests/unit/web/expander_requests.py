@@ -1,6 +1,6 @@
 """Requests as cluster-autoscaler sends them to an expander."""
 
-from wharfinger.web.expander import messages
+from wharfinger.web.expander import message_class
 
 
 def filled(message, value):
@@ -28,12 +28,12 @@ def filled(message, value):
 
 def content(kind, obj):
     """A manifest as protocol buffers; what is bytes already stays."""
-    return obj if isinstance(obj, bytes) else filled(messages.message_class(kind)(), obj).SerializeToString()
+    return obj if isinstance(obj, bytes) else filled(message_class(kind)(), obj).SerializeToString()
 
 
 def request(groups, *, as_bytes):
     """A BestOptionsRequest for (name, count, node, pods); since Kubernetes 1.35 objects are sent as bytes."""
-    asked = messages.message_class("BestOptionsRequest")()
+    asked = message_class("BestOptionsRequest")()
     for name, count, template, pods in groups:
         option = asked.options.add(nodeGroupId=name, nodeCount=count)
         for pod in pods:

@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-from wharfinger.web import evaluation
-from wharfinger.web.evaluation import Evaluations, routes
+from wharfinger.web import decisions
+from wharfinger.web.decisions import Evaluations, evaluation_routes
 from wharfinger.what_if.live_evaluation import EvaluatedPod, EvaluationAnswer
 
 ANSWER = EvaluationAnswer(
@@ -32,7 +32,7 @@ def post(content=b"{}", kind="application/json", client=NEAR, error=None, **more
             raise error
         return ANSWER
 
-    web = asking(extra_routes=routes(Evaluations(evaluate=evaluate, **more)), client=client)
+    web = asking(extra_routes=evaluation_routes(Evaluations(evaluate=evaluate, **more)), client=client)
     answer = web.request("POST", "/evaluate", content=content, headers={"host": "localhost", "content-type": kind})
     return answer, asked
 
@@ -76,11 +76,11 @@ def test_what_is_refused(more, status):
 
 
 def test_long_bodies_are_not_read_to_the_end(monkeypatch):
-    monkeypatch.setattr(evaluation, "MAX_BYTES", 100)
+    monkeypatch.setattr(decisions, "MAX_BYTES", 100)
     answer, asked = post(b" " * 101)
     assert (answer.status_code, asked) == (413, [])
 
 
 def test_the_schema_is_for_everybody():
-    web = asking(extra_routes=routes(Evaluations(evaluate=None)), client=FAR)
+    web = asking(extra_routes=evaluation_routes(Evaluations(evaluate=None)), client=FAR)
     assert {"request", "answer", "$defs"} == web.get("/evaluate/schema").json().keys()

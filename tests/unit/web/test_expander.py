@@ -18,8 +18,7 @@ from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.telemetry.metrics import ANSWERS, Metrics, answers_seen
-from wharfinger.web.expander import messages
-from wharfinger.web.expander.service import SERVICE, Certificate, Expander
+from wharfinger.web.expander import SERVICE, Certificate, Expander, message_class
 
 SPOT = """
 policy "spot"
@@ -49,7 +48,7 @@ def ask(as_bytes):
         for each in running:
             state.add_node(decode.convert(each, objects.Node))
         lines = []
-        response = messages.message_class("BestOptionsResponse").FromString(
+        response = message_class("BestOptionsResponse").FromString(
             Expander(assemble(found), state, lines.append).best(request(groups, as_bytes=as_bytes))
         )
         assert state.snapshot().n_nodes == len(running)
@@ -145,5 +144,5 @@ def test_a_client_of_grpc_is_answered(tmp_path, encrypted):
 
     answer, code, counts = asyncio.run(asked())
     assert counts == {"answered": 1, "refused": 1, "failed": 0}
-    option = messages.message_class("BestOptionsResponse").FromString(answer).options[0]
+    option = message_class("BestOptionsResponse").FromString(answer).options[0]
     assert (option.nodeGroupId, option.nodeCount, code) == ("only", 3, grpc.StatusCode.INVALID_ARGUMENT)

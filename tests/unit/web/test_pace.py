@@ -9,8 +9,8 @@ from starlette.routing import Route
 
 from tests.unit.web.test_connections import connected
 from tests.unit.web.test_server import app
-from wharfinger.web import request_rate
-from wharfinger.web.request_rate import BURST, INTERVAL, Pace, Shared
+from wharfinger.web import requests
+from wharfinger.web.requests import BURST, INTERVAL, Pace, Shared
 from wharfinger.web.server import Server
 
 
@@ -78,7 +78,7 @@ def test_the_loop_rests_after_what_was_computed(monkeypatch):
         await real(0)
 
     async def main():
-        monkeypatch.setattr(request_rate.asyncio, "sleep", sleep)
+        monkeypatch.setattr(requests.asyncio, "sleep", sleep)
         loop, now = asyncio.get_running_loop(), [0.0]
         monkeypatch.setattr(loop, "time", lambda: now[0])
         shared = Shared()

@@ -3,6 +3,8 @@
 A scheduler has better things to do than to try policies for visitors. So texts are limited in length, checks in steps and decisions in
 their cost; one question at a time is worked on, in a thread that the scheduler does not rest for; after an answer comes a pause in
 proportion to the time that it took; and only a few questions may wait.
+
+What is said of a text is what `wharf check`, `wharf fmt` and `wharf lsp` say, as plain values; places are in UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -17,14 +19,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from wharfinger.authoring.completing.completion import offers
 from wharfinger.authoring.document import Document
+from wharfinger.authoring.findings import Finding, findings
+from wharfinger.authoring.highlighting import highlights
+from wharfinger.authoring.hover import hover
+from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.lsp.positions import Positions
 from wharfinger.compiler.cost import CLUSTER_BUDGET, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
+from wharfinger.language.semantics import typed
 from wharfinger.language.shipped import shipped_policies
-from wharfinger.web.playground import text_answers, trial
+from wharfinger.web.playground import trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
 MAX_TEXT_LENGTH = 65_536
 """Characters of a policy, and of a manifest."""
 NAME = "playground.policy"
+MAX_OFFERS = 200
 MAX_KEPT = 2
 """Texts whose check is kept: the one that is being typed, and the one before."""
 
@@ -109,13 +118,13 @@ class Workbench:
         """What may be written at a place."""
         async with self._taking_turns():
             known = (await self._opened(asked.cluster)).known if asked.cluster else None
-            return await self._run(lambda: text_answers.completed(self._document(asked.text), asked.at, known))
+            return await self._run(lambda: _completion(self._document(asked.text), asked.at, known))
 
     async def hover(self, asked: About) -> Mapping[str, Any] | None:
         """What is said of the word at a place; None for nothing."""
         async with self._taking_turns():
             known = (await self._opened(asked.cluster)).known if asked.cluster else None
-            return await self._run(lambda: text_answers.hovered(self._document(asked.text), asked.at, known))
+            return await self._run(lambda: _hover(self._document(asked.text), asked.at, known))
 
     async def format(self, asked: About) -> Mapping[str, Any]:
         """The text in its canonical layout, None where it does not parse."""
@@ -150,7 +159,7 @@ class Workbench:
 
     def _policy(self, text: str) -> CompiledPolicy | None:
         """The policy of a text, None where it has errors or no policy; raises WharfingerError for one that may not be tried."""
-        policy = text_answers.usable(self._document(text))
+        policy = _usable(self._document(text))
         if text not in self._compiled:
             try:
                 self._compiled[text] = None if policy is None else trial.compiled(policy, self._limits.budget)
@@ -163,9 +172,9 @@ class Workbench:
 
     def _checked(self, text: str) -> Mapping[str, Any]:
         document = self._document(text)
-        policy = text_answers.usable(document)
+        policy = _usable(document)
         tests = {"tests": None} if policy is None else trial.tested(policy, Positions(document.text))
-        return {**text_answers.checked(document), "policy": None if policy is None else policy.name, **tests}
+        return {**_findings_and_colours(document), "policy": None if policy is None else policy.name, **tests}
 
     def _decided(self, asked: Placing, opened: Opened) -> Mapping[str, Any]:
         policy = self._policy(asked.text)
@@ -221,3 +230,66 @@ def read(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise UsageError(f"the body is not a question: {error}") from None
+
+
+def _usable(document: Document) -> typed.Policy | None:
+    """The policy of a document, None where it has errors or there is none."""
+    broken = any(found.severity == "error" for found in findings(document))
+    return None if broken else document.checked.policy
+
+
+def _findings_and_colours(document: Document) -> Mapping[str, Any]:
+    """The findings and the highlighting."""
+    positions = Positions(document.text)
+    return {
+        "found": [_finding(found, positions) for found in findings(document)],
+        "tokens": [
+            {"from": positions.to_units(each.start), "to": positions.to_units(each.end), "kinds": [each.kind, *each.modifiers]}
+            for each in highlights(document)
+        ],
+    }
+
+
+def _finding(found: Finding, positions: Positions) -> Mapping[str, Any]:
+    start, end = positions.to_units(found.start), positions.to_units(found.end)
+    line, column = positions.at(found.start)
+    return {
+        "from": start,
+        "to": end,
+        "line": line + 1,
+        "column": column + 1,
+        "severity": found.severity,
+        "code": found.code,
+        "message": found.message,
+        "help": found.help or "",
+        "text": found.text,
+        "suggestion": found.suggestion,
+    }
+
+
+def _completion(document: Document, at: int, cluster: KnownCluster | None) -> Mapping[str, Any]:
+    """What may be written at a place."""
+    positions = Positions(document.text)
+    found = offers(document, positions.from_units(at), cluster)[:MAX_OFFERS]
+    return {
+        "items": [
+            {
+                "label": offer.label,
+                "kind": offer.kind,
+                "from": positions.to_units(offer.start),
+                "to": positions.to_units(offer.end),
+                "text": offer.written,
+                "snippet": offer.snippet,
+                "detail": offer.detail,
+                "doc": offer.doc,
+            }
+            for offer in found
+        ]
+    }
+
+
+def _hover(document: Document, at: int, cluster: KnownCluster | None) -> Mapping[str, Any] | None:
+    """What is shown of the word at a place, as Markdown; None for nothing."""
+    positions = Positions(document.text)
+    found = hover(document, positions.from_units(at), cluster)
+    return None if found is None else {"from": positions.to_units(found.start), "to": positions.to_units(found.end), "text": found.text}

@@ -21,7 +21,7 @@ from wharfinger.web.app import Checks, application
 from wharfinger.web.server import Server
 
 if TYPE_CHECKING:
-    from wharfinger.web.expander.service import Certificate
+    from wharfinger.web.expander import Certificate
 
 LISTEN = "127.0.0.1:8086"
 
@@ -67,7 +67,7 @@ def _address(flag: str, text: str) -> tuple[str, int]:
 def _certificate(listen: str, certificate: str | None, private_key: str | None) -> Certificate | None:
     """The certificate of the flags; None if there is none. UsageError if one is missing, or the extra."""
     try:
-        from wharfinger.web.expander.service import Certificate  # noqa: PLC0415 — an optional library
+        from wharfinger.web.expander import Certificate  # noqa: PLC0415 — an optional library
     except ImportError as error:
         raise UsageError(f"wharf expander needs {error.name}: pip install 'wharfinger[autoscaler]'") from error
     host, _ = _address("--listen", listen)
@@ -90,7 +90,7 @@ def _local(host: str) -> bool:
 async def _serve(  # noqa: PLR0913, PLR0917 — where it reads, and where it answers
     chain: Chain, kubeconfig: str | None, context: str | None, listen: str, proof: Certificate | None, observed_at: tuple[str, int] | None
 ) -> None:
-    from wharfinger.web.expander.service import Expander  # noqa: PLC0415 — as above
+    from wharfinger.web.expander import Expander  # noqa: PLC0415 — as above
 
     metrics = Metrics(CollectorRegistry())
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
