@@ -18,7 +18,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import checkpoint_of, restored
 from wharfinger.what_if.leaving_pods import recreated
-from wharfinger.what_if.optimal import regions, search
+from wharfinger.what_if.optimal import search, smaller_tasks
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import optimal
 
@@ -117,7 +117,7 @@ def test_a_large_cluster_is_answered_like_a_small_one(nodes, pods, running):
         patched.setattr(search, "MAX_CELLS_AT_ONCE", 0)
         patched.setattr(search, "MAX_CELLS", 0)  # only classes and regions
         patched.setattr(search, "MAX_CELLS_IMPROVED", 0)
-        patched.setattr(regions, "SIZES", (1, 2, 4))
+        patched.setattr(smaller_tasks, "SIZES", (1, 2, 4))
         found = solved(state, waiting)
         patched.setattr(search, "MAX_CELLS", 1000)
         patched.setattr(search, "MAX_CELLS_IMPROVED", 1000)

@@ -31,10 +31,8 @@ from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.placing import queue_order
-from wharfinger.what_if.capacity.further_pods import WorkloadPods, grouped
-from wharfinger.what_if.capacity.group_count import FoundGroup
-from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, Stop
-from wharfinger.what_if.capacity.smaller_pods import reductions, with_less
+from wharfinger.what_if.capacity.further_pods import WorkloadPods, grouped, reductions, with_less
+from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, FoundGroup, Stop
 from wharfinger.what_if.supposed_changes import NewNode, NodesLike, SupposedChanges, nodes_like
 
 DEFAULT_LIMIT = 10_000

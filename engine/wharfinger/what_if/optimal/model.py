@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 Place: TypeAlias = tuple[bytes, str]
 """A group and a node."""
 Solution: TypeAlias = Mapping[Place, int]
+Masks: TypeAlias = Mapping[bytes, NDArray[np.bool_]]
+"""The rows that may take pods of a group, (n_nodes,) bool."""
+Amounts: TypeAlias = Mapping[str, NDArray[np.int64]]
+"""(n_nodes,) amounts by resource; "pods" is the number of pods."""
 NO_LIMIT = 1 << 62
 """The room of a node that takes any amount."""
 
@@ -43,9 +47,9 @@ class Task:
 
     size: Mapping[bytes, int]
     asks: Mapping[bytes, Mapping[str, int]]
-    open_to: Mapping[bytes, NDArray[np.bool_]]
+    open_to: Masks
     here: Mapping[Place, int]
-    room: Mapping[str, NDArray[np.int64]]
+    room: Amounts
     names: Sequence[str]
     left_over: Mapping[bytes, int] = field(default_factory=dict)
     most: Mapping[Place, int] = field(default_factory=dict)

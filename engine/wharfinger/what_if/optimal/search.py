@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ from numpy.typing import NDArray
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
 from wharfinger.groups.membership import group_index
 from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
@@ -38,13 +36,9 @@ from wharfinger.model.state.copies import Checkpoint, restored
 from wharfinger.model.state.object_store import Circumstances, ObjectStore, TimeAndObjects
 from wharfinger.simulate.placing import Direct, place_on, queue_order
 from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
-from wharfinger.what_if.optimal.device_room import devices_of, room_for
-from wharfinger.what_if.optimal.model import NO_LIMIT, Answer, Model, Place, Solution, Task
-from wharfinger.what_if.optimal.regions import Amounts, best_fit, regions
-from wharfinger.what_if.optimal.relaxation import relaxed
-
-Masks: TypeAlias = Mapping[bytes, NDArray[np.bool_]]
-"""The rows that may take pods of a template, (n_nodes,) bool."""
+from wharfinger.what_if.optimal.model import Amounts, Answer, Masks, Model, Place, Solution, Task
+from wharfinger.what_if.optimal.room import Room
+from wharfinger.what_if.optimal.smaller_tasks import best_fit, regions, relaxed
 
 NEVER = "Never"
 """The preemptionPolicy of a pod that evicts no other pod."""
@@ -160,43 +154,40 @@ class _Search:
         self._placed = {pod.uid: pod for pod in cluster.pods}
         self._evictable = {pod.uid for pod, _ in self._movable if self._may_go(self._placed[pod.uid])}
         self._guarded: dict[str, Mapping[str, int]] = {}
-        self._asks: dict[bytes, Mapping[str, int]] = {}  # of each group, resources and devices
+        self._room = Room(chain, self._emptied(), self._one, self._here)
 
     def run(self) -> Optimal:
         """The outcome."""
-        state = self._emptied()
-        self._names = state.snapshot().names
-        allowed, static = self._masks(state)
-        room = self._room(state)
         found = Optimal(answer=Answer.NONE)
         for evicting in (False, True):
             if found.answer is Answer.NONE and (not evicting or self._evictable):
-                found = self._placement(allowed, static, room, evicting=evicting)
+                found = self._placement(evicting=evicting)
         return found
 
-    def _placement(self, allowed: Masks, static: Masks, room: Amounts, *, evicting: bool) -> Optimal:
+    def _placement(self, *, evicting: bool) -> Optimal:
         """The outcome with evictions or without them."""
-        cells = len(self._size) * len(self._names)
+        room = self._room
+        cells = len(self._size) * len(room.names)
         best: Optimal | None = None
         if cells > MAX_CELLS_AT_ONCE:
-            proof = self._proof(static, room, evicting=evicting)
+            proof = self._proof(evicting=evicting)
             if proof.answer is Answer.NONE:
                 return Optimal(answer=Answer.NONE)
-            best = self._rearranged(allowed, room, proof, evicting=evicting)
+            best = self._rearranged(proof, evicting=evicting)
         if best is not None and (best.fewest or cells > MAX_CELLS_IMPROVED):
             return best
         if cells > MAX_CELLS:
-            why = f"{len(self._size):,} kinds of pods on {len(self._names):,} nodes are too many to search"
+            why = f"{len(self._size):,} kinds of pods on {len(room.names):,} nodes are too many to search"
             return Optimal(answer=Answer.UNKNOWN, why=why)
         found = Optimal(answer=Answer.NONE)
-        for masks in (allowed, static):  # the nodes that take each pod now; a proof needs those that might
+        for masks in (room.allowed, room.static):  # the nodes that take each pod now; a proof needs those that might
             if found.answer is Answer.NONE:
-                found = self._confirmed(*self._task(masks, room, evicting=evicting), self._deadline, evicting=evicting)
+                found = self._confirmed(*self._task(masks, evicting=evicting), self._deadline, evicting=evicting)
         return found if best is None or self._worse(best, found) else best
 
-    def _proof(self, static: Masks, room: Amounts, *, evicting: bool) -> _Fewest:
+    def _proof(self, *, evicting: bool) -> _Fewest:
         """NONE if there is no placement at all; otherwise the least evictions of each level, as far as they are known."""
-        task, _ = self._task(static, room, evicting=evicting)
+        task, _ = self._task(self._room.static, evicting=evicting)
         priority = {template: self._one[template].priority for template in task.size}
         task, kind_of = relaxed(task, {template: (priority[template], template in self._n_waiting) for template in task.size})
         model, until = Model(task), self._share_of_time()
@@ -205,17 +196,18 @@ class _Search:
         status, _ = model.solve(max(MIN_SECONDS, until - time.monotonic()))
         return _Fewest(Answer.NONE, {}) if status is Answer.NONE else fewest
 
-    def _rearranged(self, masks: Masks, room: Amounts, proof: _Fewest, *, evicting: bool) -> Optimal | None:
+    def _rearranged(self, proof: _Fewest, *, evicting: bool) -> Optimal | None:
         """The best plan in which only the pods of one region move, wait or are evicted; None if none is found."""
-        self._pack(masks, room)
+        self._pack()
         if not self._without:
             plan, evicted, refused = self._tried(self._base)
             if not refused:
                 return Optimal(answer=Answer.FOUND, plan=plan, evicted=evicted, fewest=True)
         best: Optimal | None = None
-        left_over = [(self._asks[template], masks[template]) for template in self._without]
-        for rows in regions(left_over, room, self._used(room, evicting=evicting)):
-            found = self._confirmed(*self._task(masks, room, evicting=evicting, rows=rows), self._share_of_time(), evicting=evicting)
+        room = self._room
+        left_over = [(room.asks[template], room.allowed[template]) for template in self._without]
+        for rows in regions(left_over, room.amounts, self._used(evicting=evicting)):
+            found = self._confirmed(*self._task(room.allowed, evicting=evicting, rows=rows), self._share_of_time(), evicting=evicting)
             if found.answer is not Answer.FOUND:
                 continue
             surely = not found.moves and proof.answer is Answer.FOUND and self._evicted(found) == tuple(map(proof.proved.get, self._levels))
@@ -239,7 +231,7 @@ class _Search:
         number = Counter(pod.priority for pod, _ in self._movable if pod.key in keys)
         return tuple(number[level] for level in self._levels)
 
-    def _used(self, room: Amounts, *, evicting: bool) -> list[Amounts]:
+    def _used(self, *, evicting: bool) -> list[Amounts]:
         """What is taken of the room: by those who stay or are placed by the chain, then by those who may be evicted, level by level."""
         going = self._evictable if evicting else frozenset()
         staying_there = Counter(self._base)
@@ -248,15 +240,16 @@ class _Search:
             if pod.uid in going:
                 staying_there[pod.template, name] -= 1
                 by_level[pod.priority].append((pod.template, name))
-        return [self._taken(staying_there.elements(), room), *(self._taken(by_level[level], room) for level in self._levels if evicting)]
+        taken = self._room.taken
+        return [taken(staying_there.elements()), *(taken(by_level[level]) for level in self._levels if evicting)]
 
-    def _pack(self, masks: Masks, room: Amounts) -> None:
+    def _pack(self) -> None:
         """Begin with pods packed as tightly as they can be one by one, where that leaves fewer over than the chain does."""
         if self._without:
-            packed = Counter(self._here)
-            used = self._taken(self._here.elements(), room)
-            for (template, row), number in best_fit(self._n_waiting, self._asks, masks, room, used).items():
-                packed[template, self._names[row]] += number
+            room, packed = self._room, Counter(self._here)
+            used = room.taken(self._here.elements())
+            for (template, row), number in best_fit(self._n_waiting, room.asks, room.allowed, room.amounts, used).items():
+                packed[template, room.names[row]] += number
             if packed.total() > self._base.total():
                 self._base = packed
 
@@ -304,53 +297,10 @@ class _Search:
             Direct(state).leave(self._placed[pod.uid])
         return state
 
-    def _masks(self, state: ClusterState) -> tuple[Masks, Masks]:
-        """(the rows that all filters let each group on, the rows that no filter rejects for the sake of the node's object alone)."""
-        decider = Decider(self._chain)
-        allowed, static = {}, {}
-        for template, pod in self._one.items():
-            claimed = Direct(state).claimed(pod)
-            filtering = decider.decide(state.snapshot(), claimed).evaluation.filtering
-            self._asks[template] = {**pod.requests, **devices_of(claimed, state.snapshot())}
-            allowed[template] = np.array(filtering.feasible, np.bool_)
-            static[template] = filtering.by_object
-        return allowed, static
-
-    def _room(self, state: ClusterState) -> Amounts:
-        """What each node has for the pods that may move or wait, by resource; at least what those take that are there now."""
-        snapshot = state.snapshot()
-        wanted = sorted({name for pod in self._one.values() for name in pod.requests if self._counts(name)})
-        of_devices = {name for template, asked in self._asks.items() for name in asked if name not in self._one[template].requests}
-        room = {"pods": np.array(snapshot.allowed_pods - snapshot.pod_count, np.int64)}
-        for name in wanted:
-            index = snapshot.resource_index(name)
-            free = 0 if index is None else snapshot.allocatable[index] - snapshot.requested[index]
-            room[name] = np.zeros(snapshot.n_nodes, np.int64) + free
-        for name in sorted(of_devices):
-            room[name] = np.array([NO_LIMIT if fit is None else fit for fit in room_for(name, snapshot)], np.int64)
-        used = self._taken([(pod.template, node) for pod, node in self._movable], room)
-        return {name: np.maximum(np.maximum(amounts, used[name]), 0) for name, amounts in room.items()}
-
-    def _taken(self, placed: Iterable[Place], room: Amounts) -> Amounts:
-        """What pods of these groups take of these nodes."""
-        rows = {name: row for row, name in enumerate(self._names)}
-        taken = {name: np.zeros(len(rows), np.int64) for name in room}
-        for template, node in placed:
-            row = rows[node]
-            taken["pods"][row] += 1
-            for name, amount in self._asks[template].items():
-                if name in taken:
-                    taken[name][row] += amount
-        return taken
-
-    def _counts(self, resource: str) -> bool:
-        """True if a filter of the chain compares requests of this resource with what is free."""
-        fit = self._chain.plugin(NodeResourcesFit.name)
-        return isinstance(fit, NodeResourcesFit) and fit.checks(resource)
-
-    def _task(self, masks: Masks, room: Amounts, *, evicting: bool, rows: NDArray[np.intp] | None = None) -> tuple[Task, Solution]:
+    def _task(self, masks: Masks, *, evicting: bool, rows: NDArray[np.intp] | None = None) -> tuple[Task, Solution]:
         """(what is to be placed on some rows, by default on all; the pods that stay on the others, or are placed there)."""
-        names = self._names if rows is None else [self._names[row] for row in rows.tolist()]
+        room = self._room
+        names = room.names if rows is None else [room.names[row] for row in rows.tolist()]
         inside = frozenset(names)
         fixed = {} if rows is None else {place: number for place, number in self._base.items() if place[1] not in inside}
         size = Counter(self._size)
@@ -362,10 +312,10 @@ class _Search:
         chosen = slice(None) if rows is None else rows
         task = Task(
             size=size,
-            asks=self._asks,
+            asks=room.asks,
             open_to={template: masks[template][chosen] for template in size},
             here={place: number for place, number in self._here.items() if place[1] in inside},
-            room={name: amounts[chosen] for name, amounts in room.items()},
+            room={name: amounts[chosen] for name, amounts in room.amounts.items()},
             names=names,
             left_over=evictable | Counter(waiting) if evicting else {},
         )

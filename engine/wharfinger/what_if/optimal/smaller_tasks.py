@@ -1,10 +1,13 @@
-"""A smaller task that proves: classes of nodes and kinds of pods in place of each node and each template.
+"""Smaller tasks where the model of all nodes is too large to be solved: regions for a plan, classes for a proof.
 
-Nodes with equal room that are open to the same pods are one class; pods that ask for the same, may go to the same nodes and have one
-priority are one kind. A class counts as one large node. What holds of each single node is added: how many pods of a kind each takes alone,
-and the dual feasible functions u^(1) to u^(4) of each resource, which say for example that no node takes two pods of more than half of it.
-Every placement on nodes is one on classes. So where classes have no room, nodes have none, and where they leave pods over, nodes leave at
-least as many over.
+**Regions.** The nodes on which a pod that is left over lacks least come first, and those with most free room, to which others may move. All
+other pods stay where they are.
+
+**Classes.** Nodes with equal room that are open to the same pods are one class; pods that ask for the same, may go to the same nodes and
+have one priority are one kind. A class counts as one large node. What holds of each single node is added: how many pods of a kind each
+takes alone, and the dual feasible functions u^(1) to u^(4) of each resource, which say for example that no node takes two pods of more than
+half of it. Every placement on nodes is one on classes. So where classes have no room, nodes have none, and where they leave pods over,
+nodes leave at least as many over.
 
 Source of the functions: S. P. Fekete and J. Schepers, *New classes of fast lower bounds for bin packing problems*, Mathematical
 Programming 91, 2001.
@@ -14,13 +17,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.what_if.optimal.model import NO_LIMIT, Place, Task
+from wharfinger.what_if.optimal.model import NO_LIMIT, Amounts, Place, Task
 
+SIZES = (16, 64, 256)
+"""The numbers of nodes of the regions that are tried, one after the other."""
 MAX_CLASSES = 200
 """Where there are more, nodes that are open to the same pods are one class, whatever their room is."""
 FUNCTIONS = range(1, 5)
@@ -28,6 +34,70 @@ LARGEST = 1 << 58
 """The solver counts in 64 bits; a function with larger values is left out."""
 
 Rows: TypeAlias = NDArray[np.intp]
+
+
+def best_fit(
+    number: Mapping[bytes, int],
+    asks: Mapping[bytes, Mapping[str, int]],
+    open_to: Mapping[bytes, NDArray[np.bool_]],
+    room: Amounts,
+    used: Amounts,
+) -> Mapping[tuple[bytes, int], int]:
+    """How many pods of each group go to each row: the largest first, each where it leaves least free. What fits nowhere is missing."""
+    free = {name: room[name] - used[name] for name in room}
+    whole = {name: np.maximum(amounts, 1) for name, amounts in room.items()}
+    largest = {name: int(amounts.max(initial=1)) for name, amounts in whole.items()}
+    needs = {group: {name: amount for name, amount in {"pods": 1, **asks[group]}.items() if amount and name in room} for group in number}
+    found: dict[tuple[bytes, int], int] = {}
+    for group in sorted(number, key=lambda group: -max(amount / largest[name] for name, amount in needs[group].items())):
+        need = needs[group]
+        for _ in range(number[group]):
+            rows = np.flatnonzero(open_to[group] & np.all([free[name] >= amount for name, amount in need.items()], axis=0))
+            if not len(rows):
+                break
+            row = int(rows[np.argmin(np.sum([free[name][rows] / whole[name][rows] for name in need], axis=0))])
+            for name, amount in need.items():
+                free[name][row] -= amount
+            found[group, row] = found.get((group, row), 0) + 1
+    return found
+
+
+def regions(
+    left_over: Sequence[tuple[Mapping[str, int], NDArray[np.bool_]]], room: Amounts, used: Sequence[Amounts]
+) -> Iterator[NDArray[np.intp]]:
+    """The rows of each region, the smallest first.
+
+    `left_over` are what each kind of pods without a place asks for, and the rows that are open to it, (n_nodes,) bool. `room` is what nodes
+    have by resource, `used` what is taken of it: first by those who stay, then by those who may be evicted, the lowest priority last.
+    """
+    total = {name: np.sum([taken[name] for taken in used], axis=0) for name in room}
+    free = np.sum([(room[name] - total[name]) / np.maximum(room[name], 1) for name in room], axis=0)
+    to_move = np.argsort(-free, kind="stable").tolist()
+    to_fill = [_by_lack(asked, is_open, room, used) for asked, is_open in left_over]
+    wanted = list(dict.fromkeys(row for row in chain.from_iterable(zip_longest(*to_fill)) if row is not None))
+    n_nodes = len(free)
+    for size in SIZES:
+        if size < n_nodes:
+            chosen = dict.fromkeys(wanted[: size // 2])
+            chosen |= dict.fromkeys([row for row in to_move if row not in chosen][: size - len(chosen)])
+            yield np.array(sorted(chosen), np.intp)
+
+
+def _by_lack(asked: Mapping[str, int], is_open: NDArray[np.bool_], room: Amounts, used: Sequence[Amounts]) -> list[int]:
+    """The rows that may take a pod once others have left: where the lowest priorities are enough first, then by what is lacking."""
+    needs = {name: amount for name, amount in {"pods": 1, **asked}.items() if amount and name in room}
+    could = is_open & np.all([room[name] >= amount for name, amount in needs.items()], axis=0)
+    left = {name: room[name] - np.sum([taken[name] for taken in used], axis=0) for name in needs}
+    lack = np.sum([np.maximum(amount - left[name], 0) / amount for name, amount in needs.items()], axis=0)
+    level = np.zeros(len(could), np.int64)
+    for taken in reversed(used[1:]):
+        short = np.any([left[name] < amount for name, amount in needs.items()], axis=0)
+        level += short
+        left = {name: left[name] + taken[name] for name in needs}
+    level += np.any([left[name] < amount for name, amount in needs.items()], axis=0)
+    rows = np.flatnonzero(could)
+    found: list[int] = rows[np.lexsort((lack[rows], level[rows]))].tolist()
+    return found
 
 
 def relaxed(task: Task, apart: Mapping[bytes, Hashable]) -> tuple[Task, Mapping[bytes, bytes]]:
