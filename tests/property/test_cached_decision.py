@@ -21,8 +21,7 @@ from wharfinger.framework import chain, registry
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.prepared import OUTDATED, SKIP, Rejected, Skip
-from wharfinger.framework.verdict import DefaultNormalize, Reason
+from wharfinger.framework.prepared import OUTDATED, SKIP, DefaultNormalize, Reason, Rejected, Skip
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
 from wharfinger.language.semantics.catalogue import Volatility

@@ -23,7 +23,7 @@ from wharfinger.explain.explained_pod import unbound
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.framework.verdict import Mask
+from wharfinger.framework.prepared import Mask
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

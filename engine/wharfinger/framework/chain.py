@@ -36,7 +36,7 @@ from wharfinger.framework.rules.score_slot import ScoreTerm
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.framework.verdict import Reason
+    from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import Circumstances
     from wharfinger.model.state.snapshot import Snapshot

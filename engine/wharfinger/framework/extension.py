@@ -33,12 +33,11 @@ from pydantic.alias_generators import to_camel
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.given_devices import GivenDevice
-from wharfinger.framework.prepared import Attempt, ClaimAllocation, PreparedFilter, PreparedScore, Rejected, Shared, Skip
-from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.framework.prepared import Attempt, ClaimAllocation, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Shared, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Trial
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
@@ -146,6 +145,27 @@ class PreEnqueuePlugin(Plugin, ABC):
     @abstractmethod
     def pre_enqueue(self, pod: PodView) -> Reason | None:
         """The reason why the pod must wait outside the queue, or None to let it in."""
+
+
+class Trial(Protocol):
+    """The filters of an evaluation, run on one node with supposed pods: what a PostFilter plugin is given."""
+
+    @property
+    def spans_nodes(self) -> bool:
+        """True if the verdict of some filter on a node depends on more than that node and its pods."""
+
+    def suppose(self, row: int) -> Supposition:
+        """A supposition about a node, with no pods removed or added yet."""
+
+    def reasons_with_nominees(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reasons against the supposed node, with its nominated pods added or without them; empty if it passes both ways."""
+
+    def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
+        """The reasons of filters that do not answer for supposed pods against the node without its victims; empty if all let it pass.
+
+        Such a filter runs on a cluster of that node alone, if its answer depends on the node and its pods only (ROW). Otherwise its verdict
+        on the real node stays in force.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

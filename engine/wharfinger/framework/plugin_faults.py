@@ -17,11 +17,22 @@ from numpy.typing import NDArray
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.prepared import SKIP_ALWAYS, Affected, PreparedFilter, PreparedScore, Rejected, Skip
-from wharfinger.framework.verdict import MAX_NODE_SCORE, MAX_REASONS, Mask, Reason, Rows
+from wharfinger.framework.prepared import (
+    MAX_NODE_SCORE,
+    MAX_REASONS,
+    SKIP_ALWAYS,
+    Affected,
+    Mask,
+    PreparedFilter,
+    PreparedScore,
+    Reason,
+    Rejected,
+    Rows,
+    Skip,
+)
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -9,29 +9,63 @@ It is kept: all pods of the template are answered by it, and after a change the 
 The framework prepares a rule anew if rows were added, moved or removed, or if the strings of the cluster got other codes
 (`Snapshot.strings`). So a prepared rule may keep rows and codes. It also prepares a TIMED or GLOBAL rule anew if `affected` returns
 `OUTDATED`, which is the default.
+
+A filter evaluates many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit is one reason.
+The texts of reasons exist once per pod, not once per node; a diagnosis counts bits and builds no strings for nodes.
+
+A score's points are 0..100. Kubernetes normalises in integer arithmetic as in Go (division truncates toward zero), because a total that
+is off by one picks another node.
+
+`Changes` say which rows changed, and the functions after it combine sets of rows. An `ObjectWatch` tells of objects that are neither nodes
+nor pods.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.verdict import Bits, Mask, Reason, Rows
-
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
 T = TypeVar("T")
+
+Rows: TypeAlias = slice | NDArray[np.intp]
+"""Rows of the columns: `slice(None)` for all nodes, or an index array `(n_rows,) intp`."""
+NO_ROWS: NDArray[np.intp] = np.empty(0, np.intp)
+NO_ROWS.setflags(write=False)
+ALL = slice(None)
+
+Mask: TypeAlias = NDArray[np.bool_]
+Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
+
+MAX_REASONS = 64
+MAX_NODE_SCORE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The reason why a node is rejected, in Kubernetes' words.
+
+    `resolvable`: removing pods from the node could change the answer (Kubernetes' `Unschedulable`); otherwise preemption does not help
+    there (`UnschedulableAndUnresolvable`).
+    """
+
+    text: str
+    resolvable: bool = True
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Shared:
@@ -205,3 +239,104 @@ class PreparedScore(ABC):
         `feasible` `(n_nodes,) bool` are the feasible nodes now; `flipped` are the rows that became feasible or infeasible by the changes.
         """
         return OUTDATED
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultNormalize:
+    """`DefaultNormalizeScore` (pkg/scheduler/framework/plugins/helper/normalize_score.go, 1.36): the highest raw score becomes 100.
+
+    With `reverse` the lowest is best: 100 minus that. Raw scores are not negative.
+    """
+
+    reverse: bool = False
+    least: float = -math.inf
+
+    def points(self, scores: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:  # noqa: ARG002 — `low` is part of the contract
+        """The points `(n_rows,) int64`; where the highest raw score is 0, all 100 (reverse) or unchanged."""
+        top = int(high)
+        if top == 0:
+            return np.full(len(scores), MAX_NODE_SCORE, np.int64) if self.reverse else scores.astype(np.int64)
+        scaled = scores.astype(np.int64) * MAX_NODE_SCORE // top
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled
+
+
+class Changes(NamedTuple):
+    """The rows that changed after the last update of a kept result. Rows have not been added, moved or removed.
+
+    `node_rows` are the rows whose node object changed; `rows` are these and the rows whose pods changed. Both are `(n,) intp`, ascending.
+    `row` is the changed row if the pods of one row changed and no node object did, as after each placement; otherwise it is -1. Shorter
+    code paths exist for that one row.
+    """
+
+    node_rows: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    row: int
+
+    def only(self, rows: Rows) -> bool:
+        """True if exactly one row changed (see `row`) and `rows` contains no other row."""
+        if self.row < 0 or isinstance(rows, slice):
+            return False
+        return not len(rows) or (len(rows) == 1 and rows.item() == self.row)
+
+
+def changes(node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Changes:
+    """The changes, given the rows whose node object changed and the rows whose pods changed."""
+    if len(node_rows):
+        return Changes(node_rows, union(node_rows, usage_rows), -1)
+    return Changes(node_rows, usage_rows, usage_rows.item() if len(usage_rows) == 1 else -1)
+
+
+def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows in either, ascending; cheap where one is empty or has one row, or both are the same."""
+    if right is left or not len(right):
+        return left
+    if len(left) <= 1:
+        return right if not len(left) else _with(right, left)
+    return _with(left, right) if len(right) == 1 else distinct(np.concatenate((left, right)))
+
+
+def _with(rows: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Some rows and one other: after a placement, thousands of a domain that is full now and the row of the pod, which need no sorting."""
+    row = other.item()
+    at = int(rows.searchsorted(row))
+    if at < len(rows) and rows.item(at) == row:
+        return rows
+    return np.concatenate((rows[:at], other, rows[at:]))
+
+
+def distinct(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows ascending and each once, sorted in place; several times faster than `np.unique` for the few hundred rows of a change."""
+    rows.sort()
+    first = np.empty(len(rows), np.bool_)
+    first[:1] = True
+    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    return rows[first]
+
+
+def union_of(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
+    """The rows of all lists, ascending and each once; None without lists, `ALL` if they hold more than `n_nodes / 2` rows."""
+    if not rows:
+        return None
+    if sum(map(len, rows)) > n_nodes // 2:
+        return ALL
+    return rows[0] if len(rows) == 1 else distinct(np.concatenate(rows))
+
+
+class ObjectWatch:
+    """The objects of some kinds, neither nodes nor pods, as they are in a snapshot: Services, claims."""
+
+    __slots__ = ("_kinds", "_revision", "_seen")
+
+    def __init__(self, snapshot: Snapshot, *kinds: type[objects.AnyObject]) -> None:
+        self._kinds = kinds
+        self._seen = snapshot.objects.revision
+        self._revision = snapshot.objects.revision_of(*kinds)
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """True if none of them has changed until a later snapshot."""
+        store = snapshot.objects
+        if store.revision != self._seen:
+            if store.revision_of(*self._kinds) != self._revision:
+                return False
+            self._seen = store.revision
+        return True

@@ -6,10 +6,9 @@ for the one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from wharfinger.framework.verdict import Reason
 from wharfinger.model.state.cluster_state import ClusterState
 
 if TYPE_CHECKING:
@@ -85,24 +84,3 @@ class Supposition:
         self.count += sign
         for resource, amount in pod.requests.items():
             self.requests[resource] = self.requests.get(resource, 0) + sign * amount
-
-
-class Trial(Protocol):
-    """The filters of an evaluation, run on one node with supposed pods: what a PostFilter plugin is given."""
-
-    @property
-    def spans_nodes(self) -> bool:
-        """True if the verdict of some filter on a node depends on more than that node and its pods."""
-
-    def suppose(self, row: int) -> Supposition:
-        """A supposition about a node, with no pods removed or added yet."""
-
-    def reasons_with_nominees(self, supposed: Supposition) -> tuple[Reason, ...]:
-        """The reasons against the supposed node, with its nominated pods added or without them; empty if it passes both ways."""
-
-    def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
-        """The reasons of filters that do not answer for supposed pods against the node without its victims; empty if all let it pass.
-
-        Such a filter runs on a cluster of that node alone, if its answer depends on the node and its pods only (ROW). Otherwise its verdict
-        on the real node stays in force.
-        """

@@ -17,7 +17,7 @@ from wharfinger.scheduler.queue import hints
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.extension import Plugin
-    from wharfinger.framework.verdict import Reason
+    from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle

@@ -15,7 +15,7 @@ from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Reference, WriteFailed, pod_reference
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.events import Preempted
 from wharfinger.scheduler.ports import LiveCluster

@@ -11,8 +11,8 @@ from wharfinger.framework import plugin_faults
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.prepared import Reason
 from wharfinger.framework.stopwatch import Stopwatch
-from wharfinger.framework.verdict import Reason
 from wharfinger.language.check.expressions.group_members import SIZE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget

@@ -17,7 +17,7 @@ from typing import Any
 
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import Plugin
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.profiles import Profile
 

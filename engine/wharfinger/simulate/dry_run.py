@@ -13,7 +13,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.given_devices import GivenDevice
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Key, Turn, groups_among, queue_key, turns

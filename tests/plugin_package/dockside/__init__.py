@@ -6,8 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.prepared import PreparedFilter, PreparedScore
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import PreparedFilter, PreparedScore, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
 

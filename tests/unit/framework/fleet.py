@@ -12,8 +12,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
 from wharfinger.framework.extension import Arguments, FilterPlugin, Plugin, ScorePlugin
-from wharfinger.framework.prepared import SKIP, PreparedFilter, PreparedScore, Rejected
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import SKIP, PreparedFilter, PreparedScore, Reason, Rejected
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
 from wharfinger.language.semantics.catalogue import Volatility

@@ -8,8 +8,7 @@ import pytest
 from tests.unit.framework import fleet
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework.evaluation import cycle
-from wharfinger.framework.prepared import Rejected, Skip
-from wharfinger.framework.verdict import DefaultNormalize, Reason
+from wharfinger.framework.prepared import DefaultNormalize, Reason, Rejected, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 
 REASON = Reason("no")

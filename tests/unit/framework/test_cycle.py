@@ -11,7 +11,7 @@ from wharfinger.framework import chain
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.diagnosis import NO_NODES, reasons_of
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
-from wharfinger.framework.verdict import DefaultNormalize
+from wharfinger.framework.prepared import DefaultNormalize
 from wharfinger.language.semantics.catalogue import Volatility
 
 A, B, C = (fleet.stub(name) for name in "ABC")

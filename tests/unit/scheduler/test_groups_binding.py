@@ -8,7 +8,7 @@ from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import bound, gang, member, members
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 

@@ -9,7 +9,7 @@ from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.model import objects
 from wharfinger.scheduler.binding.together import DELETED
 from wharfinger.scheduler.groups import cycle, searching

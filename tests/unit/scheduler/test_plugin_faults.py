@@ -11,8 +11,7 @@ from tests.unit.scheduler.running import Watching, node, pod, running, view
 from wharfinger.errors import PluginFault
 from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.chain import Chain, Link, assemble
-from wharfinger.framework.prepared import PreparedFilter, PreparedScore
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import PreparedFilter, PreparedScore, Reason
 from wharfinger.scheduler.profiles import Profile
 from wharfinger.telemetry.scheduling import place_of
 

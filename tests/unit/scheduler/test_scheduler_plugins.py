@@ -4,7 +4,7 @@ from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import BindPlugin, Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 
 LABELLED = """
 policy "zones"

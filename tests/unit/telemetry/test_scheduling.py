@@ -12,7 +12,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.kube.connection import RequestAnswered
 from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.telemetry import timing

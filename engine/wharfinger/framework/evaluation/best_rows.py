@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.rules.row_classes import Classes, classes
 
 if TYPE_CHECKING:
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.model.columns.arrays import StringTable
     from wharfinger.model.state.snapshot import Snapshot
 

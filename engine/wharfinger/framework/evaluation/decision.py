@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import StaleSnapshot, UnknownObject
-from wharfinger.framework.changes import ALL
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.extension import DevicePlugin
 from wharfinger.framework.given_devices import GivenDevice
-from wharfinger.framework.prepared import Attempt, ClaimAllocation
+from wharfinger.framework.prepared import ALL, Attempt, ClaimAllocation
 from wharfinger.framework.rules.plugin_points import Columns, PluginPoints
 from wharfinger.framework.rules.score_slot import ScoreSlot
 from wharfinger.language.report.wording import count

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.framework.prepared import Mask, Reason
 
 NO_NODES = "no nodes available to schedule pods"
 NOMINATED = "beside nominated pods"

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import NO_ROWS
+from wharfinger.framework.prepared import NO_ROWS, Mask, Rows
 from wharfinger.framework.rules.row_classes import Classes
-from wharfinger.framework.verdict import Mask, Rows
 
 
 class Flips(NamedTuple):

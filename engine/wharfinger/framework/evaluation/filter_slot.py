@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, Changes
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Rejected, Skip
+from wharfinger.framework.prepared import ALL, SKIP, Attempt, Changes, Mask, PreparedFilter, Reason, Rejected, Rows, Skip
 from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.stopwatch import Effort
-from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

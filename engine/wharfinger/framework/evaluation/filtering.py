@@ -16,16 +16,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, NO_ROWS, Changes, distinct, union
 from wharfinger.framework.evaluation import filter_slot
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, Flips
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, AllocatingFilter, Attempt, ClaimAllocation
+from wharfinger.framework.prepared import (
+    ALL,
+    NO_ROWS,
+    OUTDATED,
+    SKIP_ALWAYS,
+    AllocatingFilter,
+    Attempt,
+    Changes,
+    ClaimAllocation,
+    Mask,
+    Reason,
+    Rows,
+    distinct,
+    union,
+)
 from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
-from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import changes
-from wharfinger.framework.changes import Changes
+from wharfinger.framework import prepared
 from wharfinger.framework.device_orders import shared_by
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.evaluation.scoring import Scoring
-from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.prepared import Attempt, Changes
 from wharfinger.framework.rules.lineup import Lineup
 from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
@@ -114,7 +113,7 @@ class Evaluation:
         node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
         if node_rows is None or usage_rows is None or snapshot.strings is not self._strings:
             return None
-        return changes.changes(node_rows, usage_rows)
+        return prepared.changes(node_rows, usage_rows)
 
     def _refresh(self, attempt: Attempt, changed: Changes) -> None:
         flips = self.filtering.refresh(attempt, changed)

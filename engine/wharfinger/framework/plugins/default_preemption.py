@@ -23,12 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.changes import union
 from wharfinger.framework.eviction import ANYONE, Budgets, Evictable
-from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection
-from wharfinger.framework.prepared import Attempt
-from wharfinger.framework.supposition import Supposition, Trial
-from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection, Trial
+from wharfinger.framework.prepared import Attempt, Mask, Reason, union
+from wharfinger.framework.supposition import Supposition
 from wharfinger.model import objects
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from pydantic import field_validator
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.plugins import object_arguments
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
-from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
+from wharfinger.framework.prepared import SKIP, Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching

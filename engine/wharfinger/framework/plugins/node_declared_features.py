@@ -14,8 +14,7 @@ import numpy as np
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, Skip
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import SKIP, Attempt, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching

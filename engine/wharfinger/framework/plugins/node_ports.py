@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import SKIP, Attempt, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import WILDCARD, taken_ports
 

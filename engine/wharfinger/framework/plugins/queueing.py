@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.extension import PreEnqueuePlugin, QueueSortPlugin
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

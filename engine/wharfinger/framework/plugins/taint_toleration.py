@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
-from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
+from wharfinger.framework.prepared import Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching

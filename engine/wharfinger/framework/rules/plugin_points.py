@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, NO_ROWS, Changes, union
-from wharfinger.framework.prepared import OUTDATED, Affected, Attempt
+from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, Affected, Attempt, Changes, Mask, Rows, union
 from wharfinger.framework.rules.score_slot import ScoreSlot, ScoreTerm
-from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -25,10 +25,9 @@ from numpy.typing import NDArray
 from wharfinger.compiler import normalize
 from wharfinger.errors import PluginFault
 from wharfinger.framework import plugin_faults
-from wharfinger.framework.changes import ALL
 from wharfinger.framework.extension import Normalization
+from wharfinger.framework.prepared import ALL, Mask, Rows
 from wharfinger.framework.rules.row_classes import Classes
-from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.bounds import MAX_POINTS
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 

@@ -20,14 +20,12 @@ from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.reads import reads_identity
 from wharfinger.framework import cluster_event
-from wharfinger.framework.changes import ALL, Changes, union
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import FilterPlugin, Permission, Placement, Plugin, ScorePlugin
-from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
+from wharfinger.framework.prepared import ALL, Attempt, Changes, Mask, PreparedFilter, PreparedScore, Reason, Rows, union
 from wharfinger.framework.rules.plugin_points import PluginPoints
 from wharfinger.framework.rules.points import ENCODED, PolicyScale
 from wharfinger.framework.rules.score_slot import ScoreTerm
-from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.semantics.types import Shape
 

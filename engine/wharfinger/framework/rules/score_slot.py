@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, NO_ROWS
 from wharfinger.framework.extension import ScorePlugin
-from wharfinger.framework.prepared import SKIP, Attempt, PreparedScore, Skip
+from wharfinger.framework.prepared import ALL, NO_ROWS, SKIP, Attempt, Mask, PreparedScore, Rows, Skip
 from wharfinger.framework.rules.points import NO_EXTENT, Extent, Scale
 from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.stopwatch import Effort
-from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

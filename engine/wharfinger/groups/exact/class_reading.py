@@ -25,7 +25,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.evaluation.filter_slot import FilterSlot
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.model.state.snapshot import Snapshot
 

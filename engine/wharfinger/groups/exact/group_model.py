@@ -25,7 +25,7 @@ from wharfinger.groups.exact.packing import Packing, Part, Rule
 from wharfinger.model.objects.pod_view import taken_ports
 
 if TYPE_CHECKING:
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.groups.exact.member_rules import RequiredAffinity, SpreadConstraint
     from wharfinger.groups.exact.merging import ClassAxis

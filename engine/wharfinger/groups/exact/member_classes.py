@@ -19,7 +19,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.framework.evaluation.filtering import Filtering
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -20,7 +20,7 @@ from wharfinger.framework.plugins.pods.spread_counts import Constraint, Eligible
 
 if TYPE_CHECKING:
     from wharfinger.framework.plugins.pods.affinity_terms import Term
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.groups.exact.member_classes import MemberClass
     from wharfinger.groups.exact.merging import ClassAxis
     from wharfinger.model.objects.pod_view import PodView

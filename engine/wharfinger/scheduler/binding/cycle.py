@@ -21,8 +21,8 @@ from wharfinger.event_loop import Background
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
 from wharfinger.framework.ports import BindFailed
+from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyPermit
-from wharfinger.framework.verdict import Reason
 from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.binding.devices import DeviceClaims
 from wharfinger.scheduler.binding.permits import Permits

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.extension import Permission, PermitPlugin, Placement, Plugin
+from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyPermit
-from wharfinger.framework.verdict import Reason
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:

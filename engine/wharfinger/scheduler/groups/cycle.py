@@ -29,7 +29,7 @@ from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 
 if TYPE_CHECKING:
-    from wharfinger.framework.verdict import Reason
+    from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle

@@ -14,7 +14,7 @@ from wharfinger.emit import Emit
 from wharfinger.errors import PluginFault
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.ports import Clock
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler.events import PodQueued
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedGroup, QueuedPod, ReadyHeap

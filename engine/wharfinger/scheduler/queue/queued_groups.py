@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.ports import Clock
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queue.places import REJECTED, QueuePlaces, QueueSettings
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod

@@ -27,7 +27,7 @@ from wharfinger.what_if.rebalance.search import MAX_WHOLE_SEARCH, NO_OUTCOME, Ou
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.what_if.rebalance.freed_nodes import Bundle

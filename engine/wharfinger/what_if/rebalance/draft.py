@@ -17,7 +17,7 @@ from msgspec import structs
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.verdict import Mask
+from wharfinger.framework.prepared import Mask
 from wharfinger.model.objects import key_of, kind_of
 from wharfinger.simulate import device_claims
 from wharfinger.what_if.leaving_pods import UNSCHEDULABLE, cordoned, recreated

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.verdict import Mask
+from wharfinger.framework.prepared import Mask
 from wharfinger.what_if.leaving_pods import staying
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from wharfinger.what_if.rebalance.search import Search, Terms
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot

@@ -17,7 +17,7 @@ from wharfinger.what_if.rebalance.rearrangement import MIN_GAIN, Arrangement, As
 from wharfinger.what_if.rebalance.search import MAX_WHOLE_SEARCH, NO_OUTCOME, Outcome, Search
 
 if TYPE_CHECKING:
-    from wharfinger.framework.verdict import Mask
+    from wharfinger.framework.prepared import Mask
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.what_if.rebalance.draft import Acceptable

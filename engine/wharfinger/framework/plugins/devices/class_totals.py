@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.devices.requests import Spending, selected
-from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.framework.prepared import Mask, Rows
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId
 from wharfinger.model.devices.pools import ANY_NODE, DeviceContent

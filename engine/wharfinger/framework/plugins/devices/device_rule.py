@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
@@ -27,8 +26,11 @@ from wharfinger.framework.prepared import (
     AllocatingFilter,
     Attempt,
     ClaimAllocation,
+    Mask,
+    ObjectWatch,
+    Reason,
+    Rows,
 )
-from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.devices import MAX_ALTERNATIVES
@@ -36,7 +38,7 @@ from wharfinger.model.state import node_selection
 from wharfinger.model.state.device_states import DeviceStates
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.model.devices.device import Device
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -39,18 +39,21 @@ from wharfinger.framework.prepared import (
     Affected,
     Attempt,
     ClaimAllocation,
+    DefaultNormalize,
+    Mask,
     PreparedFilter,
     PreparedScore,
+    Reason,
     Rejected,
+    Rows,
     Skip,
 )
-from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot

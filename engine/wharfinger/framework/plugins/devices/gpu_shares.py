@@ -21,8 +21,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.extension import AnnotatingPlugin, Arguments, DevicePlugin, FilterPlugin
 from wharfinger.framework.given_devices import GivenDevice
-from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, PreparedFilter, Skip
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.devices.device import MILLI

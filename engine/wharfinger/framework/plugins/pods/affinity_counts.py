@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, ObjectWatch
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.affinity_terms import Term
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, PreparedFilter, PreparedScore
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.pod_table import Tally
     from wharfinger.model.columns.selection import Selection

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ALL, union_of
-from wharfinger.framework.verdict import Rows
+from wharfinger.framework.prepared import ALL, Rows, union_of
 
 if TYPE_CHECKING:
     from wharfinger.model.columns.domains import Topology

@@ -25,8 +25,7 @@ from wharfinger.framework.plugins.pods.affinity_counts import (
     SharedIncomingPod,
     fencing_keys,
 )
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
-from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins import object_arguments
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
-from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rejected, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.state import node_selection

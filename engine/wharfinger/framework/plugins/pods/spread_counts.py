@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins import numbers
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.prepared import OUTDATED, Affected, PreparedFilter, PreparedScore
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import OUTDATED, Affected, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.domains import DomainCounts
     from wharfinger.model.columns.selection import Selection

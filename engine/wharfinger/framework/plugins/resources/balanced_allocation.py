@@ -16,8 +16,7 @@ from pydantic import Field
 
 from wharfinger.framework.extension import Arguments, ScorePlugin
 from wharfinger.framework.plugins.resources.resource_columns import ResourceScore, ResourceSpec, ScoredLanes, scored_lanes, volatility
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedScore, Skip
-from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedScore, Rows, Skip
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot

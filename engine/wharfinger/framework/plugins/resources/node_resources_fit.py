@@ -26,8 +26,7 @@ from wharfinger.framework.plugins.resources.resource_columns import (
     scored_lanes,
     volatility,
 )
-from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import Attempt, Mask, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.requests import MAX_AMOUNT, is_extended, is_scalar
 

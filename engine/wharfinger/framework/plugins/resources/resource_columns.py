@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.changes import Changes, ObjectWatch, union
 from wharfinger.framework.extension import Arguments
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals, DevicesOfClass
 from wharfinger.framework.plugins.devices.extended_resources import BackingClasses, is_candidate
-from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, PreparedScore
-from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, Changes, Mask, ObjectWatch, PreparedScore, Rows, union
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import ANY_NODE

@@ -16,12 +16,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Rejected, Skip
-from wharfinger.framework.verdict import Mask, Reason, Rows
+from wharfinger.framework.prepared import (
+    OUTDATED,
+    SKIP_ALWAYS,
+    Affected,
+    Attempt,
+    Mask,
+    ObjectWatch,
+    PreparedFilter,
+    Reason,
+    Rejected,
+    Rows,
+    Skip,
+)
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays
@@ -30,7 +40,7 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot

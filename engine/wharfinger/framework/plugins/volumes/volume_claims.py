@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.verdict import Mask
+from wharfinger.framework.prepared import Mask
 from wharfinger.model import objects
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity

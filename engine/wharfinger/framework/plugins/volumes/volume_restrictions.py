@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.changes import ObjectWatch
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Rejected, Skip
-from wharfinger.framework.verdict import Reason, Rows
+from wharfinger.framework.prepared import (
+    OUTDATED,
+    SKIP_ALWAYS,
+    Affected,
+    Attempt,
+    ObjectWatch,
+    PreparedFilter,
+    Reason,
+    Rejected,
+    Rows,
+    Skip,
+)
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from wharfinger.framework.changes import Changes
+    from wharfinger.framework.prepared import Changes
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView

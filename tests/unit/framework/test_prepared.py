@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wharfinger.framework.changes import union
+from wharfinger.framework.prepared import union
 
 SETS = [[], [0], [3], [9], [1, 3, 4], [0, 9]]
 
