@@ -28,7 +28,7 @@ from wharfinger.model.state.snapshot import Snapshot
 
 LOWEST_PRIORITY: Final = -(2.0**31)
 HIGHEST_PRIORITY: Final = 2.0**31 - 1
-_NATIVE_OF_POD: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
+NATIVE: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
 
 
 def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: Any) -> Attribute:
@@ -36,14 +36,14 @@ def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: 
     return Attribute(subject=Subject.POD, path=path, type=type_, doc=doc, read=read, **more)
 
 
-def _labels_of_pod(read: Callable[[PodView], Mapping[str, str]]) -> Callable[..., Any]:
-    """A function that returns the whole mapping, or with a key the value of that key or None."""
-    return lambda pod, key=None: read(pod) if key is None else read(pod).get(key)
+def _labels(read: Callable[[Any], Mapping[str, str]]) -> Callable[..., Any]:
+    """A function of a pod or node that returns the whole mapping, or with a key the value of that key or None."""
+    return lambda subject, key=None: read(subject) if key is None else read(subject).get(key)
 
 
 def _requests() -> list[Attribute]:
     rows = []
-    for name, kind in _NATIVE_OF_POD.items():
+    for name, kind in NATIVE.items():
         resource = name.replace("_", "-")
         doc = f"How much {resource} the pod requests, counted as Kubernetes does (init containers, sidecars, overhead); 0 when none."
         rows.append(_pod_row(f"requests.{name}", kind, doc, _requested(resource), low=0.0))
@@ -68,12 +68,12 @@ COMMON: Final = (
     _pod_row("name", Kind.STRING, "The pod's name.", lambda pod: pod.name, identity=True),
     _pod_row("namespace", Kind.STRING, "The pod's namespace.", lambda pod: pod.namespace),
     _pod_row("uid", Kind.STRING, "The pod's uid; namespace/name where it has none yet.", lambda pod: pod.uid, identity=True),
-    _pod_row("labels", Kind.LABELS, "The pod's labels.", _labels_of_pod(lambda pod: pod.labels), keyed=True),
+    _pod_row("labels", Kind.LABELS, "The pod's labels.", _labels(lambda pod: pod.labels), keyed=True),
     _pod_row(
         "namespace_labels",
         Kind.LABELS,
         "The labels of the pod's namespace; none if the cluster does not have it.",
-        _labels_of_pod(lambda labels: labels),  # type: ignore[arg-type, return-value]  # see `Attribute.of_namespace`
+        _labels(lambda labels: labels),  # see `Attribute.of_namespace`
         keyed=True,
         of_namespace=True,
     ),
@@ -132,7 +132,7 @@ COMMON: Final = (
         "node_selector",
         Kind.LABELS,
         "The labels that the pod's `nodeSelector` requires of its node.",
-        _labels_of_pod(lambda pod: pod.object.spec.node_selector),
+        _labels(lambda pod: pod.object.spec.node_selector),
         keyed=True,
     ),
     _pod_row("host_network", Kind.BOOL, "Whether the pod uses the node's network.", lambda pod: pod.object.spec.host_network),
@@ -293,7 +293,6 @@ Rows: TypeAlias = slice | NDArray[np.intp]
 Read: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_] | None]  # values per row, and where there is one (None: everywhere)
 
 OFFERS: Final = {"allocatable": "what pods may use", "capacity": "what the node has"}
-NATIVE: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
 
 
 def _node_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], column: Callable[..., Read], **more: Any) -> Attribute:
@@ -313,11 +312,6 @@ def _codes(codes: Callable[[Snapshot, str], NDArray[np.int32]]) -> Callable[[Sna
     return read
 
 
-def _labels_of_node(read: Callable[[NodeView], Mapping[str, str]]) -> Callable[..., Any]:
-    """A function that returns the whole mapping, or with a key the value of that key or None."""
-    return lambda node, key=None: read(node) if key is None else read(node).get(key)
-
-
 def _fact_row(path: str, kind: Kind, doc: str, fact: Fact, **more: Any) -> Attribute:
     """The row of a field of node objects that decisions read in no other way: `fact` reads it, and its column is made from that."""
     text = kind is Kind.STRING
@@ -332,7 +326,7 @@ def _fact_row(path: str, kind: Kind, doc: str, fact: Fact, **more: Any) -> Attri
 
 FACTS: Final = (
     _node_row("name", Kind.STRING, "The node's name.", lambda node: node.name, lambda snapshot, rows: (snapshot.name_codes[rows], None)),
-    _node_row("labels", Kind.LABELS, "The node's labels.", _labels_of_node(lambda node: node.labels), _codes(Snapshot.label), keyed=True),
+    _node_row("labels", Kind.LABELS, "The node's labels.", _labels(lambda node: node.labels), _codes(Snapshot.label), keyed=True),
     _node_row(
         "annotations",
         Kind.STRING,
