@@ -57,6 +57,6 @@ KEYWORDS = {
 @pytest.mark.parametrize("verb", KEYWORDS)
 def test_what_a_verb_can_be_told_its_function_can_be_told_too(verb):
     shared = {field.name for field in dataclasses.fields(QuestionFlags)} | {"output", "exit_code"}
-    flags = inspect.signature(import_module(f"wharfinger.cli.verbs.ask.{verb}").command).parameters.keys() - shared
+    flags = inspect.signature(getattr(import_module(f"wharfinger.cli.verbs.ask.{verb}"), f"wharf_{verb}")).parameters.keys() - shared
     called = {KEYWORDS[verb].get(flag, flag) for flag in flags} - {None}
     assert called <= inspect.signature(getattr(wharfinger, verb)).parameters.keys()

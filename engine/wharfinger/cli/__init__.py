@@ -1,8 +1,7 @@
 """The command line `wharf`: `main` runs one verb of `cli/verbs` and returns its exit code.
 
-Each verb is one module in the folder of its task, imported only when it is used: `wharf check` must not pay for the simulator. Results
-go to stdout and depend on nothing but the input (no times, no terminal width); progress, warnings and errors go to stderr. Start with
-`main`.
+Each verb is a function in a module of its task, imported only when it is used: `wharf check` must not pay for the simulator. Results go to
+stdout and depend on nothing but the input (no times, no terminal width); progress, warnings and errors go to stderr. Start with `main`.
 
     exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written
                70 an error in Wharfinger itself · 130 interrupted · 141 the reader of the output closed the pipe
@@ -15,7 +14,7 @@ import errno
 import gc
 import importlib
 import os
-import pkgutil
+import re
 import signal
 import sys
 import traceback
@@ -33,9 +32,19 @@ from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import PolicyError
 
 FOLDER = Path(*verbs.__path__)
-TASKS = {task: sorted(name.replace("_", "-") for _, name, _ in pkgutil.iter_modules([str(FOLDER / task)])) for task in verbs.TASKS}
-"""The verbs of each task."""
-VERBS = {verb: f"{verbs.__name__}.{task}.{verb.replace('-', '_')}" for task, found in TASKS.items() for verb in found}
+VERB = re.compile(r"^def wharf_(\w+)\(", re.MULTILINE)
+
+
+def _modules(task: str) -> dict[str, str]:
+    """The module of each verb of a task. The sources are searched and not imported."""
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in (FOLDER / task).glob("*.py")}
+    found = {verb.replace("_", "-"): module for module, source in sources.items() for verb in VERB.findall(source)}
+    return {verb: f"{verbs.__name__}.{task}.{found[verb]}" for verb in sorted(found)}
+
+
+TASKS = {task: _modules(task) for task in verbs.TASKS}
+"""The verbs of each task, with their modules."""
+VERBS = {verb: module for found in TASKS.values() for verb, module in found.items()}
 """The module of each verb."""
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
@@ -59,7 +68,7 @@ class Verbs(typer.core.TyperGroup):
         if cmd_name not in VERBS:
             return None
         if self._described_only:
-            return typer.core.TyperCommand(cmd_name, help=_help_of(VERBS[cmd_name]))
+            return typer.core.TyperCommand(cmd_name, help=_help_of(cmd_name))
         if self._commands is None:
             self._commands = {}
         if cmd_name not in self._commands:
@@ -125,7 +134,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        importlib.import_module(VERBS["version"]).command()
+        _function("version")()
         raise typer.Exit
 
 
@@ -150,20 +159,31 @@ def _title_and_example(task: str) -> tuple[str, str]:
     return title.rstrip("."), example
 
 
-def _help_of(module: str) -> str | None:
-    """The docstring of the function `command` in a verb's module, which is read and not imported."""
-    source = FOLDER.joinpath(*module.split(".")[-2:]).with_suffix(".py").read_text(encoding="utf-8")
+def _help_of(verb: str) -> str | None:
+    """The docstring of the function of a verb, which is read and not imported."""
+    source = FOLDER.joinpath(*VERBS[verb].split(".")[-2:]).with_suffix(".py").read_text(encoding="utf-8")
     functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    return next(ast.get_docstring(function) for function in functions if function.name == "command")
+    return next(ast.get_docstring(function) for function in functions if function.name == _name(verb))
+
+
+def _name(verb: str) -> str:
+    """The name of the function of a verb."""
+    return f"wharf_{verb.replace('-', '_')}"
+
+
+def _function(verb: str) -> Callable[..., int]:
+    """The function of a verb; its module is imported."""
+    found: Callable[..., int] = getattr(_imported(VERBS[verb]), _name(verb))
+    return found
 
 
 def _command(verb: str) -> Any:
-    """The command that a verb's module defines."""
-    module = _imported(VERBS[verb])
+    """The function of a verb as a command."""
+    function = _function(verb)
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `wharfinger.__main__` sets it until the imports are done
         signal.signal(signal.SIGINT, signal.default_int_handler)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb)(module.command)
+    single.command(verb)(function)
     return typer.main.get_command(single)
 
 

@@ -1,6 +1,5 @@
 """What every verb has in common: exit codes, one sentence for what went wrong, no tracebacks."""
 
-import importlib
 import inspect
 import json
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import cli
-from wharfinger.cli.verbs.look import version
+from wharfinger.cli.verbs.look import package
 
 ROOT = Path(__file__).parents[3]
 POLICY = 'policy "p"\n\nscore s weight 1 = least_allocated()\n'
@@ -78,8 +77,7 @@ def test_every_folder_of_verbs_is_a_task():
 
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_the_help_of_a_verb_is_read_as_it_would_be_imported(verb):
-    module = cli.VERBS[verb]
-    assert cli._help_of(module) == inspect.getdoc(importlib.import_module(module).command)
+    assert cli._help_of(verb) == inspect.getdoc(cli._function(verb))
 
 
 def test_help_imports_no_verb():
@@ -133,7 +131,7 @@ def test_an_interrupt_is_exit_code_130_without_a_traceback(wharf, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(version, "command", interrupted)
+    monkeypatch.setattr(package, "wharf_version", interrupted)
     code, _, err = wharf("version")
     assert code == 130
     assert "Traceback" not in err
@@ -144,7 +142,7 @@ def test_an_error_of_our_own_is_a_sentence_and_exit_code_70(wharf, monkeypatch):
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.delenv("WHARF_TRACEBACK", raising=False)
-    monkeypatch.setattr(version, "command", broken)
+    monkeypatch.setattr(package, "wharf_version", broken)
     code, _, err = wharf("version")
     assert code == 70
     assert err.startswith("wharf: internal error: ZeroDivisionError: division by zero;")

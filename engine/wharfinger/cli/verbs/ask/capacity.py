@@ -170,7 +170,7 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 @with_flags
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     by: Annotated[
         list[str] | None,

@@ -49,7 +49,7 @@ class Showing:
         return max(found, key=lambda one: (one.node is not None and bool(one.margin), one.node is not None), default=None)
 
 
-def command(
+def wharf_demo(
     policy: options.Policies = None,
     param: options.Params = None,
     trace: Annotated[

@@ -53,7 +53,7 @@ class AgainstFlags:
 
 
 @with_flags
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     against: AgainstFlags,
     replace: Annotated[

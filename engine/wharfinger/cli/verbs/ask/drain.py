@@ -119,7 +119,7 @@ def _pod(pod: DrainedPod) -> dict[str, Any]:
 
 
 @with_flags
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     nodes: Annotated[
         list[str] | None,

@@ -137,7 +137,7 @@ def _explanation(found: Explanation) -> dict[str, Any]:
 
 
 @with_flags
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
     pods_of: Annotated[

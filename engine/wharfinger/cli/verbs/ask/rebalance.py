@@ -88,7 +88,7 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
 
 
 @with_flags
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     goal: Annotated[
         list[Goal] | None,

@@ -128,7 +128,7 @@ def _values(found: Tuned, values: Sequence[float]) -> dict[str, float | None]:
 
 
 @with_flags
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     objectives: Annotated[
         list[str] | None,

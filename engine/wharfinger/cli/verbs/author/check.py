@@ -34,7 +34,7 @@ class Format(Enum):
     GITHUB = "github"
 
 
-def command(
+def wharf_check(
     paths: options.Paths = None,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
     with_cost: Annotated[bool, typer.Option("--cost", help="Print also what each rule costs to decide.")] = False,

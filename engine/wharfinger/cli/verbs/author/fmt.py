@@ -18,7 +18,7 @@ from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 
-def command(
+def wharf_fmt(
     paths: options.Paths = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; list the files that would change, and fail if there are any.")

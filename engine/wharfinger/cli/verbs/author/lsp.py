@@ -19,7 +19,7 @@ COLLECT = (50_000, 20, 50)
 """Thresholds of the garbage collector: a check makes some ten thousand objects, and few of them in circles."""
 
 
-def command(
+def wharf_lsp(
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
     live: Annotated[bool, typer.Option("--live", help="Read the cluster that the kubeconfig names, once.")] = False,
     kubeconfig: options.Kubeconfig = None,

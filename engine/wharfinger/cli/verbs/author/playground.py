@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 """Only this machine is answered: what is typed and uploaded stays on it."""
 
 
-def command(
+def wharf_playground(
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Where it is served; 0 is any free port.")] = PORT,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,

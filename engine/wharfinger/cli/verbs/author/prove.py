@@ -25,7 +25,7 @@ class Format(Enum):
     JSON = "json"
 
 
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: Annotated[
         str, typer.Argument(metavar="POLICY", help="The policy file that the statement is about.", autocompletion=options.offered_policies)
     ],

@@ -163,7 +163,7 @@ class Format(Enum):
     GITHUB = "github"
 
 
-def command(
+def wharf_test(
     paths: options.Paths = None,
     output: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.HUMAN,
     coverage: Annotated[bool, typer.Option("--coverage", help="List what no test made true, false or missing.")] = False,

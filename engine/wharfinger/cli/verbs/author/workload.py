@@ -28,7 +28,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.cluster import load_cluster
 
 
-def command(
+def wharf_workload(
     snapshot: Annotated[
         list[str],
         typer.Option(

@@ -43,7 +43,7 @@ class Format(Enum):
     JSON = "json"
 
 
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_bench(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: options.Policies = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the generated cluster.")] = 5000,
     pods: Annotated[int, typer.Option("--pods", min=1, max=10_000_000, help="Pods to place.")] = 10_000,

@@ -37,7 +37,7 @@ def _kinds(incomplete: str) -> list[str]:
     return [kind for kind in ("pod", "group", "policy") if kind.startswith(incomplete)]
 
 
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     kind: Annotated[str, typer.Argument(metavar="pod|group|policy", help="What to explain: pod, group or policy.", autocompletion=_kinds)],
     name: Annotated[
         str,

@@ -37,7 +37,7 @@ class Outcome:
     changes: list[Change] = dataclasses.field(default_factory=list)
 
 
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_replay(  # noqa: PLR0913, PLR0917 — one parameter per flag
     log: Annotated[str, typer.Argument(metavar="LOG", help="What `wharf run --decision-log` wrote; finished files beside it come first.")],
     policy: options.Policies = None,
     param: options.Params = None,

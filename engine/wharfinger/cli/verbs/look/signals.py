@@ -38,7 +38,7 @@ class Format(Enum):
     JSON = "json"
 
 
-def command(  # noqa: PLR0913, PLR0917 — the options of a verb
+def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
     action: Annotated[Action, typer.Argument(help="What to do with them.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
     prometheus: options.PrometheusUrl = None,

@@ -15,7 +15,7 @@ from wharfinger.language.report import wording
 COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 
 
-def command(
+def wharf_status(
     url: running_process.Url = running_process.LOCAL_ADDRESS,
     output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
 ) -> int:

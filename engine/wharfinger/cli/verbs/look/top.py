@@ -215,7 +215,7 @@ T = TypeVar("T")
 Picture = tuple[MetricsInterval, Sequence[str], PolicyStates, Sequence[Decision]]
 
 
-def command(
+def wharf_top(
     url: running_process.Url = running_process.LOCAL_ADDRESS,
     interval: Annotated[float, typer.Option("--interval", min=0.2, max=3600.0, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print what there is since the process began, and end.")] = False,

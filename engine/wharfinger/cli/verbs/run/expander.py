@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LISTEN = "127.0.0.1:8086"
 
 
-def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+def wharf_expander(  # noqa: PLR0913, PLR0917 — one parameter per flag
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     policy: options.Policies = None,

@@ -11,7 +11,7 @@ from wharfinger.crd import definition
 from wharfinger.errors import UsageError
 
 
-def command(
+def wharf_install(
     printed: Annotated[bool, typer.Option("--print", help="Print the manifests for `kubectl apply -f -`.")] = False,
 ) -> int:
     """Print the definitions of the custom resources: SchedulingPolicy, PlacementPreview, PolicyApp.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from wharfinger.cli.run_flags import taking_settings
+from wharfinger.cli.verbs.run.settings import taking_settings
 from wharfinger.daemon.serve import serve
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import WharfingerError
@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @taking_settings
-def command(settings: Settings) -> int:
+def wharf_run(settings: Settings) -> int:
     """Schedule the pods that name this scheduler, until SIGTERM or SIGINT; a second one stops without waiting for anything."""
     asyncio.run(_until_signalled(settings))
     return 0

@@ -1,18 +1,27 @@
-"""`wharf schema`: the JSON Schemas of the settings, of snapshots, and of what verbs print for programs."""
+"""What the installed package says of itself: `wharf version`, and the JSON Schemas of files and answers by `wharf schema`."""
 
 from __future__ import annotations
 
+import sys
 from importlib import resources
 from typing import Annotated
 
 import typer
 
+import wharfinger
 from wharfinger.cli import streams
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 
 VERSION = "v1"
+"""Of the schemas."""
 _FOLDER = resources.files("wharfinger") / "schemas" / VERSION
+
+
+def wharf_version() -> int:
+    """Print the version."""
+    sys.stdout.write(f"wharfinger {wharfinger.__version__}\n")
+    return 0
 
 
 def names() -> list[str]:
@@ -24,7 +33,7 @@ def _offered(incomplete: str) -> list[str]:
     return [name for name in names() if name.startswith(incomplete)]
 
 
-def command(
+def wharf_schema(
     name: Annotated[str | None, typer.Argument(help="Which schema; without one, their names are listed.", autocompletion=_offered)] = None,
 ) -> int:
     """Print the JSON Schema of the settings, of snapshots, or of what a verb prints with --format json."""

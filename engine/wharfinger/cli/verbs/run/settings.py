@@ -1,16 +1,21 @@
-"""The flags of `wharf run`: those that settings define, and those about one of the profiles. Flags override the file of `--config`."""
+"""The settings of `wharf run`: its flags, and `wharf config print`.
+
+Most flags are made from the settings; the others are about one of the profiles. Flags override the file of `--config`.
+"""
 
 from __future__ import annotations
 
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options
-from wharfinger.daemon.settings import Settings, read_settings, validated
+from wharfinger.cli import options, streams
+from wharfinger.daemon.settings import Settings, read_settings, settings_text, validated
 from wharfinger.daemon.settings_fields import Setting, settings_of
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
@@ -112,3 +117,16 @@ def _named(profiles: list[dict[str, Any]], given: Given) -> dict[str, Any]:
     if not (given["policy"] or given["shadow"] or given["param"]):
         raise UsageError(f"--scheduler-name says which profile of {config} --policy and --param are for; give one of them too")
     return profiles[names.index(name)]
+
+
+class Action(Enum):
+    """What to do with the settings."""
+
+    PRINT = "print"
+
+
+@partial(taking_settings, action=Annotated[Action, typer.Argument(help="What to do with them.")])
+def wharf_config(settings: Settings) -> int:
+    """Print the settings of `wharf run` with the same flags, as a file for its --config; nothing is connected to."""
+    streams.out(settings_text(settings))
+    return 0
