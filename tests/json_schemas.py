@@ -21,7 +21,7 @@ from wharfinger.explain.difference import Cause
 from wharfinger.explain.explained_policy import Governed, RejectingFilter
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import policy_status
-from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.groups.results import GroupState
 from wharfinger.groups.terms import DomainFit
 from wharfinger.model import objects

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tests.unit.framework import fleet
-from wharfinger.framework import chain
+from wharfinger.framework import chain, domains
+from wharfinger.framework.domains import Classes
 from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.rules import row_classes
-from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -150,7 +149,7 @@ def test_filters_kept_by_domain_decide_as_row_by_row(texts, seed, monkeypatch):
         snapshot = state.snapshot(1.0)
         kept = decider.decide(snapshot, pod)
         with monkeypatch.context() as patch:
-            patch.setattr(row_classes, "MAX_CLASSES", 0)
+            patch.setattr(domains, "MAX_CLASSES", 0)
             fresh = decide(decider.chain, snapshot, pod)
         by_domain += kept.evaluation.filtering.feasible_set.classes is not None
         assert fresh.evaluation.filtering.feasible_set.classes is None

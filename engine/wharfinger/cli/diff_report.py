@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from wharfinger.cli import question, report_parts
 from wharfinger.explain.difference import Cause, RuleAnswer
-from wharfinger.framework import given_devices
-from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework import pod_devices
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
@@ -87,7 +87,7 @@ def _places(change: PodChange | DecisionChange) -> tuple[str, str]:
 
 
 def _with(node: str, devices: Sequence[GivenDevice]) -> str:
-    return f"{node} ({given_devices.text(devices, node)})" if devices else node
+    return f"{node} ({pod_devices.text(devices, node)})" if devices else node
 
 
 def _devices(change: PodChange | DecisionChange) -> tuple[tuple[GivenDevice, ...], tuple[GivenDevice, ...]]:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from wharfinger.explain import policy_warnings, remedies
 from wharfinger.explain.conditions import PolicyCommentary
-from wharfinger.framework import given_devices
+from wharfinger.framework import pod_devices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.framework.evaluation.diagnosis import FilterDiagnosis, NodeRejection
-from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -230,7 +230,7 @@ def _headline(found: Explanation) -> Iterator[str]:
     else:
         yield f"{found.pod} → {found.node}: {'; '.join(_summary(found))}"
     if found.devices:
-        yield f"  gets {given_devices.text(found.devices, found.node)}"
+        yield f"  gets {pod_devices.text(found.devices, found.node)}"
     yield from (f"  {preference}" for preference in found.preferences)
     if found.policies:
         yield f"  governed by {', '.join(found.policies)}"

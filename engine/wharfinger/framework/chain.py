@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
-from wharfinger.framework.device_orders import shared_by
 from wharfinger.framework.extension import (
     AnnotatingPlugin,
     DevicePlugin,
@@ -27,6 +26,7 @@ from wharfinger.framework.extension import (
     QueueSortPlugin,
     ScorePlugin,
 )
+from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry, default_registry
 from wharfinger.framework.rules import lineup, points

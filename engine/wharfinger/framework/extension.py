@@ -32,12 +32,12 @@ from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ANYONE, Evictable
-from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Shared, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore

@@ -32,8 +32,8 @@ from wharfinger.framework.prepared import (
 )
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.framework.prepared import Changes
-    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.state.snapshot import Snapshot
 
 P = TypeVar("P", bound=extension.Plugin)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.model import objects
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot

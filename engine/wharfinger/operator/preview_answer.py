@@ -21,7 +21,7 @@ from wharfinger.crd.models import (
     RuleCount,
 )
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import given_devices
+from wharfinger.framework import pod_devices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
@@ -185,7 +185,7 @@ def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gener
         if decision.node is None and not misses:
             misses.append(_miss(decision, seen))
         if got := decision.devices:
-            devices[decision.pod.key] = given_devices.text(got, decision.node)
+            devices[decision.pod.key] = pod_devices.text(got, decision.node)
 
     outcomes = yield from placing.place_pods(chain, state, pods, watch=watch)
     nodes: _Nodes = [(outcome.decision.pod.key, outcome.decision.node) for outcome in outcomes]
@@ -203,7 +203,7 @@ def _drained(
     asked = {each.pod: each for each in found.pods if not each.source}
     nodes = [(pod.key, asked[pod.key].node) for pod in placing.queue_order(chain, pods)]
     got = {key: each.placement for key, each in asked.items() if each.placement is not None and each.placement.devices}
-    devices = {key: given_devices.text(placement.devices, placement.node) for key, placement in got.items()}
+    devices = {key: pod_devices.text(placement.devices, placement.node) for key, placement in got.items()}
     waits = next((pod for pod in placing.queue_order(chain, pods) if asked[pod.key].node is None), None)
     miss = None
     if waits is not None:

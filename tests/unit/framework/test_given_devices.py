@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.bench import devices
 from tests.unit.framework.test_device_orders import with_slices
 from wharfinger.event_loop import at_once
-from wharfinger.framework import given_devices
+from wharfinger.framework import pod_devices
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
@@ -84,7 +84,7 @@ def test_a_decision_names_the_devices_of_its_pod(case: str) -> None:
     make, told, claims = CASES[case]
     state, pod = make()
     decision = decide(CHAIN, state.snapshot(), PodView(pod))
-    assert given_devices.text(decision.devices, decision.node) == told
+    assert pod_devices.text(decision.devices, decision.node) == told
     assert [each.claim for each in decision.devices] == claims
     for each in decision.devices:
         (device,) = [found for found in state.snapshot().devices.on(decision.row) if found.name == each.device and found.pool in each.pool]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.rules.row_classes import Classes, classes
+from wharfinger.framework.domains import Classes, classes
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Mask

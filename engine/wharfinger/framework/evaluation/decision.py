@@ -20,7 +20,7 @@ from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.extension import DevicePlugin
-from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import ALL, Attempt, ClaimAllocation
 from wharfinger.framework.rules.plugin_points import Columns, PluginPoints
 from wharfinger.framework.rules.score_slot import ScoreSlot

@@ -1,6 +1,6 @@
 """The feasible nodes of one template.
 
-A filter that depends on topology domains alone opens or closes whole classes of rows (`row_classes.Classes`): a zone that is full is one
+A filter that depends on topology domains alone opens or closes whole classes of rows (`domains.Classes`): a zone that is full is one
 flag, and not a new verdict for each of its nodes.
 """
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.domains import Classes
 from wharfinger.framework.prepared import NO_ROWS, Mask, Rows
-from wharfinger.framework.rules.row_classes import Classes
 
 
 class Flips(NamedTuple):

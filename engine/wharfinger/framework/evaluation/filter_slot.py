@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import ALL, SKIP, Attempt, Changes, Mask, PreparedFilter, Reason, Rejected, Rows, Skip
-from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.stopwatch import Effort
 from wharfinger.language.semantics.catalogue import Volatility
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework import prepared
-from wharfinger.framework.device_orders import shared_by
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.evaluation.scoring import Scoring
+from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt, Changes
 from wharfinger.framework.rules.lineup import Lineup
 from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
+from wharfinger.framework.eviction import Supposition
 from wharfinger.framework.extension import Trial
 from wharfinger.framework.prepared import Attempt, Reason, Rejected, Shared
-from wharfinger.framework.supposition import Supposition
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.eviction import ANYONE, Budgets, Evictable
+from wharfinger.framework.eviction import ANYONE, Budgets, Evictable, Supposition
 from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection, Trial
 from wharfinger.framework.prepared import Attempt, Mask, Reason, union
-from wharfinger.framework.supposition import Supposition
 from wharfinger.model import objects
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import WILDCARD, taken_ports
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

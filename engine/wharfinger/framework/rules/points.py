@@ -9,7 +9,7 @@ the rule does not apply to the node.
 
 Totals are sums of weight × points, one per tier. A floating-point sum depends on the order of its terms, so the order is fixed: all STATIC
 terms, all ROW and TIMED terms, then each GLOBAL term as a group of its own, then the terms whose points are kept per class of rows
-(`row_classes.Classes`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result
+(`domains.Classes`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result
 to the last bit. Points per class are added to rows on request only.
 """
 
@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from wharfinger.compiler import normalize
 from wharfinger.errors import PluginFault
 from wharfinger.framework import plugin_faults
+from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.prepared import ALL, Mask, Rows
-from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.language.semantics.bounds import MAX_POINTS
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.prepared import ALL, NO_ROWS, SKIP, Attempt, Mask, PreparedScore, Rows, Skip
 from wharfinger.framework.rules.points import NO_EXTENT, Extent, Scale
-from wharfinger.framework.rules.row_classes import Classes
 from wharfinger.framework.stopwatch import Effort
 from wharfinger.language.semantics.catalogue import Volatility
 

@@ -16,7 +16,7 @@ from wharfinger.cli import options, question, report_parts, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
-from wharfinger.framework import given_devices
+from wharfinger.framework import pod_devices
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.copies import checkpoint_of
@@ -45,7 +45,7 @@ def _row(result: PodResult) -> Sequence[str]:
         room = f" Room on {result.nominated} if {_listed(result.victims)} left." if result.nominated else ""
         return result.pod, "-", result.message + room
     evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
-    gets = f", gets {given_devices.text(result.devices, result.node)}" if result.devices else ""
+    gets = f", gets {pod_devices.text(result.devices, result.node)}" if result.devices else ""
     return result.pod, result.node, " / ".join(map(wording.number, result.totals)) + gets + evicts
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 
-from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.devices.extended_resources import IN_MEMORY
 from wharfinger.framework.plugins.devices.requests import Ask, Asked
 from wharfinger.framework.plugins.devices.search import Fault, FaultKind, Outcome, Pick
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import NodePools
 from wharfinger.model.objects.devices import FROM_CLAIM, FROM_CLASS, MAX_DEVICES

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, deadline_and_broken, pod_claims
 from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
 from wharfinger.framework.plugins.devices.search import MAX_TOTAL_STEPS, STEPS_PER_NODE, Fault, FaultKind, Outcome, search
 from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
+from wharfinger.framework.pod_devices import preferred
 from wharfinger.framework.prepared import (
     OUTDATED,
     Affected,

@@ -28,11 +28,11 @@ from wharfinger.framework.extension import (
     Rejection,
     ScorePlugin,
 )
-from wharfinger.framework.given_devices import GivenDevice
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.device_rule import DeviceRule
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
+from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import (
     OUTDATED,
     SKIP_ALWAYS,

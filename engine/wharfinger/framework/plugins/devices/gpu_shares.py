@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.device_orders import preferred
 from wharfinger.framework.extension import AnnotatingPlugin, Arguments, DevicePlugin, FilterPlugin
-from wharfinger.framework.given_devices import GivenDevice
+from wharfinger.framework.pod_devices import GivenDevice, preferred
 from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
@@ -28,7 +27,7 @@ from wharfinger.model.devices.device import MILLI
 from wharfinger.model.devices.shared_gpus import WHOLE, GpuDemand, GpuNames, free_gpus, holders, room
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -1,5 +1,5 @@
 """The plugins InterPodAffinity and PodTopologySpread, and the counts of placed pods per topology domain that they use.
 
 Start with `inter_pod_affinity` and `pod_topology_spread`, which are the extension points. `affinity_counts` and `spread_counts` hold the
-counts; `domain_watch` follows their changes for both.
+counts.
 """

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.domains import DomainWatch, renew_all
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
-from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.affinity_terms import Term
-from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
 from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.framework.prepared import Changes
-    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.pod_table import Tally
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
@@ -151,7 +150,7 @@ class PreparedAffinityFilter(PreparedFilter):
         """The rows of domains that got their first, or lost their last, wanted, repelled or repelling pod."""
         if not self._incoming.stands(snapshot):
             return OUTDATED
-        rows = domain_watch.renew(self._watches, snapshot.n_nodes)
+        rows = renew_all(self._watches, snapshot.n_nodes)
         first, self._first = self._first, self._is_first()
         return rows if first == self._first else ALL
 
@@ -243,13 +242,13 @@ class PreparedAffinityScore(PreparedScore):
 
     def stands(self, snapshot: Snapshot) -> bool:
         """True if no score has changed."""
-        return self._incoming.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
+        return self._incoming.stands(snapshot) and renew_all(self._watches.values(), snapshot.n_nodes) is None
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
         if not self._incoming.stands(snapshot):
             return OUTDATED
-        rows = domain_watch.renew(self._watches.values(), snapshot.n_nodes)
+        rows = renew_all(self._watches.values(), snapshot.n_nodes)
         return rows if rows is None or self.any(snapshot) else OUTDATED
 
     def any(self, snapshot: Snapshot) -> bool:

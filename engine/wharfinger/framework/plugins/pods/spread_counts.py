@@ -19,16 +19,15 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins import numbers
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.plugins.pods import domain_watch
-from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
+from wharfinger.framework.domains import DomainWatch, renew_all
 from wharfinger.framework.prepared import OUTDATED, Affected, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.framework.prepared import Changes
-    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.domains import DomainCounts
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
@@ -204,7 +203,7 @@ class Spread:
         """Follow the counts; returns the rows whose answer changed, `OUTDATED` if a node, Service or controller changed."""
         if len(changes.node_rows) or not self._owners.stands(snapshot):
             return OUTDATED
-        return domain_watch.renew(self.watches, snapshot.n_nodes)
+        return renew_all(self.watches, snapshot.n_nodes)
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
         raise NotImplementedError

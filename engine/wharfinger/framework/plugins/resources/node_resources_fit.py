@@ -31,7 +31,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.requests import MAX_AMOUNT, is_extended, is_scalar
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot

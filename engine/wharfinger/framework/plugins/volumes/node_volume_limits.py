@@ -24,8 +24,8 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.framework.prepared import Changes
-    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot

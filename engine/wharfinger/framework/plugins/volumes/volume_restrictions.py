@@ -31,8 +31,8 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Supposition
     from wharfinger.framework.prepared import Changes
-    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot

@@ -1,19 +1,23 @@
-"""Which devices of a node come first, by the policies that govern a pod (`prefer device`).
+"""Devices for a pod: the order in which policies want them tried (`prefer device`), and the chosen ones as decisions tell them.
 
 Plugins that choose devices (for shares of GPUs and for claims) call `preferred` for the order in which to try the allowed devices. Policies
 apply sorted by name, their preferences in the order of the text: each orders what those before it leave equal, and at last devices keep
-their own order. No policy allows a device that is not allowed without it.
+their own order. No policy allows a device that is not allowed without it. The plugins say what they chose (`extension.DevicePlugin`);
+`Decision.devices` has the devices of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.framework.prepared import Attempt, Shared
+from wharfinger.model.devices.device import MILLI, unique_name
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -51,3 +55,41 @@ def preferred(attempt: Attempt, row: int) -> Sequence[Device] | None:
     """The devices of a node in the order of the policies that govern the pod; None if none of them has a preference."""
     orders = attempt.shared.made(DeviceOrders)
     return None if orders is None else orders.order(attempt, row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenDevice:
+    """A device that a pod gets.
+
+    `claim` is `namespace/name`; "" without a claim, or if the scheduler has yet to make it. `request` is what the device is for: the
+    request as a claim's status names it, or the resource of which the pod wants a share. `capacity` is the part that the pod gets of a
+    device which others may share, as text by name; empty for the whole device.
+    """
+
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+    capacity: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def uid(self) -> str:
+        """The `model.devices.device.Device.uid` of the device."""
+        return unique_name(self.driver, self.pool, self.device)
+
+
+def text(devices: Sequence[GivenDevice], node: str | None) -> str:
+    """The devices of a pod on one line, `request: device, device; request: …`; pools have the name of the node unless they are named."""
+    parts = []
+    for (_, request), found in groupby(devices, key=lambda each: (each.claim, each.request)):
+        parts.append(f"{request}: {', '.join(_named(each, node) for each in found)}")
+    return "; ".join(parts)
+
+
+def _named(device: GivenDevice, node: str | None) -> str:
+    name = device.device if device.pool == node else f"{device.pool}/{device.device}"
+    amounts = [f"{amount} thousandths" if capacity == MILLI else f"{amount} of {capacity}" for capacity, amount in device.capacity.items()]
+    said = [*amounts, *(["admin access"] if device.admin_access else [])]
+    return f"{name} ({', '.join(said)})" if said else name
