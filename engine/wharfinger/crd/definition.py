@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, VERSION
+from wharfinger.crd import GROUP, MANAGED_BY, MANAGER, VERSION
 from wharfinger.crd.models import (
     PlacementPreviewSpec,
     PlacementPreviewStatus,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wharfinger.compiler import metrics, reads
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.crd.fields import APP_LABEL, POLICY_LABEL
+from wharfinger.crd import APP_LABEL, POLICY_LABEL
 from wharfinger.language.report import wording
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed

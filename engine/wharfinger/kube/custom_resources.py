@@ -32,8 +32,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec import field
 
-from wharfinger.crd import definition
-from wharfinger.crd.fields import API_VERSION, GROUP, MANAGED_BY, MANAGER, VERSION
+from wharfinger.crd import API_VERSION, GROUP, MANAGED_BY, MANAGER, VERSION, definition
 from wharfinger.framework.ports import Reference, WriteFailed
 from wharfinger.kube.connection import JSON, MERGE_PATCH, Connection
 from wharfinger.kube.reflector import ReflectorSettings

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wharfinger.crd.fields import API_VERSION, APP_LABEL, GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL, POLICY_LABEL
+from wharfinger.crd import API_VERSION, APP_LABEL, GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL, POLICY_LABEL
 from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.errors import InvalidObject, WharfingerError
 from wharfinger.kube import refusals

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.crd.fields import Condition
-from wharfinger.crd.models import MAX_DRIFTED, AppPhase, DriftedPod, DriftPolicy, PolicyAppSpec
+from wharfinger.crd.models import MAX_DRIFTED, AppPhase, Condition, DriftedPod, DriftPolicy, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of

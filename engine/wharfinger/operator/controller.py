@@ -25,7 +25,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from wharfinger.crd.fields import APP_LABEL, Condition
+from wharfinger.crd import APP_LABEL
+from wharfinger.crd.models import Condition
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock, Leadership, WriteFailed

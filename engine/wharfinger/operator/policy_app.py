@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from wharfinger.crd.fields import FINALIZER
+from wharfinger.crd import FINALIZER
 from wharfinger.crd.models import AppPhase, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals

@@ -22,14 +22,7 @@ from pydantic import ValidationError
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.crd.fields import Condition
-from wharfinger.crd.models import (
-    MAX_PODS,
-    PlacementPreviewSpec,
-    PolicyAppSpec,
-    PreviewPolicy,
-    WorkloadRef,
-)
+from wharfinger.crd.models import MAX_PODS, Condition, PlacementPreviewSpec, PolicyAppSpec, PreviewPolicy, WorkloadRef
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain, with_policies

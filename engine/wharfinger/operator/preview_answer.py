@@ -11,15 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.crd.models import (
-    MAX_PLACEMENTS,
-    MAX_PODS,
-    MAX_PODS_WITH_DEVICES,
-    MAX_RULES,
-    NearestMiss,
-    PlacementCount,
-    RuleCount,
-)
+from wharfinger.crd.models import MAX_PLACEMENTS, MAX_PODS, MAX_PODS_WITH_DEVICES, MAX_RULES, NearestMiss, PlacementCount, RuleCount
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import pod_devices
 from wharfinger.framework.chain import Chain

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.crd.fields import MANAGED_BY, MANAGER, NAMESPACE_LABEL, Condition
-from wharfinger.crd.models import MAX_DIAGNOSTICS, MAX_REPEATED_LENGTH, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
+from wharfinger.crd import MANAGED_BY, MANAGER, NAMESPACE_LABEL
+from wharfinger.crd.models import MAX_DIAGNOSTICS, MAX_REPEATED_LENGTH, Condition, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
 from wharfinger.event_loop import in_slices, until
 from wharfinger.framework.policy_status import Finding, FormerText, MetricStatus, Mode, PolicySink, PolicyStatus, PolicyText, Result
 from wharfinger.framework.ports import Clock

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
+from wharfinger.crd import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.models import SchedulingPolicySpec
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
