@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.plugins.devices.requests import Spending, selected
+from wharfinger.framework.plugins.devices.cel.selector import Spending, selected
 from wharfinger.framework.prepared import Mask, Rows
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId

@@ -3,6 +3,10 @@
 An *ask* is a request, or one alternative of a request. The search reads devices by a `DeviceCode` only: for each ask whether its selectors
 match and the taints are tolerated, the attributes that constraints compare, and what the device offers and consumes. Devices with other
 names, or that differ in attributes which nothing reads, have the same code, so nodes with such devices share an answer.
+
+A device that may be shared says, for each of its capacities, which amounts can be consumed: multiples of a step between two limits, or some
+values. What a request wants is rounded up to such an amount (`Portion`); a request that names no amount gets the default, or all of it.
+Amounts are in nanos. Source: `structured/internal/incubating/consumable_capacity.go`, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -10,15 +14,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from wharfinger.framework.plugins.devices.capacity import Portion, portions
-from wharfinger.framework.plugins.devices.cel import library
-from wharfinger.framework.plugins.devices.cel.expression_text import Read, reads
-from wharfinger.framework.plugins.devices.cel.selector import COST_EXCEEDED, Attribute, DeviceTraits, Selector, SelectorFailed, compiled
+from wharfinger.framework.plugins.devices.cel.selector import Spending, TypedValue, attribute_value, selected
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
 from wharfinger.model.objects import quantity
@@ -31,14 +31,6 @@ MAX_CONTENTS = 5_000
 MAX_ASKED = 32
 """Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
 
-MAX_TOTAL_COST = 4_000_000
-"""What the selectors of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
-COST_OF_DEVICE = 800
-"""The part of a device of that limit: room for sixteen answers, or for four that need an evaluation of a usual expression."""
-COST_EACH = 50
-"""The cost of asking a selector about a device, besides that of an evaluation where no device with such attributes was asked about."""
-COST_EVALUATED = 150
-"""The cost of one evaluation, besides that of its expression."""
 
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -53,9 +45,6 @@ class SelectorFault:
 
 
 Match = bool | SelectorFault
-TypedValue = tuple[str, Hashable]
-"""The kind and value of an attribute; two attributes are equal if both are."""
-UNKNOWN_KIND: TypedValue = ("", None)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -147,31 +136,6 @@ class PoolCode:
     invalid: bool
 
 
-class Spending:
-    """What selectors cost in one decision. An answer that was kept from an earlier decision costs the same as a new one."""
-
-    __slots__ = ("_asked", "_cost", "_most")
-
-    def __init__(self) -> None:
-        self._cost = 0
-        self._most = MAX_TOTAL_COST
-        self._asked: set[Hashable] = set()
-
-    def begin(self) -> None:
-        """Allow what the next device may cost."""
-        self._most += COST_OF_DEVICE
-
-    def spend(self, selector: Selector, traits: DeviceTraits) -> None:
-        """Count one answer; raises SelectorFailed if the selectors cost too much together."""
-        self._cost += COST_EACH
-        key = selector.expression, traits.key
-        if key not in self._asked:
-            self._asked.add(key)
-            self._cost += COST_EVALUATED + selector.cost_of(traits)
-        if self._cost > self._most:
-            raise SelectorFailed(COST_EXCEEDED)
-
-
 @dataclass(slots=True, eq=False)
 class Asked:
     """All that some claims ask for, in order, and the codes of the devices that were met so far.
@@ -243,7 +207,7 @@ class Asked:
         return DeviceCode(
             matches=tuple(_match(ask, content, self.spending) for ask in self.asks),
             tolerated=tuple(not untolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),
-            values=tuple(_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
+            values=tuple(attribute_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
             portions=tuple(
                 portions(ask.wanted.capacity.requests if ask.wanted.capacity is not None else {}, device.capacity) for ask in self.asks
             ),
@@ -327,122 +291,6 @@ def _match(ask: Ask, content: DeviceContent, spending: Spending) -> Match:
     return True
 
 
-def selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
-    """The answer of a selector, or the text of its error."""
-    if selector.cel is None:
-        return "CEL expression empty (unsupported selector type?)"
-    program = compiled(selector.cel.expression)
-    if not isinstance(program, Selector):
-        return f"CEL compile error: {program}"
-    try:
-        traits = _traits_for(content, reads(selector.cel.expression))
-        spending.spend(program, traits)
-        return program.matches(traits)
-    except (SelectorFailed, ValueError) as error:
-        return f"CEL runtime error: {error}"
-
-
-def _traits(content: DeviceContent) -> DeviceTraits:
-    """What a selector sees of a device; ValueError for an attribute that cannot be read."""
-    attributes: dict[str, dict[str, Attribute]] = {}
-    for name, attribute in content.device.attributes.items():
-        domain, own = _qualified(name, content.driver)
-        attributes.setdefault(domain, {})[own] = _read(name, attribute)
-    capacity: dict[str, dict[str, library.Value]] = {}
-    for name, each in content.device.capacity.items():
-        domain, own = _qualified(name, content.driver)
-        capacity.setdefault(domain, {})[own] = library.quantity_value(each.value)
-    shareable = content.device.allow_multiple_allocations
-    key = (content.driver, shareable, _frozen(attributes), _frozen(capacity))
-    return DeviceTraits(driver=content.driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
-
-
-def _traits_for(content: DeviceContent, read: tuple[Read, ...] | None) -> DeviceTraits:
-    """What a selector sees that reads these entries only (None: all). All attributes must be readable, whatever is read."""
-    if read is None:
-        return content.once("traits", _traits)
-    if text := content.once("unreadable", _unreadable):
-        raise ValueError(text)
-    return _part(content.driver, content.device.allow_multiple_allocations, read, tuple(_entry(content, each) for each in read))
-
-
-def _entry(content: DeviceContent, read: Read) -> TypedValue | None:
-    if read.map == "attributes":
-        return _value(content.device, content.driver, f"{read.domain}/{read.name}")
-    found = content.device.capacity.get(f"{read.domain}/{read.name}")
-    if found is None and read.domain == content.driver:
-        found = content.device.capacity.get(read.name)
-    return None if found is None else ("capacity", found.value)
-
-
-@lru_cache(maxsize=65536)
-def _part(driver: str, shareable: bool, read: tuple[Read, ...], values: tuple[TypedValue | None, ...]) -> DeviceTraits:
-    attributes: dict[str, dict[str, Attribute]] = {}
-    capacity: dict[str, dict[str, library.Value]] = {}
-    for (of, domain, name), typed in zip(read, values, strict=True):
-        if typed is None:
-            continue
-        kind, value = typed
-        if of == "capacity":
-            capacity.setdefault(domain, {})[name] = library.quantity_value(str(value))
-        else:
-            attributes.setdefault(domain, {})[name] = (
-                library.semver_value(str(value)) if kind == "version_value" else cast("Attribute", value)
-            )
-    key = (driver, shareable, _frozen(attributes), _frozen(capacity))
-    return DeviceTraits(driver=driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
-
-
-def _unreadable(content: DeviceContent) -> str:
-    """The error of the first attribute that cannot be read; "" if there is none."""
-    for name, attribute in content.device.attributes.items():
-        if attribute.version_value is not None or attribute.value is None:
-            try:
-                _read(name, attribute)
-            except ValueError as error:
-                return str(error)
-    return ""
-
-
-def _frozen(by_domain: Mapping[str, Mapping[str, Attribute]]) -> Hashable:
-    """A value that is equal for equal traits: true is not 1, and a text is no version."""
-    return tuple(
-        sorted((domain, name, type(value).__name__, str(value)) for domain, own in by_domain.items() for name, value in own.items())
-    )
-
-
-def _read(name: str, attribute: objects.DeviceAttribute) -> Attribute:
-    if attribute.version_value is not None:
-        try:
-            return library.semver_value(attribute.version_value)
-        except ValueError as error:
-            raise ValueError(f"attribute {name}: parse semantic version: {error}") from None
-    value = attribute.value
-    if value is None:
-        raise ValueError(f"attribute {name}: unsupported attribute value")
-    return value
-
-
-def _qualified(name: str, driver: str) -> tuple[str, str]:
-    domain, slash, own = name.partition("/")
-    return (domain, own) if slash else (driver, name)
-
-
-def _value(device: objects.Device, driver: str, name: str) -> TypedValue | None:
-    """The value of an attribute by its full name (`lookupAttribute`); None if the device does not have it."""
-    attribute = device.attributes.get(name)
-    domain, slash, own = name.partition("/")
-    if attribute is None and slash and domain == driver:
-        attribute = device.attributes.get(own)
-    if attribute is None:
-        return None
-    for kind in ("string_value", "int_value", "bool_value", "version_value"):
-        value = getattr(attribute, kind)
-        if value is not None:
-            return kind, value
-    return UNKNOWN_KIND
-
-
 def untolerated(tolerations: Sequence[objects.DeviceToleration], taints: Sequence[objects.DeviceTaint]) -> list[objects.DeviceTaint]:
     """The taints that keep a request away; effects other than those of `BLOCKING`, such as None, do not matter."""
     blocking = (taint for taint in taints if taint.effect in BLOCKING)
@@ -464,3 +312,67 @@ def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
         for each in content.device.consumes_counters
         for name, counter in sorted(each.counters.items())
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """What is consumed of one capacity: nanos, the text for the claim's status, and how much there is."""
+
+    name: str
+    nanos: int
+    text: str
+    there: int
+
+
+def portions(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCapacity]) -> tuple[Portion, ...] | None:
+    """What a request that wants these amounts consumes of each capacity of a device; None if the device cannot be had that way."""
+    if not wanted.keys() <= capacity.keys():
+        return None
+    found = []
+    for name, of in sorted(capacity.items()):
+        text = _consumed(wanted.get(name), of)
+        if of.request_policy is not None and _forbidden(text, of.request_policy):
+            return None
+        found.append(Portion(name, quantity.nano(text), text, quantity.nano(of.value)))
+    return tuple(found)
+
+
+def _consumed(wanted: str | None, of: objects.DeviceCapacity) -> str:
+    policy = of.request_policy
+    if wanted is None:
+        return of.value if policy is None or policy.default is None else policy.default
+    if policy is None:
+        return wanted
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _in_steps(wanted, policy.valid_range.min, policy.valid_range.step)
+    return next((value for value in policy.valid_values if quantity.nano(wanted) <= quantity.nano(value)), wanted)
+
+
+def _in_steps(wanted: str, least: str, step: str | None) -> str:
+    """The lowest amount at or above what is wanted that is a number of steps above the least."""
+    if quantity.nano(wanted) < quantity.nano(least):
+        return least
+    if step is None or not quantity.value(step):
+        return wanted
+    start, width = quantity.value(least), quantity.value(step)
+    return canonical(start + -(-(quantity.value(wanted) - start) // width) * width)
+
+
+def _forbidden(text: str, policy: objects.CapacityRequestPolicy) -> bool:
+    amount = quantity.nano(text)
+    if policy.default is not None and amount == quantity.nano(policy.default):
+        return False
+    if policy.valid_range is not None:
+        most, step, least = policy.valid_range.max, policy.valid_range.step, policy.valid_range.min
+        if most is not None and amount > quantity.nano(most):
+            return True
+        width = 0 if step is None else quantity.value(step)
+        return width != 0 and (quantity.value(text) - quantity.value(least or "0")) % width != 0
+    return bool(policy.valid_values) and all(amount != quantity.nano(value) for value in policy.valid_values)
+
+
+def canonical(units: int) -> str:
+    """A number of units as Kubernetes writes a computed quantity: with the largest suffix that loses nothing, binary from 1024 on."""
+    if units >= 1024:
+        return quantity.format_bytes(units)
+    return f"{units // 1000}k" if units and units % 1000 == 0 else str(units)

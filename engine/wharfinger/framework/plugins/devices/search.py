@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from wharfinger.framework.plugins.devices.capacity import Portion
-from wharfinger.framework.plugins.devices.requests import UNKNOWN_KIND, Ask, Asked, Constraint, PoolCode, Request, SelectorFault, TypedValue
+from wharfinger.framework.plugins.devices.cel.selector import UNKNOWN_KIND, TypedValue
+from wharfinger.framework.plugins.devices.requests import Ask, Asked, Constraint, PoolCode, Portion, Request, SelectorFault
 from wharfinger.model.objects.devices import EXACT_COUNT, MAX_ALTERNATIVES, MAX_DEVICES
 from wharfinger.model.state.device_states import UsageKey
 

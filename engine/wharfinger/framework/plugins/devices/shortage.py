@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from wharfinger.framework.plugins.devices.requests import Ask, Asked, PoolCode, selected, untolerated
+from wharfinger.framework.plugins.devices.cel.selector import selected
+from wharfinger.framework.plugins.devices.requests import Ask, Asked, PoolCode, untolerated
 from wharfinger.framework.plugins.devices.search import Place, Search
 from wharfinger.language.report import wording
 from wharfinger.model import objects

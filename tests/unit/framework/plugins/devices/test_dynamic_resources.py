@@ -10,8 +10,9 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.devices import device_rule, requests, search
-from wharfinger.framework.plugins.devices.cel.expression_text import Read, reads
+from wharfinger.framework.plugins.devices import device_rule, search
+from wharfinger.framework.plugins.devices.cel import selector
+from wharfinger.framework.plugins.devices.cel.selector import Read, reads
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
@@ -193,7 +194,7 @@ def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decid
 
 @pytest.mark.parametrize(("n_selectors", "too_dear"), [(2, False), (20, True)])
 def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, too_dear):
-    monkeypatch.setattr(requests, "MAX_TOTAL_COST", 20_000)
+    monkeypatch.setattr(selector, "MAX_TOTAL_COST", 20_000)
     state = devices.cluster(2)
     wanted = devices.claim("a", 1)
     whole = "device.attributes.all(d, device.attributes[d].uuid != '{}')"  # reads every attribute, which differ in each device

@@ -16,7 +16,7 @@ from typing import Final
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
 from wharfinger.framework.plugins.devices.cel.library import MAX_RANGE_LENGTH
-from wharfinger.framework.plugins.devices.cel.macros import MERGED, OF_PAIRS, SORTED
+from wharfinger.framework.plugins.devices.cel.rewriting import MERGED, OF_PAIRS, SORTED
 
 MAX_COST: Final = 1_000_000
 """The limit of one expression, as in Kubernetes: at most about 0.04 s and 100 MB."""

@@ -5,7 +5,7 @@ maps with one key that names the type (`{"quantity": nanos}`), because values of
 equal maps. `compareTo` and its like exist for two such types, so each is one function that looks at its arguments.
 
 A function raises ValueError with the text that the user sees. The runtime takes no second function of a name that its own extension for
-strings has. So `indexOf` and `lastIndexOf`, which lists have too, get names of their own here (`expression_text.renamed`).
+strings has. So `indexOf` and `lastIndexOf`, which lists have too, get names of their own here (`selector`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import re2
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.plugins.devices.cel import foreign_equality, macros
+from wharfinger.framework.plugins.devices.cel import rewriting
 from wharfinger.model.objects import quantity
 
 NO_OVERLOAD = "no such overload"
@@ -488,9 +488,9 @@ def functions(cel: Any) -> list[Any]:
             )
             for name, found in (("indexOf", _index_of), ("lastIndexOf", _last_index_of))
         ),
-        declared(macros.OF_PAIRS, (anything, [items], _map_of_pairs), member=False),
-        declared(macros.MERGED, (anything, [items], _merged), member=False),
-        declared(macros.SORTED, (items, [items], _sorted_pairs), member=False),
+        declared(rewriting.OF_PAIRS, (anything, [items], _map_of_pairs), member=False),
+        declared(rewriting.MERGED, (anything, [items], _merged), member=False),
+        declared(rewriting.SORTED, (items, [items], _sorted_pairs), member=False),
         declared("isSorted", (boolean, [items], lambda found: list(_same_kind(found)) == sorted(found))),
         declared("sum", (anything, [items], _sum)),
         declared("min", (anything, [items], _least)),
@@ -518,9 +518,9 @@ def functions(cel: Any) -> list[Any]:
         declared("isLinkLocalMulticast", (boolean, [foreign], _is_link_local_multicast)),
         declared("masked", (foreign, [foreign], _masked)),
         declared("includes", *((boolean, [target, value], _includes) for target in kinds for value in kinds)),
-        declared(foreign_equality.IS_FOREIGN, (boolean, [foreign], _is_foreign), member=False),
+        declared(rewriting.IS_FOREIGN, (boolean, [foreign], _is_foreign), member=False),
         declared(
-            foreign_equality.SAME_FOREIGN,
+            rewriting.SAME_FOREIGN,
             (boolean, [foreign, foreign], _same_foreign),
             (boolean, [foreign, kind.NULL], lambda *_: False),
             member=False,

@@ -1,12 +1,14 @@
-"""Selectors: compiled CEL expressions over one device, and their answers.
+"""Selectors: compiled CEL expressions over one device, what they see of it, and their answers.
 
-An expression that may cost more than Kubernetes allows is refused before it is evaluated (`cost`).
+An expression sees a device's driver, attributes, capacity and whether it may be shared (`DeviceTraits`), nothing else. So equal devices
+share an answer, which is kept. Real devices differ in an id at least, and most expressions name the attributes that they read (`reads`):
+`device.attributes["gpu.example.com"].model`. Devices that agree in those get the same answer. An expression that uses the maps, or the
+device, in any other way (in a loop, in a variable) is supposed to read everything. So an expression is evaluated once per distinct set of
+attributes, whatever the number of devices, nodes and pods. Source: `dynamic-resource-allocation/cel/compile.go`, Kubernetes 1.36.
 
-An expression sees a device's driver, attributes, capacity and whether it may be shared, nothing else. So equal devices share an answer,
-which is kept: an expression is evaluated once per distinct set of attributes, whatever the number of devices, nodes and pods. Source:
-`dynamic-resource-allocation/cel/compile.go`, Kubernetes 1.36.
-
-The runtime is C++, kube-scheduler's is Go: the texts of their errors differ, and users of kube-scheduler know the latter's.
+An expression that may cost more than Kubernetes allows is refused before it is evaluated (`cost`), and what the selectors of one decision
+cost together is limited too (`Spending`). The runtime is C++, kube-scheduler's is Go: the texts of their errors differ, and users of
+kube-scheduler know the latter's.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.plugins.devices.cel import expression_text, foreign_equality, library, macros, syntax_tree
+from wharfinger.framework.plugins.devices.cel import library, rewriting, syntax_tree
 from wharfinger.framework.plugins.devices.cel.cost import MAX_COST, cost
+from wharfinger.model import objects
+from wharfinger.model.devices.pools import DeviceContent
 
 FIELDS, MAX_FIELD_LENGTH = 4, len("allowMultipleAllocations")
 UNLIMITED = 10**12
@@ -31,6 +35,15 @@ Attribute = bool | int | str | library.Value
 """The value of an attribute: a version is `library.semver_value(text)`."""
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
+
+MAX_TOTAL_COST = 4_000_000
+"""What the selectors of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
+COST_OF_DEVICE = 800
+"""The part of a device of that limit: room for sixteen answers, or for four that need an evaluation of a usual expression."""
+COST_EACH = 50
+"""The cost of asking a selector about a device, besides that of an evaluation where no device with such attributes was asked about."""
+COST_EVALUATED = 150
+"""The cost of one evaluation, besides that of its expression."""
 
 _STATUS = re.compile(r"[A-Z_]+: ")
 _MISSING_KEY = re.compile(r'Key not found in map : (?:"(?P<text>.*)"|(?P<other>.*))', re.DOTALL)
@@ -155,17 +168,17 @@ def _shown(text: str) -> str:
 @lru_cache(maxsize=4096)
 def compiled(expression: str) -> Selector | SelectorFailed:
     """The selector of an expression, or why it cannot be compiled. Compiled once."""
-    environment = _environment(macros.variables(expression))
+    environment = _environment(rewriting.variables(expression))
     try:
-        program = environment.compile(expression_text.renamed(expression))
+        program = environment.compile(_renamed(expression))
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        serialized = syntax_tree.rewritten(program.serialize(), macros.loop)
+        serialized = syntax_tree.rewritten(program.serialize(), rewriting.loop)
         dearest = cost(serialized)
         if dearest > MAX_COST:
             return SelectorFailed("too complex, exceeds cost limit")
-        program = environment.deserialize(syntax_tree.rewritten(serialized, foreign_equality.guarded))
+        program = environment.deserialize(syntax_tree.rewritten(serialized, rewriting.guarded))
         return Selector(expression, int(dearest), program, serialized)
     except RuntimeError as error:  # the only error of the library
         return SelectorFailed(f"compilation failed: {_line(error)}")
@@ -195,5 +208,184 @@ def _environment(names: frozenset[str]) -> Any:
     return cel.NewEnv(
         variables=dict.fromkeys({"device", *names}, cel.Type.DYN),
         extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings(2)],
-        functions=[*library.functions(cel), *macros.declarations(cel)],
+        functions=[*library.functions(cel), *rewriting.declarations(cel)],
     )
+
+
+_TEXT = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
+_KEY = rf"""(?:\.\s*\??\s*([A-Za-z_]\w*+)|\[\s*\??\s*({_TEXT})\s*\])(?!\s*\()"""
+_FIELD = rf"device\s*\.\s*(attributes|capacity)\s*\[\s*({_TEXT})\s*\]\s*{_KEY}"
+_READ = re.compile(_FIELD)
+_PLAIN = re.compile(r"device\s*\.\s*(?:driver|allowMultipleAllocations)\b")
+_DEVICE = re.compile(r"\bdevice\b")
+
+_RENAMED = re.compile(r"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\.\s*(indexOf|lastIndexOf)(?=\s*\()""")
+
+
+class Read(NamedTuple):
+    """An entry of a map of a device: `attributes` or `capacity`, its domain and its name."""
+
+    map: str
+    domain: str
+    name: str
+
+
+@lru_cache(maxsize=4096)
+def reads(expression: str) -> tuple[Read, ...] | None:
+    """The entries that an expression reads, sorted; None if it may read any."""
+    found = {Read(match[1], match[2][1:-1], match[3] or match[4][1:-1]) for match in _READ.finditer(expression)}
+    known = len(_READ.findall(expression)) + len(_PLAIN.findall(expression))
+    return tuple(sorted(found)) if len(_DEVICE.findall(expression)) == known else None
+
+
+def _renamed(expression: str) -> str:
+    """An expression in which `indexOf` and `lastIndexOf` have the names that they have here; what stands in texts stays."""
+    return _RENAMED.sub(lambda match: match[0] if match[1] is None else f".kubernetes_{match[1]}", expression)
+
+
+TypedValue = tuple[str, Hashable]
+"""The kind and value of an attribute; two attributes are equal if both are."""
+
+
+UNKNOWN_KIND: TypedValue = ("", None)
+
+
+class Spending:
+    """What selectors cost in one decision. An answer that was kept from an earlier decision costs the same as a new one."""
+
+    __slots__ = ("_asked", "_cost", "_most")
+
+    def __init__(self) -> None:
+        self._cost = 0
+        self._most = MAX_TOTAL_COST
+        self._asked: set[Hashable] = set()
+
+    def begin(self) -> None:
+        """Allow what the next device may cost."""
+        self._most += COST_OF_DEVICE
+
+    def spend(self, selector: Selector, traits: DeviceTraits) -> None:
+        """Count one answer; raises SelectorFailed if the selectors cost too much together."""
+        self._cost += COST_EACH
+        key = selector.expression, traits.key
+        if key not in self._asked:
+            self._asked.add(key)
+            self._cost += COST_EVALUATED + selector.cost_of(traits)
+        if self._cost > self._most:
+            raise SelectorFailed(COST_EXCEEDED)
+
+
+def selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
+    """The answer of a selector, or the text of its error."""
+    if selector.cel is None:
+        return "CEL expression empty (unsupported selector type?)"
+    program = compiled(selector.cel.expression)
+    if not isinstance(program, Selector):
+        return f"CEL compile error: {program}"
+    try:
+        traits = _traits_for(content, reads(selector.cel.expression))
+        spending.spend(program, traits)
+        return program.matches(traits)
+    except (SelectorFailed, ValueError) as error:
+        return f"CEL runtime error: {error}"
+
+
+def _traits_for(content: DeviceContent, read: tuple[Read, ...] | None) -> DeviceTraits:
+    """What a selector sees that reads these entries only (None: all). All attributes must be readable, whatever is read."""
+    if read is None:
+        return content.once("traits", _traits)
+    if text := content.once("unreadable", _unreadable):
+        raise ValueError(text)
+    return _part(content.driver, content.device.allow_multiple_allocations, read, tuple(_entry(content, each) for each in read))
+
+
+def _traits(content: DeviceContent) -> DeviceTraits:
+    """What a selector sees of a device; ValueError for an attribute that cannot be read."""
+    attributes: dict[str, dict[str, Attribute]] = {}
+    for name, attribute in content.device.attributes.items():
+        domain, own = _qualified(name, content.driver)
+        attributes.setdefault(domain, {})[own] = _read(name, attribute)
+    capacity: dict[str, dict[str, library.Value]] = {}
+    for name, each in content.device.capacity.items():
+        domain, own = _qualified(name, content.driver)
+        capacity.setdefault(domain, {})[own] = library.quantity_value(each.value)
+    shareable = content.device.allow_multiple_allocations
+    key = (content.driver, shareable, _frozen(attributes), _frozen(capacity))
+    return DeviceTraits(driver=content.driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
+
+
+def _entry(content: DeviceContent, read: Read) -> TypedValue | None:
+    if read.map == "attributes":
+        return attribute_value(content.device, content.driver, f"{read.domain}/{read.name}")
+    found = content.device.capacity.get(f"{read.domain}/{read.name}")
+    if found is None and read.domain == content.driver:
+        found = content.device.capacity.get(read.name)
+    return None if found is None else ("capacity", found.value)
+
+
+@lru_cache(maxsize=65536)
+def _part(driver: str, shareable: bool, read: tuple[Read, ...], values: tuple[TypedValue | None, ...]) -> DeviceTraits:
+    attributes: dict[str, dict[str, Attribute]] = {}
+    capacity: dict[str, dict[str, library.Value]] = {}
+    for (of, domain, name), typed in zip(read, values, strict=True):
+        if typed is None:
+            continue
+        kind, value = typed
+        if of == "capacity":
+            capacity.setdefault(domain, {})[name] = library.quantity_value(str(value))
+        else:
+            attributes.setdefault(domain, {})[name] = (
+                library.semver_value(str(value)) if kind == "version_value" else cast("Attribute", value)
+            )
+    key = (driver, shareable, _frozen(attributes), _frozen(capacity))
+    return DeviceTraits(driver=driver, attributes=attributes, capacity=capacity, allow_multiple_allocations=shareable, key=key)
+
+
+def _unreadable(content: DeviceContent) -> str:
+    """The error of the first attribute that cannot be read; "" if there is none."""
+    for name, attribute in content.device.attributes.items():
+        if attribute.version_value is not None or attribute.value is None:
+            try:
+                _read(name, attribute)
+            except ValueError as error:
+                return str(error)
+    return ""
+
+
+def _frozen(by_domain: Mapping[str, Mapping[str, Attribute]]) -> Hashable:
+    """A value that is equal for equal traits: true is not 1, and a text is no version."""
+    return tuple(
+        sorted((domain, name, type(value).__name__, str(value)) for domain, own in by_domain.items() for name, value in own.items())
+    )
+
+
+def _read(name: str, attribute: objects.DeviceAttribute) -> Attribute:
+    if attribute.version_value is not None:
+        try:
+            return library.semver_value(attribute.version_value)
+        except ValueError as error:
+            raise ValueError(f"attribute {name}: parse semantic version: {error}") from None
+    value = attribute.value
+    if value is None:
+        raise ValueError(f"attribute {name}: unsupported attribute value")
+    return value
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, own = name.partition("/")
+    return (domain, own) if slash else (driver, name)
+
+
+def attribute_value(device: objects.Device, driver: str, name: str) -> TypedValue | None:
+    """The value of an attribute by its full name (`lookupAttribute`); None if the device does not have it."""
+    attribute = device.attributes.get(name)
+    domain, slash, own = name.partition("/")
+    if attribute is None and slash and domain == driver:
+        attribute = device.attributes.get(own)
+    if attribute is None:
+        return None
+    for kind in ("string_value", "int_value", "bool_value", "version_value"):
+        value = getattr(attribute, kind)
+        if value is not None:
+            return kind, value
+    return UNKNOWN_KIND
