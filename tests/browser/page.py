@@ -28,7 +28,7 @@ from wharfinger.model.reading.decode import convert
 from wharfinger.policies.folder import FolderSource
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests

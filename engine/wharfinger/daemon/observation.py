@@ -22,9 +22,9 @@ from wharfinger.emit import Emit, Failed, Subscribers
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.scheduler.decision_log.files import LogWriter
 from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
-from wharfinger.scheduler.decision_log.writer import LogWriter
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.scheduler.queued_pods import Place
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.signals.refreshing import Suspension

@@ -34,8 +34,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler.cache_comparison import compare
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations, compare
 from wharfinger.web import policies
 from wharfinger.web.app import Checks
 from wharfinger.web.playground.clusters import Choice, Examples, Opened, Run

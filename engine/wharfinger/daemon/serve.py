@@ -31,7 +31,7 @@ from wharfinger.kube.refusals import Backoff
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.compose import Operator
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import requests_seen, reviews_seen
 from wharfinger.telemetry.timing import LoopSteps

@@ -2,9 +2,9 @@
 
     API server ──events──▶ feed ──▶ state and queue ──▶ cycle ──▶ binding ──▶ API server
                                                           │
-                                                          └─ no node fits: pod_status, preemption, back to the queue
+                                                          └─ no node fits: status, preemption, back to the queue
 
 Start with `scheduler.py`, which composes the parts and runs the loop; the parts know the API server through `ports.py` alone.
-`decision_log/` records decisions with everything they depend on; `cache_comparison.py` and `live_explanation.py` answer questions about
-the running scheduler.
+`decision_log/` records decisions with everything they depend on; `live_answers.py` answers questions about the running
+scheduler.
 """

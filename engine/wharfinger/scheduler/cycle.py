@@ -9,7 +9,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.policies.budget import SUSPENDED
-from wharfinger.scheduler import pod_status
+from wharfinger.scheduler import status
 from wharfinger.scheduler.events import NOT_DECIDED, Decided, DecisionSummary
 from wharfinger.scheduler.ports import LiveCluster
 from wharfinger.scheduler.queue import hints
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle
-    from wharfinger.scheduler.pod_status import Failures
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
+    from wharfinger.scheduler.status import Failures
 
 
 class SchedulingCycle:
@@ -74,7 +74,7 @@ class SchedulingCycle:
         pod = queued.pod
         if pod.terminating:
             self._queue.done(queued)
-            self._cluster.ports.events.record(pod, pod_status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
+            self._cluster.ports.events.record(pod, status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
             return True
         if self._cluster.state.is_placed(pod.uid):
             self._queue.done(queued)

@@ -16,7 +16,7 @@ from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Reference, WriteFailed, pod_reference
 from wharfinger.framework.prepared import Reason
-from wharfinger.scheduler import pod_status
+from wharfinger.scheduler import status
 from wharfinger.scheduler.events import Preempted
 from wharfinger.scheduler.ports import LiveCluster
 from wharfinger.scheduler.queued_pods import QueuedGroup
@@ -24,10 +24,9 @@ from wharfinger.scheduler.queued_pods import QueuedGroup
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.binding.permits import Permits
-    from wharfinger.scheduler.group_status import GroupStatus
-    from wharfinger.scheduler.pod_status import StatusWrites
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
+    from wharfinger.scheduler.status import GroupStatus, StatusWrites
 
 EVICTION_TIMEOUT = 10.0
 """Seconds to wait for the watch to show that evicted pods are terminating."""
@@ -156,7 +155,7 @@ class Preemptor:
         if not self._ports.leadership.is_leader:
             return False
         try:
-            await self._ports.writer.disrupt(victim, pod_status.disrupted(queued.profile.name))
+            await self._ports.writer.disrupt(victim, status.disrupted(queued.profile.name))
         except WriteFailed as error:
             self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return error.gone
@@ -164,7 +163,7 @@ class Preemptor:
             self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return False
         by = self._group_reference(queued.key) if isinstance(queued, QueuedGroup) else pod_reference(queued.pod)
-        self._ports.events.record(victim, pod_status.preempted(by, victim.node_name, queued.profile.name))
+        self._ports.events.record(victim, status.preempted(by, victim.node_name, queued.profile.name))
         return True
 
     def _group_reference(self, key: str) -> Reference:

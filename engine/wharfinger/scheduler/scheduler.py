@@ -26,15 +26,14 @@ from wharfinger.scheduler.binding.cycle import BindingCycle
 from wharfinger.scheduler.binding.permits import Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
 from wharfinger.scheduler.feed import ClusterFeed, Measurements
-from wharfinger.scheduler.group_status import GroupStatus
-from wharfinger.scheduler.groups.cycle import GroupCycle
-from wharfinger.scheduler.pod_status import Failures, StatusWrites
+from wharfinger.scheduler.group_cycle import GroupCycle
 from wharfinger.scheduler.ports import LiveCluster, Ports
 from wharfinger.scheduler.preemption import Preemptor
 from wharfinger.scheduler.profiles import Profiles
 from wharfinger.scheduler.queue.places import QueueSettings
 from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.scheduler.queued_pods import QueuedGroup
+from wharfinger.scheduler.status import Failures, GroupStatus, StatusWrites
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault

@@ -19,7 +19,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.shadow import ShadowReport
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 

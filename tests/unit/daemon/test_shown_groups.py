@@ -14,7 +14,7 @@ from wharfinger.errors import UnknownObject
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.groups.results import GroupState
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.web.ui.board import PodQuery

@@ -6,7 +6,7 @@ import pytest
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.scheduler.cache_comparison import OnOtherNode, WrongSum, compare
+from wharfinger.scheduler.live_answers import OnOtherNode, WrongSum, compare
 
 
 def node(name):

@@ -9,7 +9,7 @@ from tests.bench import devices
 from tests.unit.scheduler.running import node, running
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
-from wharfinger.scheduler.binding.devices import WATCH_TIMEOUT
+from wharfinger.scheduler.binding.claims import WATCH_TIMEOUT
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from tests.unit.model import clusters
 from wharfinger.framework.ports import AlwaysLeader, Reference, WriteFailed
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.model import objects
-from wharfinger.scheduler.group_status import GroupStatus
 from wharfinger.scheduler.ports import LiveCluster, Ports
+from wharfinger.scheduler.status import GroupStatus
 
 KEY = "default/train"
 WHY = "4 members must be placed at once; the cluster takes 3"

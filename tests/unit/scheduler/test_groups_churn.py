@@ -10,7 +10,7 @@ from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.groups.terms import Impossible
-from wharfinger.scheduler.groups import searching
+from wharfinger.scheduler import group_search
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 N_GROUPS, ROUNDS = 6, 25
@@ -72,7 +72,7 @@ class Churn:
 @pytest.mark.parametrize("seed", range(6))
 def test_no_group_is_left_in_part_and_nothing_is_overcommitted(seed, monkeypatch):
     if seed % 2:
-        monkeypatch.setattr(searching, "DIRECT_SEARCH_MEMBERS", 0)
+        monkeypatch.setattr(group_search, "DIRECT_SEARCH_MEMBERS", 0)
 
     async def story():
         nodes = [node(f"r{rack}n{number}", "6", labels=[(RACK, f"r{rack}")]) for rack in range(3) for number in range(2)]

@@ -11,8 +11,8 @@ from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlug
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
 from wharfinger.model import objects
-from wharfinger.scheduler.binding.together import DELETED
-from wharfinger.scheduler.groups import cycle, searching
+from wharfinger.scheduler import group_cycle, group_search
+from wharfinger.scheduler.binding.permits import DELETED
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 RACK = "rack"
@@ -281,7 +281,7 @@ def test_the_podgroup_says_what_became_of_it():
 @pytest.fixture
 def in_slices(monkeypatch):
     """Every step of a search is a slice of its own, on a copy of the state."""
-    monkeypatch.setattr(searching, "DIRECT_SEARCH_MEMBERS", 0)
+    monkeypatch.setattr(group_search, "DIRECT_SEARCH_MEMBERS", 0)
     return SchedulerSettings(slice_seconds=0.0)
 
 
@@ -345,8 +345,8 @@ def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
 @pytest.mark.parametrize("event", ["deleted", "lease"])
 def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(turns, event, in_slices, monkeypatch):
     """Each member is assumed, and its binding begun, in a step of its own; after some of them a member is deleted or the lease lost."""
-    monkeypatch.setattr(searching, "MEMBERS_PER_STEP", 1)
-    monkeypatch.setattr(cycle, "MEMBERS_PER_STEP", 1)
+    monkeypatch.setattr(group_search, "MEMBERS_PER_STEP", 1)
+    monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 1)
 
     async def story():
         async with running(*racks(1, 2, "2"), gang("g", 4), settings=in_slices) as world:
@@ -381,8 +381,8 @@ def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(tur
 @pytest.mark.parametrize("event", ["deleted", "refused"])
 def test_a_pod_gets_the_place_that_a_group_gives_back_in_the_middle_of_an_attempt(turns, event, in_slices, monkeypatch):
     """The pod may have been rejected between two steps, while members were assumed on the only node."""
-    monkeypatch.setattr(searching, "MEMBERS_PER_STEP", 1)
-    monkeypatch.setattr(cycle, "MEMBERS_PER_STEP", 1)
+    monkeypatch.setattr(group_search, "MEMBERS_PER_STEP", 1)
+    monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 1)
     refusing = Chain(links=(*assemble().links, Link(plugin=RefusesAll(), weight=None)))
 
     async def story():
@@ -420,7 +420,7 @@ class RefusesAll(ReservePlugin):
 
 
 def test_a_group_that_is_given_back_while_its_bindings_begin_waits_for_a_backoff_and_is_not_called_scheduled(in_slices, monkeypatch):
-    monkeypatch.setattr(cycle, "MEMBERS_PER_STEP", 2)
+    monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 2)
     refusing = Chain(links=(*assemble().links, Link(plugin=PermitsNone(), weight=None)))
 
     async def story():

@@ -8,7 +8,7 @@ from tests.unit.simulate.clusters import policy
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_answers import LiveExplanations
 
 TEXT = """
 policy "mix"

@@ -23,19 +23,17 @@ from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
 from wharfinger.framework.rules.policy_rules import PolicyPermit
-from wharfinger.scheduler import pod_status
-from wharfinger.scheduler.binding.devices import DeviceClaims
-from wharfinger.scheduler.binding.permits import Permits
-from wharfinger.scheduler.binding.together import DELETED, BindTogether, GivenBack
-from wharfinger.scheduler.binding.volumes import VolumeBinds
+from wharfinger.scheduler import status
+from wharfinger.scheduler.binding.claims import DeviceClaims, VolumeBinds
+from wharfinger.scheduler.binding.permits import DELETED, BindTogether, GivenBack, Permits
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.scheduler.pod_status import Failures, StatusWrites
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod
+    from wharfinger.scheduler.status import Failures, StatusWrites
 
 
 RECHECK_DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
@@ -310,7 +308,7 @@ class BindingCycle:
         self.claims.bound(pod)
         self._queue.done(queued)
         self._writes.forget(pod.uid)
-        self._ports.events.record(pod, pod_status.assigned(pod, placement.node))
+        self._ports.events.record(pod, status.assigned(pod, placement.node))
         self._ports.emit(attempt_ended(queued, "scheduled", self._ports.clock.monotonic(), decided))
         for plugin in queued.profile.post_binds:
             try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.groups.terms import GroupAnswer
-    from wharfinger.scheduler.decision_log.writer import Entry, LogWriter
+    from wharfinger.scheduler.decision_log.files import Entry, LogWriter
 
 OnChange = Callable[[tuple[Any, ...]], None]
 """Called with an entry: the name of the change, and what is needed to make it again."""

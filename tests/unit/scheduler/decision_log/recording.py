@@ -16,9 +16,9 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn
-from wharfinger.scheduler.decision_log import writer as writing
+from wharfinger.scheduler.decision_log import files
+from wharfinger.scheduler.decision_log.files import LogWriter
 from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
-from wharfinger.scheduler.decision_log.writer import LogWriter
 from wharfinger.scheduler.events import Decided
 from wharfinger.simulate.replay import Replay
 
@@ -39,7 +39,7 @@ def recorder(path, *, most_bytes=2**30, most_files=8):
     """(the recorder, what failed); everything is written when the context ends, and what happens is hardly gathered before."""
     failures = []
     with pytest.MonkeyPatch.context() as patching:
-        patching.setattr(writing, "BATCH_SECONDS", 0.001)
+        patching.setattr(files, "BATCH_SECONDS", 0.001)
         writer = LogWriter(str(path), most_bytes=most_bytes, most_files=most_files, failed=failures.append)
         try:
             yield DecisionRecorder(writer), failures

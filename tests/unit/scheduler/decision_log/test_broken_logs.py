@@ -13,7 +13,6 @@ from tests.unit.scheduler.running import node, view
 from wharfinger.errors import UsageError
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.decision_log import files
-from wharfinger.scheduler.decision_log import writer as writing
 from wharfinger.scheduler.decision_log.lines import HEAD
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
 from wharfinger.scheduler.decision_log.recorder import RecordedState
@@ -261,7 +260,7 @@ def test_processes_that_end_before_they_record_anything_leave_no_heap_of_files(p
 
 
 def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
-    monkeypatch.setattr(writing, "MAX_WAITING", 20)
+    monkeypatch.setattr(files, "MAX_WAITING", 20)
     with recorder(path) as (recording, failures):
         recording.begin()
         written, recording._writer._write_all = recording._writer._write_all, lambda: None  # the disk stands still
@@ -304,7 +303,7 @@ def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
 def test_a_disk_that_stays_full_costs_no_file_that_can_be_replayed(path, monkeypatch):
     """Every attempt writes a part of a checkpoint."""
     whole = recorded(path, rounds=8)
-    monkeypatch.setattr(writing, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(files, "RETRY_AFTER", 0.0)
     with recorder(path, most_files=2) as (recording, failures):
         write = recording._writer._write
 

@@ -12,8 +12,8 @@ from tests.unit.scheduler.running import Running, pod, scheduling
 from tests.unit.scheduler.test_groups_live import gang, members, racks
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
+from wharfinger.scheduler import group_search
 from wharfinger.scheduler.decision_log.reading import LogReader
-from wharfinger.scheduler.groups import searching
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with others", "groups only"])
@@ -50,7 +50,7 @@ def log(tmp_path, request, monkeypatch):
     """The log of a busy cluster in which groups of policies and of PodGroups are placed, wait, and lose members."""
     path = tmp_path / "decisions.jsonl"
     if request.param == "in steps":
-        monkeypatch.setattr(searching, "DIRECT_SEARCH_MEMBERS", 0)
+        monkeypatch.setattr(group_search, "DIRECT_SEARCH_MEMBERS", 0)
     most_bytes = 20_000 if request.param == "many files" else 2**30
 
     async def story():

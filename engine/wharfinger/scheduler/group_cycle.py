@@ -20,11 +20,10 @@ from wharfinger.groups.preempting import PreemptionAnswer, no_victims, priority_
 from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED
-from wharfinger.scheduler import pod_status
-from wharfinger.scheduler.binding.together import DELETED, STOPPED, BindTogether
+from wharfinger.scheduler import status
+from wharfinger.scheduler.binding.permits import DELETED, STOPPED, BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
-from wharfinger.scheduler.groups.reservation import Reservations
-from wharfinger.scheduler.groups.searching import MEMBERS_PER_STEP, GroupSearch, in_one_step, is_small
+from wharfinger.scheduler.group_search import MEMBERS_PER_STEP, GroupSearch, Reservations, in_one_step, is_small
 from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 
@@ -33,13 +32,12 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding.cycle import BindingCycle
-    from wharfinger.scheduler.group_status import GroupStatus
-    from wharfinger.scheduler.pod_status import Failures
     from wharfinger.scheduler.ports import LiveCluster
     from wharfinger.scheduler.preemption import Preemptor
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
+    from wharfinger.scheduler.status import Failures, GroupStatus
 
 MAX_SEARCHES = 3
 """Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
@@ -170,7 +168,7 @@ class GroupCycle:
                 self._queue.done(member)
                 entry.trying.pop(pod.uid, None)
             if pod.terminating:
-                self._cluster.ports.events.record(pod, pod_status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
+                self._cluster.ports.events.record(pod, status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
 
     def _held(self, attempt: _Attempt) -> str | None:
         """Why the group waits for policies that are suspended; None if none governs a member."""
@@ -422,7 +420,7 @@ class GroupCycle:
             self._failures.report(
                 member,
                 result="unschedulable",
-                reason=pod_status.UNSCHEDULABLE,
+                reason=status.UNSCHEDULABLE,
                 decided=decided,
                 message=message,
                 nominated=None if nominated is None else nominated.get(member.uid, ""),
@@ -437,7 +435,7 @@ class GroupCycle:
         self._emit(Failed(f"group {entry.key}", error))
         message = str(error) or type(error).__name__
         for member in members:
-            self._failures.report(member, result="error", reason=pod_status.SCHEDULER_ERROR, decided=NOT_DECIDED, message=message)
+            self._failures.report(member, result="error", reason=status.SCHEDULER_ERROR, decided=NOT_DECIDED, message=message)
         terms = self._groups.index.terms(entry.key)
         if terms is not None:
             group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members))
