@@ -203,9 +203,9 @@ class Reservations:
 
     A stream of small pods can take every place that becomes free, so that a large group never finds enough of them at once. So members of
     the largest waiting group are nominated to nodes that others are expected to leave first: pods of no higher priority then count them
-    there. Members take no more than they request. A reservation ends a minute after the time at which the group is expected to fit, if that is
-    known, otherwise after the timeout of the group; never later than an hour. Then other groups have their turn, and the group gets no
-    reservation for as long as it had one.
+    there. Members take no more than they request. A reservation ends a minute after the time at which the group is expected to fit, if
+    that is known, otherwise after the timeout of the group; never later than an hour. Then other groups have their turn, and the group gets
+    no reservation for as long as it had one.
     """
 
     def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, search: GroupSearch) -> None:
