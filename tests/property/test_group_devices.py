@@ -14,7 +14,7 @@ from tests.bench import devices
 from tests.group_searches import place
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.tentative import Tentative
+from wharfinger.groups.domains import Tentative
 from wharfinger.groups.terms import Group, GroupTerms, Level, Placed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -27,8 +27,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.rules.policy_rules import PolicyPermit
-from wharfinger.groups.membership import group_index
-from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.membership import group_index, rule_of_policies
 from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics

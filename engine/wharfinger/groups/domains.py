@@ -1,20 +1,30 @@
-"""The domains in which a group may be placed: sets of nodes with the same values of the levels that its terms name.
+"""The domains in which a group may be placed, and members that are assumed in them for the time of a question.
 
-Required levels hold for every candidate. Preferred levels come first: the nodes are divided by all levels, then without the narrowest
-preferred one, and so on, until only the required ones are left.
+A domain is a set of nodes with the same values of the levels that the group's terms name. Required levels hold for every candidate.
+Preferred levels come first: the nodes are divided by all levels, then without the narrowest preferred one, and so on, until only the
+required ones are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.prepared import Attempt
+
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.cycle import Decider
+    from wharfinger.framework.evaluation.kept_result import Evaluation
+    from wharfinger.framework.prepared import ClaimAllocation
     from wharfinger.groups.terms import Level
+    from wharfinger.model.objects import ResourceClaim
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -82,3 +92,109 @@ def of_rows(keys: Sequence[str], rows: Sequence[int], snapshot: Snapshot) -> Map
             return None
         found[key] = text
     return found
+
+
+FORGOTTEN_PER_STEP = 50
+"""Members that are forgotten in one step."""
+CHANGES_PER_STEP = 20
+"""Pods that are taken from a state, or put back, in one step."""
+
+
+@dataclass(slots=True)
+class DomainPlacement:
+    """What one domain takes: members with their nodes in order, and the members left."""
+
+    domain: Domain
+    nodes: dict[str, str] = field(default_factory=dict)
+    left: list[PodView] = field(default_factory=list)
+
+
+def allocations(decider: Decider, snapshot: Snapshot, pod: PodView, node: str) -> tuple[ClaimAllocation, ...]:
+    """The devices that the claims of a pod get on a node that takes it; empty for a pod without claims."""
+    if not pod.demand.may_claim:
+        return ()
+    evaluation = decider.evaluation(snapshot, pod)
+    return evaluation.filtering.allocations(Attempt(pod, snapshot, evaluation.shared), snapshot.known_row(node))
+
+
+class Tentative:
+    """A chain, a state, the members that are assumed on it, and the steps that are left; `plain`: no member was given devices."""
+
+    def __init__(self, decider: Decider, state: ClusterState, steps: int) -> None:
+        self.decider = decider
+        self._state = state
+        self._now = state.snapshot().now
+        self.assumed: list[PodView] = []
+        self._claims: dict[str, list[ResourceClaim]] = {}
+        self.steps = 0
+        self.steps_left = steps
+        self.plain = True
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state with the members that are assumed."""
+        return self._state.snapshot(self._now)
+
+    def evaluation(self, pod: PodView) -> Evaluation:
+        """What filters and scores say about a member."""
+        return self.decider.evaluation(self.snapshot, pod)
+
+    def spend(self, steps: int = 1) -> None:
+        """Count some work."""
+        self.steps += steps
+        self.steps_left -= steps
+
+    def choose(self, pod: PodView, rows: NDArray[np.intp] | None) -> str | None:
+        """The best node among some rows for a member (None: among all); None if the chain refuses it on all of them."""
+        self.spend()
+        snapshot = self.snapshot
+        choice = self.decider.choose(snapshot, pod, rows)
+        return None if choice is None else snapshot.names[choice.row]
+
+    def takes(self, row: int, pod: PodView) -> bool:
+        """True if the chain agrees to a member on a node."""
+        self.spend()
+        return bool(self.evaluation(pod).filtering.feasible[row])
+
+    def assume(self, pod: PodView, node: str) -> None:
+        """Assume a member on a node, with the devices that it gets there."""
+        snapshot = self.snapshot
+        assigned = self.decider.chain.assigned_on(pod, snapshot, node)
+        claims = allocations(self.decider, snapshot, pod, node)
+        self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
+        for each in claims:
+            self._state.take_devices(each.claim, each.allocation)
+        self._claims[pod.uid] = [each.claim for each in claims]
+        self._state.assume(assigned, node)
+        self.assumed.append(pod)
+
+    def assume_all(self, nodes: Mapping[str, str], members: Mapping[str, PodView]) -> None:
+        """Assume members by uid, in order."""
+        for uid, node in nodes.items():
+            self.assume(members[uid], node)
+
+    def forget_last(self) -> PodView:
+        """Forget the member that was assumed last, and return it."""
+        pod = self.assumed.pop()
+        self._state.forget(pod)
+        for claim in reversed(self._claims.pop(pod.uid)):
+            self._state.give_back_devices(claim)
+        return pod
+
+    def forgetting(self) -> Generator[None, None, None]:
+        """A generator of steps that forgets all members."""
+        while self.assumed:
+            self.forget_last()
+            if len(self.assumed) % FORGOTTEN_PER_STEP == 0:
+                yield
+
+    def forget_all(self) -> None:
+        """Forget all members."""
+        while self.assumed:
+            self.forget_last()
+
+    def reasons(self, pod: PodView, domain: Domain) -> Mapping[str, int]:
+        """The number of nodes of a domain by the reason why they do not take a member."""
+        snapshot = self.snapshot
+        filtering = self.decider.evaluation(snapshot, pod).filtering
+        return Diagnosis(filtering, snapshot.n_nodes).reasons_among(domain.rows)

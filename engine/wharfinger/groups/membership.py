@@ -3,19 +3,28 @@
 A pod names its group itself: in `spec.schedulingGroup`, or in a label of the coscheduling plugin. Otherwise a policy may put it into one.
 What holds for the group is read from the PodGroup of that name when it is asked for, so a PodGroup that appears, changes or goes needs no
 event here. `GroupIndex` knows the members: every pod is put into it, and pods without a group leave no trace in it.
+
+Several policies may govern a pod. The group has the name that the pod itself gives, or the first policy by name that has one for it; of the
+others, those count that put the pod into the same group. What they say is added up as filters are: every level and topology key holds, the
+largest minimum, and the shortest timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Level
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_groups import GROUP_LABELS, DisruptionModes, labelled_group, podgroup_name
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.groups import CompiledGroup, Membership
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.model.state.object_store import Circumstances
 
 COSCHEDULING_TIMEOUT = 60.0
 """Seconds that the coscheduling plugin waits if the PodGroup does not say (permitWaitingTimeSeconds, sigs.k8s.io/scheduler-plugins)."""
@@ -284,3 +293,55 @@ def _order(pod: PodView) -> tuple[int, float]:
 
 def _label(pod: PodView) -> str:
     return next(f"{key}: {pod.labels[key]}" for key in GROUP_LABELS if pod.labels.get(key))
+
+
+def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
+    """The name of the pod's group within its namespace and what one policy says of it; None where the policy puts the pod into no group."""
+    membership = None if policy.group is None else policy.group.of(pod, at)
+    return None if policy.group is None or membership is None else (membership.name, _terms(policy.name, policy.group, membership))
+
+
+def _terms(policy: str, group: CompiledGroup, membership: Membership) -> GroupTerms:
+    said = group.terms
+    return GroupTerms(
+        min_count=membership.min_count,
+        source=f"policy {policy}",
+        levels=tuple(Level(level.key, required=level.required) for level in said.levels),
+        spread=said.spread_over,
+        timeout=membership.timeout,
+        disruption=Disruption.GROUP if said.whole else Disruption.POD,
+        reserve=said.reserve,
+    )
+
+
+def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
+    """The name of the pod's group and what all policies together say of it; None for a pod that no policy puts into a group."""
+    found = [group for policy in policies if policy.group is not None and (group := group_of_policy(policy, pod, at)) is not None]
+    if not found:
+        return None
+    name = found[0][0]
+    return name, joined([terms for other, terms in found if other == name])
+
+
+def joined(said: Sequence[GroupTerms]) -> GroupTerms:
+    """What several policies say of one group, as one; a level that one of them requires is required."""
+    if len(said) == 1:
+        return said[0]
+    required: dict[str, bool] = {}
+    for level in (level for terms in said for level in terms.levels):
+        required[level.key] = required.get(level.key, False) or level.required
+    return GroupTerms(
+        min_count=max(terms.min_count for terms in said),
+        source=", ".join(terms.source for terms in said),
+        levels=tuple(Level(key, required=hard) for key, hard in required.items()),
+        spread=tuple(dict.fromkeys(key for terms in said for key in terms.spread)),
+        timeout=min(terms.timeout for terms in said),
+        disruption=Disruption.GROUP if any(terms.disruption is Disruption.GROUP for terms in said) else Disruption.POD,
+        reserve=any(terms.reserve for terms in said),
+    )
+
+
+def rule_of_policies(policies: Sequence[CompiledPolicy], at: Callable[[], Circumstances]) -> GroupRule:
+    """The rule that puts pods into groups (for `GroupIndex`); `no_rule` if no policy has groups, so that nothing is asked of pods then."""
+    having = tuple(sorted((policy for policy in policies if policy.group is not None), key=lambda policy: policy.name))
+    return (lambda pod: group_of_policies(having, pod, at())) if having else no_rule

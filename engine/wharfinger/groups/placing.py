@@ -11,7 +11,7 @@ Between two steps some members may be assumed on the state. Pass a copy (`Follow
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,18 +20,20 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups import domains
-from wharfinger.groups.domains import Domain
+from wharfinger.groups.domains import Domain, DomainPlacement, Tentative
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.exact.search import ExactSearch
-from wharfinger.groups.policy_groups import crowding
-from wharfinger.groups.tentative import DomainPlacement, Tentative
+from wharfinger.groups.membership import group_of_policy
 from wharfinger.groups.terms import DomainFit, Group, GroupAnswer, Impossible, Level, NotFound, Placed
 from wharfinger.language.report.wording import count
+from wharfinger.model.state.object_store import TimeAndObjects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
     from wharfinger.framework.evaluation.cycle import Decider
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.model.state.snapshot import Snapshot
 
 MAX_STEPS = 20_000
 """The default budget: decisions about one member on the nodes of one domain."""
@@ -335,3 +337,35 @@ def _message(nearest: Sequence[DomainFit], wanted: int) -> str:
     where = f"{best.key} {best.value} {takes}" if best.key else f"the cluster {takes}"
     reasons = ", ".join(f"{number} {text}" for text, number in sorted(best.reasons.items(), key=lambda item: (-item[1], item[0])))
     return f"{members} must be placed at once; {where}" + (f": {reasons}" if reasons else "")
+
+
+def crowding(chain: Chain, snapshot: Snapshot, group: Group) -> Callable[[Domain], float]:
+    """A function of domains: how many placed pods of other groups are there, of the policies that spread this group.
+
+    For each topology key of `spread_over`, the pods count that share a value of the key with a node of the domain.
+    """
+    keys = group.terms.spread
+    if not keys or not group.waiting:
+        return lambda _: 0.0
+    pod, at = group.waiting[0], TimeAndObjects(snapshot.now, snapshot.objects)
+    speaking = [
+        policy for policy in chain.policies if policy.group is not None and policy.group.terms.spread_over and policy.governs(pod, snapshot)
+    ]
+
+    def is_other(placed: PodView) -> bool:
+        found = (group_of_policy(policy, placed, at) for policy in speaking)
+        return any(each is not None and f"{placed.namespace}/{each[0]}" != group.key for each in found)
+
+    identity = ("groups", "spread over", tuple(policy.revision for policy in speaking), at.objects.namespace_labels, group.key)
+    selection = snapshot.selection(identity, is_other, passing=True)
+    selection.follow()
+    counts = []
+    for key in keys:
+        ids, _ = snapshot.domain(key)
+        by_domain = np.append(selection.by_domain(key), 0.0)
+        counts.append((ids.copy(), by_domain.copy()))
+
+    def crowd(domain: Domain) -> float:
+        return float(sum(by_domain[np.unique(ids[domain.rows])].sum() for ids, by_domain in counts))
+
+    return crowd

@@ -28,9 +28,9 @@ import numpy as np
 from wharfinger.framework.eviction import Budgets, Evictable
 from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
+from wharfinger.groups.domains import CHANGES_PER_STEP, Tentative
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import MAX_STEPS, placing_with
-from wharfinger.groups.tentative import CHANGES_PER_STEP, Tentative
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption
 from wharfinger.model.state.copies import put_back
 

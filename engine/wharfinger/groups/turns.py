@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from wharfinger.groups.membership import GroupIndex, group_index
-from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.membership import GroupIndex, group_index, rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.groups.membership import GroupIndex, group_index
+from wharfinger.groups.membership import GroupIndex, group_index, rule_of_policies
 from wharfinger.groups.placing import placing
-from wharfinger.groups.policy_groups import rule_of_policies
 from wharfinger.groups.terms import Group, GroupAnswer, Placed
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.types import Kind

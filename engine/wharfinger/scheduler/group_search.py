@@ -17,10 +17,10 @@ import numpy as np
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.attempt import without_nominations
-from wharfinger.groups.expecting import Expected, expecting
+from wharfinger.groups.domains import allocations
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import PreemptionAnswer, preempting
-from wharfinger.groups.tentative import allocations
+from wharfinger.groups.prospects import Expected, expecting
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.metadata import time_text

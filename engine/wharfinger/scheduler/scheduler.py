@@ -17,8 +17,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Failed
 from wharfinger.event_loop import at_once, until
 from wharfinger.framework.chain import Chain
-from wharfinger.groups.membership import GroupIndex, GroupRule, no_rule
-from wharfinger.groups.policy_groups import group_of_policies
+from wharfinger.groups.membership import GroupIndex, GroupRule, group_of_policies, no_rule
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import Circumstances, TimeAndObjects
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget

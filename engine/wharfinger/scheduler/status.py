@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import writers_behind_bindings
 from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, Reference, WriteFailed, condition_message
-from wharfinger.groups import conditions
+from wharfinger.groups import results
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -214,31 +214,31 @@ class GroupStatus:
         """Write that members are placed on these nodes, one entry for each member."""
         within = "".join(f", {key} {value}" for key, value in (domains or {}).items())
         note = f"Placed {count(len(nodes), 'pod')} on {count(len(set(nodes)), 'node')}{within}"
-        self._write_and_record(group.key, conditions.scheduled(), Event(type=NORMAL, reason="Scheduled", action="Binding", note=note))
+        self._write_and_record(group.key, results.scheduled(), Event(type=NORMAL, reason="Scheduled", action="Binding", note=note))
 
     def unschedulable(self, group: Group, why: str) -> str:
         """Write that the group is not placed now, and `why`; returns the whole message."""
-        message = conditions.rejection(group, self._cluster.snapshot(), why)
-        self._write_and_record(group.key, conditions.unschedulable(message), failed_scheduling(message))
+        message = results.rejection(group, self._cluster.snapshot(), why)
+        self._write_and_record(group.key, results.unschedulable(message), failed_scheduling(message))
         return message
 
     def waits_for_preemption(self, group: Group) -> str:
         """Write that victims are evicted for the group; returns the message."""
-        message = f"{conditions.UNSCHEDULABLE}, {conditions.WAITS_FOR_PREEMPTION}"
-        self._write_and_record(group.key, conditions.unschedulable(message), failed_scheduling(message))
+        message = f"{results.UNSCHEDULABLE}, {results.WAITS_FOR_PREEMPTION}"
+        self._write_and_record(group.key, results.unschedulable(message), failed_scheduling(message))
         return message
 
     def failed(self, group: Group, error: BaseException) -> None:
         """Write that deciding about the group failed."""
         message = str(error) or type(error).__name__
-        self._write_and_record(group.key, conditions.scheduler_error(message), failed_scheduling(message))
+        self._write_and_record(group.key, results.scheduler_error(message), failed_scheduling(message))
 
     def disrupted(self, group: Group, scheduler_name: str, preemptor: Reference) -> None:
         """Write that the group is evicted as a whole for a pod or another group."""
         kind = preemptor.kind.lower()
         note = f"Preempted by {kind} {preemptor.uid or preemptor.name}"
         event = Event(type=NORMAL, reason="Preempted", action="Preempting", note=note, related=preemptor, reporter=scheduler_name)
-        self._write_and_record(group.key, conditions.disrupted(scheduler_name, kind), event)
+        self._write_and_record(group.key, results.disrupted(scheduler_name, kind), event)
 
     def reference(self, key: str) -> Reference | None:
         """The reference to the PodGroup of a group; None if it has none."""
@@ -278,7 +278,7 @@ class GroupStatus:
         last = self._written.get((group.metadata.uid, condition.type))
         if last == condition or (last is not None and last.status == "True" and condition.status != "True"):
             return
-        if conditions.keeps(group, condition):
+        if results.keeps(group, condition):
             return
         if len(self._written) >= _MAX_REMEMBERED:
             self._written.clear()

@@ -23,9 +23,9 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.prepared import ClaimAllocation
+from wharfinger.groups.domains import allocations
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
-from wharfinger.groups.tentative import allocations
 from wharfinger.groups.turns import Turn, groups_in_steps, queue_key, turns
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

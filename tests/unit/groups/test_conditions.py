@@ -5,7 +5,7 @@ import pytest
 from tests.unit.groups.test_membership import gang, pod, podgroup, store
 from tests.unit.model import clusters
 from wharfinger.framework.ports import MAX_CONDITION_MESSAGE
-from wharfinger.groups import conditions
+from wharfinger.groups import results
 from wharfinger.groups.membership import group_index
 from wharfinger.model.reading import decode
 
@@ -26,19 +26,19 @@ def test_a_rejection_counts_the_domains_as_kube_scheduler_does(name):
     state = clusters.state([clusters.node(node, labels) for node, labels in RACKS.items()])
     members = [pod("a", "train"), *(pod(f"on-{node}", "train", on=node) for node in placed)]
     group = group_index(members, store(podgroup(spec=spec))).group("default/train")
-    assert conditions.rejection(group, state.snapshot()) == message
-    assert conditions.rejection(group, state.snapshot(), "rack b takes 1") == f"{message}; rack b takes 1"
+    assert results.rejection(group, state.snapshot()) == message
+    assert results.rejection(group, state.snapshot(), "rack b takes 1") == f"{message}; rack b takes 1"
 
 
-FALSE, TRUE, ERROR = conditions.unschedulable("full"), conditions.scheduled(), conditions.scheduler_error("broken")
+FALSE, TRUE, ERROR = results.unschedulable("full"), results.scheduled(), results.scheduler_error("broken")
 KEPT = {
     "the first": ((), FALSE, False),
     "the same": (FALSE, FALSE, True),
-    "another message": (FALSE, conditions.unschedulable("fuller"), False),
+    "another message": (FALSE, results.unschedulable("fuller"), False),
     "an error after a rejection": (FALSE, ERROR, False),
     "placed at last": (FALSE, TRUE, False),
     "placed stays placed": (TRUE, FALSE, True),
-    "another type": (TRUE, conditions.disrupted("wharfinger"), False),
+    "another type": (TRUE, results.disrupted("wharfinger"), False),
 }
 
 
@@ -48,8 +48,8 @@ def test_a_group_that_was_placed_once_stays_so(name):
     written = [{"type": known.type, "status": known.status, "reason": known.reason, "message": known.message}] if known else []
     group = podgroup(spec=gang(2))
     plain = {"metadata": {"name": "train"}, "status": {"conditions": written}}
-    assert conditions.keeps(decode.convert(plain, type(group)), new) == kept
+    assert results.keeps(decode.convert(plain, type(group)), new) == kept
 
 
 def test_a_message_fits_into_a_condition():
-    assert len(conditions.unschedulable("x" * 100_000).message) == MAX_CONDITION_MESSAGE
+    assert len(results.unschedulable("x" * 100_000).message) == MAX_CONDITION_MESSAGE

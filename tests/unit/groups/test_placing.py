@@ -14,8 +14,8 @@ from tests.group_searches import place, preempt
 from tests.unit.framework.fleet import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.groups.membership import group_of_policies
 from wharfinger.groups.placing import placing
-from wharfinger.groups.policy_groups import group_of_policies
 from wharfinger.groups.preempting import preempting
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Impossible, Level, NotFound, Placed, Preemption
 from wharfinger.model import objects

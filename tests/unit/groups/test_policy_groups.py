@@ -6,8 +6,7 @@ import pytest
 
 from tests.unit.compiler.texts import compiled
 from wharfinger.errors import UsageError
-from wharfinger.groups.membership import group_index, no_rule
-from wharfinger.groups.policy_groups import group_of_policies, rule_of_policies
+from wharfinger.groups.membership import group_index, group_of_policies, no_rule, rule_of_policies
 from wharfinger.groups.terms import Disruption, GroupTerms, Level
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

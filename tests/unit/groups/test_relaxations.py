@@ -12,9 +12,8 @@ from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.exact import member_classes, relaxations
-from wharfinger.groups.exact.class_reading import readings
 from wharfinger.groups.exact.group_model import GroupModel
-from wharfinger.groups.exact.merging import Merging, class_axes
+from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
 from wharfinger.groups.terms import Impossible, Placed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import WriteFailed
-from wharfinger.groups import conditions
+from wharfinger.groups import results
 from wharfinger.kube.writes import ApiPodGroupWriter
 from wharfinger.model.objects import ObjectCondition, ObjectMeta, PodGroup, PodGroupStatus
 
@@ -41,7 +41,7 @@ def write(run):
 
 
 def test_the_condition_is_that_of_the_very_group(write):
-    failure, (body,) = write(GROUP, conditions.unschedulable("full"), Answer())
+    failure, (body,) = write(GROUP, results.unschedulable("full"), Answer())
     assert failure is None
     assert body["metadata"] == {"uid": "g1"}
     (condition,) = body["status"]["conditions"]
@@ -58,16 +58,16 @@ def test_the_condition_is_that_of_the_very_group(write):
 def test_the_time_of_transition_stays_while_the_status_does(write):
     known = ObjectCondition(type="PodGroupScheduled", status="False", reason="Unschedulable", message="full")
     group = PodGroup(metadata=GROUP.metadata, status=PodGroupStatus(conditions=(known,)))
-    _, (body,) = write(group, conditions.unschedulable("fuller"), Answer())
+    _, (body,) = write(group, results.unschedulable("fuller"), Answer())
     assert "lastTransitionTime" not in body["status"]["conditions"][0]
 
 
 def test_a_group_that_is_gone_is_said_to_be(write):
-    failure, _ = write(GROUP, conditions.scheduled(), refused(404, "NotFound"))
+    failure, _ = write(GROUP, results.scheduled(), refused(404, "NotFound"))
     assert failure.gone
 
 
 def test_nothing_is_written_without_the_lease(write):
-    failure, bodies = write(GROUP, conditions.scheduled(), Answer(), may_write=False)
+    failure, bodies = write(GROUP, results.scheduled(), Answer(), may_write=False)
     assert "not the leader" in failure.reason
     assert bodies == []

@@ -1,6 +1,6 @@
 """What the filters of Kubernetes say about all members of a group together, as rules on nodes and domains (`packing`).
 
-What they say about each class (`class_reading`) and about members of the group together (`member_rules`) becomes sets of counts. Where
+What they say about each class (`Reading`) and about members of the group together (`member_rules`) becomes sets of counts. Where
 something is left out, `exact` is False. It can only forbid more, so a model that has no solution is a proof always, and a solution has to
 be confirmed by the chain.
 
@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.groups.exact.count_sets import CountSet, Space, Vector
+from wharfinger.groups.exact.member_classes import Merging
 from wharfinger.groups.exact.member_rules import MemberRules
-from wharfinger.groups.exact.merging import Merging
-from wharfinger.groups.exact.packing import Packing, Part, Rule
+from wharfinger.groups.exact.packing import CountSet, Packing, Part, Rule, Space, Vector
 from wharfinger.model.objects.pod_view import taken_ports
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Mask
-    from wharfinger.groups.exact.member_classes import MemberClass
+    from wharfinger.groups.exact.member_classes import ClassAxis, MemberClass
     from wharfinger.groups.exact.member_rules import RequiredAffinity, SpreadConstraint
-    from wharfinger.groups.exact.merging import ClassAxis
     from wharfinger.model.state.snapshot import Snapshot
 
 MAX_VECTORS = 1 << 17

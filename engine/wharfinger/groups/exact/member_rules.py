@@ -21,8 +21,7 @@ from wharfinger.framework.plugins.pods.spread_counts import Constraint, Eligible
 if TYPE_CHECKING:
     from wharfinger.framework.plugins.pods.affinity_terms import Term
     from wharfinger.framework.prepared import Mask
-    from wharfinger.groups.exact.member_classes import MemberClass
-    from wharfinger.groups.exact.merging import ClassAxis
+    from wharfinger.groups.exact.member_classes import ClassAxis, MemberClass
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

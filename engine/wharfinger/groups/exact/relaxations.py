@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.groups.exact.class_reading import readings
-from wharfinger.groups.exact.count_sets import Space
 from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel
-from wharfinger.groups.exact.merging import MAX_MERGED, Merging, class_axes
+from wharfinger.groups.exact.member_classes import MAX_MERGED, Merging, class_axes, readings
+from wharfinger.groups.exact.packing import Space
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider

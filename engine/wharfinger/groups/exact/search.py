@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.best_rows import stable_hash
 from wharfinger.framework.plugins.pods import affinity_terms
+from wharfinger.groups.domains import DomainPlacement, Tentative
 from wharfinger.groups.exact import member_classes
-from wharfinger.groups.exact.class_reading import readings
-from wharfinger.groups.exact.count_sets import Space
 from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel, Solution
-from wharfinger.groups.exact.merging import Merging, class_axes
-from wharfinger.groups.exact.packing import TooMuchWork
+from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
+from wharfinger.groups.exact.packing import Space, TooMuchWork
 from wharfinger.groups.exact.relaxations import Relaxation, relaxations
-from wharfinger.groups.tentative import DomainPlacement, Tentative
 
 if TYPE_CHECKING:
     from wharfinger.groups.domains import Domain

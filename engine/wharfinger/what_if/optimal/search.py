@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.groups.membership import group_index
-from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.membership import group_index, rule_of_policies
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import Checkpoint, restored

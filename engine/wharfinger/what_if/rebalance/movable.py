@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.groups.membership import GroupIndex
-from wharfinger.groups.policy_groups import rule_of_policies
+from wharfinger.groups.membership import GroupIndex, rule_of_policies
 from wharfinger.groups.terms import Disruption
 from wharfinger.what_if.leaving_pods import Evictions, staying
 
