@@ -16,6 +16,7 @@ from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group, known_group
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import chain
+from wharfinger.framework.configuration import kubernetes_profiles
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
@@ -28,7 +29,6 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.policies import candidate
-from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, dry_run
 from wharfinger.simulate.placing import Mode
@@ -85,7 +85,7 @@ def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainCon
 
     Raises UsageError with a line for each setting that is not supported.
     """
-    return configuration_file.read(path).of(scheduler_name)
+    return kubernetes_profiles.profiles_of(path).of(scheduler_name)
 
 
 def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, *, config: ChainConfig | None = None) -> Decision:

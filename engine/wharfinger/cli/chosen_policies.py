@@ -49,9 +49,9 @@ def chosen(path: str | None, scheduler_name: str | None) -> ChainConfig | None:
         if scheduler_name is not None:
             raise UsageError("--scheduler-name chooses a profile of --config; give the file too")
         return None
-    from wharfinger.scheduler import configuration_file  # noqa: PLC0415 — see above
+    from wharfinger.framework.configuration import kubernetes_profiles  # noqa: PLC0415 — see above
 
-    profiles = configuration_file.read(path)
+    profiles = kubernetes_profiles.profiles_of(path)
     settings = profiles.of(scheduler_name)
     for note in profiles.notes:
         streams.complain(f"note: {path}: {note}")

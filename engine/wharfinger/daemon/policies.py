@@ -20,6 +20,7 @@ from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.emit import Emit, Subscribers
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import Chain, assemble
+from wharfinger.framework.configuration import kubernetes_profiles
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.policy_status import Mode, PolicySource, PolicyStatus
 from wharfinger.framework.ports import Clock
@@ -41,7 +42,6 @@ from wharfinger.policies.last_known_good import LastKnownGood
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.shadow import Shadows
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler import configuration_file
 from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.signals.query import SignalLimits
@@ -87,7 +87,7 @@ def chain_config(profile: Profile, note: Note) -> ChainConfig | None:
     path = profile.kube_scheduler_configuration
     if path is None:
         return None
-    found = configuration_file.read(path)
+    found = kubernetes_profiles.profiles_of(path)
     for remark in found.notes:
         note(f"{path}: {remark}")
     name = profile.scheduler_name if profile.scheduler_name in found.settings else None

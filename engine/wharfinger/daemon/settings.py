@@ -27,8 +27,7 @@ from wharfinger.daemon.settings_fields import Duration, FilePath, Flag, Part
 from wharfinger.errors import UsageError
 from wharfinger.framework.configuration import chain_settings, kubernetes_profiles
 from wharfinger.framework.configuration.chain_settings import exactly
-from wharfinger.framework.configuration.kubernetes_profiles import without_nulls
-from wharfinger.scheduler.configuration_file import only_document
+from wharfinger.framework.configuration.kubernetes_profiles import only_document, without_nulls
 
 ADMISSION_PORT = 10262
 

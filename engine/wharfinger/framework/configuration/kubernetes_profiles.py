@@ -6,8 +6,11 @@ A profile sets the scores with their weights (`plugins`), and the arguments of p
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -17,14 +20,17 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import extension
 from wharfinger.framework.configuration import chain_settings
 from wharfinger.framework.configuration.chain_settings import ChainConfig, exactly
-from wharfinger.framework.registry import DEFAULT_ORDER, Registry
+from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry
 from wharfinger.language.report import wording
 from wharfinger.model.objects import DEFAULT_SCHEDULER
+from wharfinger.model.reading import decode
 
 API_GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{API_GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
 EVERY = "*"
+PROCESS_KIND = "WharfingerConfiguration"
+MAX_BYTES = 2**20  # bytes; settings are a few kilobytes
 
 
 def _still_served(value: str) -> str:
@@ -353,3 +359,36 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(inner) for inner in value]
     return value
+
+
+def profiles_of(path: str | Path) -> Profiles:
+    """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
+    document = only_document(path, KIND)
+    if document.get("kind") == PROCESS_KIND:
+        raise UsageError(f"{path}: this is a {PROCESS_KIND}, the settings of wharf run; expected a {KIND}")
+    try:
+        return read_profiles(document, default_registry())
+    except UsageError as error:
+        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+
+
+def only_document(path: str | Path, expected: str) -> dict[str, Any]:
+    """The one mapping that a YAML file holds (`-` is standard input); `UsageError` names what was `expected`."""
+    try:
+        documents = list(decode.parse_yaml(_content(path), unique_keys=True))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except decode.NotReadable as error:
+        raise UsageError(f"{path}: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
+        raise UsageError(f"{path}: expected one {expected}, found {found}")
+    return documents[0]
+
+
+def _content(path: str | Path) -> bytes:
+    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{path}: larger than 1 MiB; that is another file than settings")
+    return content
