@@ -17,7 +17,7 @@ from wharfinger.errors import UnknownObject as UnknownObject
 from wharfinger.errors import UsageError as UsageError
 from wharfinger.errors import WharfingerError as WharfingerError
 from wharfinger.explain.explanation import Explanation as Explanation
-from wharfinger.framework.configuration.chain_settings import ChainConfig as ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig as ChainConfig
 from wharfinger.framework.evaluation.decision import Decision as Decision
 from wharfinger.language.report.diagnostics import PolicyError as PolicyError
 from wharfinger.simulate.cluster import Cluster as Cluster

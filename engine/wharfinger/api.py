@@ -15,9 +15,8 @@ from wharfinger.explain import explanation as explaining
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group, known_group
 from wharfinger.explain.explanation import Explanation
-from wharfinger.framework import chain
-from wharfinger.framework.configuration import kubernetes_profiles
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework import chain, kubernetes_profiles
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.turns import all_groups

@@ -14,7 +14,7 @@ from tests.league import energy
 from tests.league.protocol import Game, Machine, Typical, machines, node_manifests, pod_manifests, typical
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.default_preemption import DefaultPreemption
 from wharfinger.model import objects

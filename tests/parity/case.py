@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wharfinger.framework import chain as chains
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.registry import Registry, default_registry
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.property import topologies
 from tests.property.topology_reference import namespace_of, selects
 from wharfinger.framework import chain
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.property import topologies
 from tests.property import topology_reference as reference
 from wharfinger.framework import chain
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.prepared import Attempt, Shared, Skip
 from wharfinger.model import objects

@@ -12,7 +12,7 @@ from wharfinger.authoring.words import DECLARED_RULES, DECLARED_VALUES, Role, Wo
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
-from wharfinger.framework.configuration import chain_settings
+from wharfinger.framework import chain_settings
 from wharfinger.framework.registry import default_registry
 from wharfinger.language import files
 from wharfinger.language.check.context import Notes

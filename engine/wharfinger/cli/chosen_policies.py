@@ -15,7 +15,7 @@ from wharfinger.language.report.diagnostics import PolicyError
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.framework.configuration.chain_settings import ChainConfig
+    from wharfinger.framework.chain_settings import ChainConfig
     from wharfinger.language.semantics import typed
     from wharfinger.simulate.replay import Others
 
@@ -49,7 +49,7 @@ def chosen(path: str | None, scheduler_name: str | None) -> ChainConfig | None:
         if scheduler_name is not None:
             raise UsageError("--scheduler-name chooses a profile of --config; give the file too")
         return None
-    from wharfinger.framework.configuration import kubernetes_profiles  # noqa: PLC0415 — see above
+    from wharfinger.framework import kubernetes_profiles  # noqa: PLC0415 — see above
 
     profiles = kubernetes_profiles.profiles_of(path)
     settings = profiles.of(scheduler_name)

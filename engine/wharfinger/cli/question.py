@@ -23,7 +23,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster

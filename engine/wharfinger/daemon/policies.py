@@ -19,9 +19,9 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.emit import Emit, Subscribers
 from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.framework import kubernetes_profiles
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.configuration import kubernetes_profiles
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.policy_status import Mode, PolicySource, PolicyStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals

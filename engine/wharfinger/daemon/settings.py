@@ -25,9 +25,9 @@ from wharfinger.daemon import settings_fields
 from wharfinger.daemon.prometheus_settings import Prometheus
 from wharfinger.daemon.settings_fields import Duration, FilePath, Flag, Part
 from wharfinger.errors import UsageError
-from wharfinger.framework.configuration import chain_settings, kubernetes_profiles
-from wharfinger.framework.configuration.chain_settings import exactly
-from wharfinger.framework.configuration.kubernetes_profiles import only_document, without_nulls
+from wharfinger.framework import chain_settings, kubernetes_profiles
+from wharfinger.framework.chain_settings import exactly
+from wharfinger.framework.kubernetes_profiles import only_document, without_nulls
 
 ADMISSION_PORT = 10262
 

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import UsageError
-from wharfinger.framework import extension, plugin_faults
-from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
+from wharfinger.framework import extension, plugin_calls
+from wharfinger.framework.chain_settings import ChainConfig, arguments
 from wharfinger.framework.extension import (
     AnnotatingPlugin,
     DevicePlugin,
@@ -50,7 +50,7 @@ class Link:
     weight: int | None
 
     def __post_init__(self) -> None:
-        plugin_faults.fenced(self.plugin)
+        plugin_calls.fenced(self.plugin)
 
     @property
     def name(self) -> str:
@@ -174,7 +174,7 @@ class Chain:
     def _reads_groups(self) -> bool:
         """True if a decision may depend on the PodGroup that a pod names: by a policy that reads it, or a plugin that is not built in."""
         own = any(policy.reads_group for policy in self.policies)
-        return own or any(plugin_faults.is_foreign(link.plugin) for link in self.links)
+        return own or any(plugin_calls.is_foreign(link.plugin) for link in self.links)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:
@@ -284,14 +284,14 @@ def _base_terms(link: Link, overrides: lineup.BaseOverrides) -> list[ScoreTerm]:
 
 def _source(name: str, plugin: extension.Plugin | None, overrides: lineup.BaseOverrides) -> ScoreTerm:
     """The score whose points rules read: as configured, whatever its weight; with its default arguments where it is switched off."""
-    return _term(plugin_faults.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
+    return _term(plugin_calls.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
 
 
 def _term(plugin: extension.Plugin, weight: float, overrides: lineup.BaseOverrides) -> ScoreTerm:
     """The score of a plugin for pods with these overrides."""
     if plugin.name in overrides.arguments:  # for the score only: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
+        plugin = plugin_calls.fenced(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
     return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.of(plugin.name, plugin.normalization))
 

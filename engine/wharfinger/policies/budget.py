@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import NO_EVENT
 from wharfinger.framework.extension import Plugin
+from wharfinger.framework.plugin_calls import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
-from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
 from wharfinger.model.state.object_store import Circumstances
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
 if TYPE_CHECKING:
-    from wharfinger.framework.stopwatch import Stopwatch
+    from wharfinger.framework.plugin_calls import Stopwatch
     from wharfinger.model.state.snapshot import Snapshot
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.errors import PluginFault, UsageError
-from wharfinger.framework import plugin_faults
+from wharfinger.framework import plugin_calls
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Reason
-from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.language.check.expressions.group_members import SIZE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget
@@ -81,7 +81,7 @@ class Profile:
     def sort_key(self, pod: PodView) -> Any:
         """The key by which pods are tried, smaller first; by priority where a plugin fails."""
         plugin = self.chain.queue_sort
-        if plugin is None or not plugin_faults.is_foreign(plugin):
+        if plugin is None or not plugin_calls.is_foreign(plugin):
             return self.chain.sort_key(pod)
         try:
             return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._emit)

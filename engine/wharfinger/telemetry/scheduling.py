@@ -16,8 +16,8 @@ from typing import Any
 
 from wharfinger.emit import Failed, Handlers
 from wharfinger.errors import PluginFault, WharfingerError
+from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.ports import BindFailed, WriteFailed
-from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.scheduler.events import AttemptEnded, GroupAttemptEnded, PodQueued, PodsFlushed, Preempted
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log, redacted

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import cache
 
 from wharfinger.framework.extension import Plugin
+from wharfinger.framework.plugin_calls import NO_LAPS, Effort, Laps, TimedLaps
 from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
-from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, TimedLaps
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.parity import case as cases
 from tests.parity.answer import filters
 from wharfinger.framework import chain
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model.state.cluster_state import ClusterState

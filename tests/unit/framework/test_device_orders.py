@@ -11,7 +11,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import explain_decision
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects

@@ -9,7 +9,7 @@ from tests.unit.language.policies import policy
 from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.configuration.kubernetes_profiles import read_profiles
+from wharfinger.framework.kubernetes_profiles import read_profiles
 from wharfinger.framework.registry import default_registry
 
 DEFAULT = {

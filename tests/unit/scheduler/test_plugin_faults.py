@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.scheduler.running import Watching, node, pod, running, view
 from wharfinger.errors import PluginFault
-from wharfinger.framework import extension, plugin_faults
+from wharfinger.framework import extension, plugin_calls
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.prepared import PreparedFilter, PreparedScore, Reason
 from wharfinger.scheduler.profiles import Profile
@@ -42,7 +42,7 @@ class Broken(Exception):
 
 
 PREPARED = {"prepare_filter": PreparedFilter, "prepare_score": PreparedScore}
-METHODS = sorted({*plugin_faults.calls(), *plugin_faults.calls_of(PreparedFilter), *plugin_faults.calls_of(PreparedScore)})
+METHODS = sorted({*plugin_calls.calls(), *plugin_calls.calls_of(PreparedFilter), *plugin_calls.calls_of(PreparedScore)})
 
 
 def everything(failing):
@@ -75,9 +75,9 @@ def everything(failing):
 
             return call
 
-        return type("Rule", (base,), {"reasons": (Reason("unfit"),), **{name: method(name) for name in plugin_faults.calls_of(base)}})()
+        return type("Rule", (base,), {"reasons": (Reason("unfit"),), **{name: method(name) for name in plugin_calls.calls_of(base)}})()
 
-    methods = {name: method(name) for name in plugin_faults.calls()}
+    methods = {name: method(name) for name in plugin_calls.calls()}
     plugin = type("Everything", tuple(extension.POINTS.values()), {"name": "Everything", **methods})()
     plugin.ill, plugin.called = True, set()
     return plugin
@@ -167,7 +167,7 @@ def test_the_pod_that_waits_is_told_which_plugin_failed(failing):
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("method", sorted(plugin_faults.ANSWERS))
+@pytest.mark.parametrize("method", sorted(plugin_calls.ANSWERS))
 def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
     class Odd(Exception):
         pass
@@ -176,7 +176,7 @@ def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
     kind = type(plugin)
     odd = type("Everything", (kind,), {method: _odd(method)})()
     odd.ill, odd.called = False, set()
-    call = getattr(plugin_faults.fenced(odd), method)
+    call = getattr(plugin_calls.fenced(odd), method)
 
     async def asked():
         answer = call()
@@ -199,9 +199,9 @@ def _odd(method):
 
 def test_built_in_plugins_and_methods_that_are_not_overridden_stay_as_they_are():
     for link in assemble().links:
-        assert not [name for name in plugin_faults.calls() if name in vars(link.plugin)]
+        assert not [name for name in plugin_calls.calls() if name in vars(link.plugin)]
     plain = type("Plain", (extension.PreEnqueuePlugin,), {"name": "Plain", "pre_enqueue": lambda self, pod: None})()
-    assert [name for name in plugin_faults.calls() if name in vars(plugin_faults.fenced(plain))] == ["pre_enqueue"]
+    assert [name for name in plugin_calls.calls() if name in vars(plugin_calls.fenced(plain))] == ["pre_enqueue"]
 
 
 def test_keys_that_cannot_be_compared_leave_the_order_of_priorities():

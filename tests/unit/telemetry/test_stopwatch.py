@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from wharfinger.framework.stopwatch import NO_LAPS, Effort, TimedLaps
+from wharfinger.framework.plugin_calls import NO_LAPS, Effort, TimedLaps
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.timing import ONE_OF, DecisionStopwatch, Efforts
 

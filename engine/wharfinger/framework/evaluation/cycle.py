@@ -21,8 +21,8 @@ from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
 from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
+from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt
-from wharfinger.framework.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugin_calls import Effort
 from wharfinger.framework.prepared import ALL, SKIP, Attempt, Changes, Mask, PreparedFilter, Reason, Rejected, Rows, Skip
-from wharfinger.framework.stopwatch import Effort
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

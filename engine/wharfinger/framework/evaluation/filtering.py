@@ -22,6 +22,7 @@ from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, 
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.prepared import (
     ALL,
     NO_ROWS,
@@ -37,7 +38,6 @@ from wharfinger.framework.prepared import (
     distinct,
     union,
 )
-from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.evaluation.scoring import Scoring
+from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt, Changes
 from wharfinger.framework.rules.lineup import Lineup
-from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable

@@ -17,11 +17,11 @@ from wharfinger.framework.domains import Classes
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows
 from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, Flips
+from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, SKIP_ALWAYS, Attempt, Changes, Mask, Rows, union
 from wharfinger.framework.rules.lineup import Lineup
 from wharfinger.framework.rules.points import ROW, STATIC, TierTotals
 from wharfinger.framework.rules.score_slot import ScoreSlot
-from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import UsageError
 from wharfinger.framework import eviction, extension
-from wharfinger.framework.configuration.chain_settings import arguments, known
+from wharfinger.framework.chain_settings import arguments, known
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry

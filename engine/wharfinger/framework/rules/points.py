@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from wharfinger.compiler import normalize
 from wharfinger.errors import PluginFault
-from wharfinger.framework import plugin_faults
+from wharfinger.framework import plugin_calls
 from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.prepared import ALL, Mask, Rows
@@ -113,8 +113,8 @@ class Normalized:
             answer = self._normalization.points(raw, *extent)
         except Exception as error:
             raise PluginFault(self._plugin, "normalization", error) from error
-        scores = plugin_faults.whole_numbers(self._plugin, answer, len(raw))
-        plugin_faults.points(self._plugin, scores * feasible, len(raw))
+        scores = plugin_calls.whole_numbers(self._plugin, answer, len(raw))
+        plugin_calls.points(self._plugin, scores * feasible, len(raw))
         return scores
 
     def point(self, value: float, extent: Extent) -> float:
@@ -124,7 +124,7 @@ class Normalized:
 
     def check(self, points: NDArray[Any]) -> None:
         """The check of `points`."""
-        plugin_faults.points(self._plugin, points, len(points))
+        plugin_calls.points(self._plugin, points, len(points))
 
 
 def of(plugin: str, normalization: Normalization | None) -> Scale:

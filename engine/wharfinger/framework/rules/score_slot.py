@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import ScorePlugin
+from wharfinger.framework.plugin_calls import Effort
 from wharfinger.framework.prepared import ALL, NO_ROWS, SKIP, Attempt, Mask, PreparedScore, Rows, Skip
 from wharfinger.framework.rules.points import NO_EXTENT, Extent, Scale
-from wharfinger.framework.stopwatch import Effort
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chain is assembled from, besides its policies: as `framework.configuration.chain_settings.ChainConfig`."""
+    """What a chain is assembled from, besides its policies: as `framework.chain_settings.ChainConfig`."""
 
     weights: dict[str, int]
     arguments: dict[str, dict[str, Any]]

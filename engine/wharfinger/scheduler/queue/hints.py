@@ -16,7 +16,7 @@ from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
-from wharfinger.framework.plugin_faults import is_foreign
+from wharfinger.framework.plugin_calls import is_foreign
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.scheduler.queued_pods import QueuedGroup
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace as replace_struct
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble, with_policies
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.turns import age_key, queue_key
 from wharfinger.language.report.wording import count

@@ -10,7 +10,7 @@ from tests.unit.framework.kube import node, state
 from tests.unit.what_if.test_drain import owned
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, rebalance

@@ -23,7 +23,7 @@ from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.language.report import wording
 from wharfinger.simulate.cluster import load_cluster
 from wharfinger.what_if.tune import knobs, picture, search, trials, workloads

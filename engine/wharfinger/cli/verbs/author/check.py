@@ -74,8 +74,7 @@ def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[Finding]:
     with_arguments = [policy for policy in policies if policy is not None and any(entry.arguments for entry in policy.base)]
     if not with_arguments:
         return
-    from wharfinger.framework import registry  # noqa: PLC0415 — most policies can be checked without the plugins
-    from wharfinger.framework.configuration import chain_settings  # noqa: PLC0415 — likewise
+    from wharfinger.framework import chain_settings, registry  # noqa: PLC0415 — most policies can be checked without the plugins
 
     for policy in with_arguments:
         for span, sentence in chain_settings.refused_arguments(policy, registry.default_registry()):

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tests.parity import case as cases
 from wharfinger.framework import chain as chains
-from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals
 from wharfinger.framework.plugins.resources.balanced_allocation import BalancedAllocationArguments, NodeResourcesBalancedAllocation

@@ -17,9 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.framework import extension
-from wharfinger.framework.configuration import chain_settings
-from wharfinger.framework.configuration.chain_settings import ChainConfig, exactly
+from wharfinger.framework import chain_settings, extension
+from wharfinger.framework.chain_settings import ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry
 from wharfinger.language.report import wording
 from wharfinger.model.objects import DEFAULT_SCHEDULER
