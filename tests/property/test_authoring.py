@@ -9,10 +9,9 @@ from lsprotocol import types as lsp
 
 from tests.unit.language.diagnostic_case import cases, content
 from wharfinger.authoring.actions import actions
-from wharfinger.authoring.document import Document
-from wharfinger.authoring.findings import findings
+from wharfinger.authoring.document import Document, findings
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.lsp.protocol_answers import Answers
+from wharfinger.authoring.protocol_answers import Answers
 from wharfinger.authoring.statements import Statements
 from wharfinger.authoring.words import words_of
 from wharfinger.errors import UsageError

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wharfinger.authoring.document import Document
-from wharfinger.authoring.findings import Finding, findings
+from wharfinger.authoring.document import Document, Finding, findings
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind, Shape

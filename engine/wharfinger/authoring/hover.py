@@ -10,7 +10,7 @@ from functools import partial
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.texts import attribute_text, function_text, range_text, type_with_unit
+from wharfinger.authoring.vocabulary import attribute_text, function_text, range_text, type_with_unit
 from wharfinger.authoring.words import DECLARATIONS, DECLARED_VALUES, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.context import Binding

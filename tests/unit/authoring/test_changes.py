@@ -3,10 +3,8 @@
 import pytest
 
 from tests.work import calls
-from wharfinger.authoring import actions, inlay_hints, lenses
-from wharfinger.authoring.completing import signatures
-from wharfinger.authoring.document import Document
-from wharfinger.authoring.findings import findings
+from wharfinger.authoring import actions, completion_place, inline_texts
+from wharfinger.authoring.document import Document, findings
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.test_from_decision import decision_test
 from wharfinger.errors import UsageError
@@ -36,21 +34,21 @@ def at(text):
     ],
 )
 def test_signature_names_the_argument_being_written(text, active):
-    found = signatures.signatures(*at(text))[-1]
+    found = completion_place.signatures(*at(text))[-1]
     assert found.parameters[found.active] == active
     assert all(each in found.text for each in found.parameters)
 
 
 @pytest.mark.parametrize("text", ["let x = |", "let x = ratio(1, 2) |", "filter f { | }"])
 def test_no_signature_outside_of_a_call(text):
-    assert not signatures.signatures(*at(text))
+    assert not completion_place.signatures(*at(text))
 
 
 def test_inlay_hints_say_types_and_ranges():
     text = 'policy "x"\nparam keep: percent = 10% range 0%..50%\nlet free = node.free.cpu\nlet twice = 2 * keep\nscore s = 100 * keep\n'
-    found = {text[: each.offset].rsplit(maxsplit=1)[-1]: each.text for each in inlay_hints.inlay_hints(Document("x.policy", text))}
+    found = {text[: each.offset].rsplit(maxsplit=1)[-1]: each.text for each in inline_texts.inlay_hints(Document("x.policy", text))}
     assert found == {"free": ": cpu", "twice": ": number, 0 to 1", "s": ": 0 to 50"}
-    assert not inlay_hints.inlay_hints(Document("x.policy", text), 0, 20)
+    assert not inline_texts.inlay_hints(Document("x.policy", text), 0, 20)
 
 
 @pytest.mark.parametrize(
@@ -102,18 +100,18 @@ def test_lenses_say_how_many_nodes_pass(openb):
     text += 'filter room { require node.free.cpu >= pod.requests.cpu else "full" }\n'
     text += 'test "t" {\n  node a\n  pod p\n  place p\n  expect p on a\n}\n'
     document = Document("x.policy", text)
-    found = lenses.lenses(document, openb)
+    found = inline_texts.lenses(document, openb)
     assert [(each.rule, each.test) for each in found] == [("gpu", None), ("room", None), (None, "t")]
-    passing = lenses.Passing(document.checked.policy, openb)
+    passing = inline_texts.Passing(document.checked.policy, openb)
     assert passing.text("gpu") == "passes 1,213 of 1,523 nodes of openb:default"
     assert passing.text("room").endswith("of 1,523 nodes of openb:default for openb/openb-pod-0000")
-    result = lenses.test_result(document, found[-1].start)
-    assert lenses.result_text(result).startswith("failed: t: ")
+    result = inline_texts.test_result(document, found[-1].start)
+    assert inline_texts.result_text(result).startswith("failed: t: ")
 
 
 def test_lenses_say_that_nobody_is_governed(openb):
     document = Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nfilter f { require node.pod_count < 3 }\n')
-    assert lenses.Passing(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
+    assert inline_texts.Passing(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
 
 
 @pytest.mark.parametrize("name", ["gpu-bin-pack", "keep-headroom", "team-pools", "bin-pack"])
@@ -124,7 +122,7 @@ def test_a_test_made_from_a_decision_passes(name, openb):
     longer = document.with_text(f"{document.text}\n{text}")
     assert not findings(longer)
     title = longer.text.rindex('"openb/openb-pod-0000 of openb:default"')
-    assert lenses.test_result(longer, title).passed
+    assert inline_texts.test_result(longer, title).passed
 
 
 def test_no_test_is_made_where_nobody_is_governed(openb):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.authoring.completing.completion import offers
+from wharfinger.authoring.completion import offers
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.simulate.cluster import load_cluster

@@ -4,13 +4,12 @@ import pytest
 
 from tests.unit.language.diagnostic_case import NAME, cases, content
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completing.completion import offers
-from wharfinger.authoring.document import Document, Opened
-from wharfinger.authoring.findings import findings
+from wharfinger.authoring.completion import offers
+from wharfinger.authoring.document import Document, Opened, findings
 from wharfinger.authoring.highlighting import KINDS, MODIFIERS, highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.lsp.positions import Positions
+from wharfinger.authoring.positions import Positions
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.language import load

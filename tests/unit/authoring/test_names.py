@@ -6,8 +6,7 @@ import pytest
 
 from wharfinger.authoring import navigation, structure
 from wharfinger.authoring.actions import Edit, applied
-from wharfinger.authoring.document import Document
-from wharfinger.authoring.findings import findings
+from wharfinger.authoring.document import Document, findings
 from wharfinger.authoring.hover import hover
 from wharfinger.errors import UsageError
 

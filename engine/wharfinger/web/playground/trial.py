@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.authoring.lsp.positions import Positions
+from wharfinger.authoring.positions import Positions
 from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Budget
 from wharfinger.compiler.program import CompiledPolicy

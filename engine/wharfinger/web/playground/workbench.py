@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from wharfinger.authoring.completing.completion import offers
-from wharfinger.authoring.document import Document
-from wharfinger.authoring.findings import Finding, findings
+from wharfinger.authoring.completion import offers
+from wharfinger.authoring.document import Document, Finding, findings
 from wharfinger.authoring.highlighting import highlights
 from wharfinger.authoring.hover import hover
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.lsp.positions import Positions
+from wharfinger.authoring.positions import Positions
 from wharfinger.compiler.cost import CLUSTER_BUDGET, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError

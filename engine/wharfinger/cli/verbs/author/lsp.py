@@ -30,8 +30,8 @@ def wharf_lsp(
     With --snapshot or --live, it also knows the labels and resources of a cluster, and how many nodes a filter lets through.
     """
     try:
+        from wharfinger.authoring import language_server  # noqa: PLC0415 — needs an extra, and half a second
         from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — likewise
-        from wharfinger.authoring.lsp import language_server, messages  # noqa: PLC0415 — needs an extra, and half a second
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
             raise
@@ -46,11 +46,11 @@ def wharf_lsp(
         cluster = KnownCluster(name, with_nodes(found, name))
         streams.complain(f"wharf lsp: {wording.count(cluster.snapshot.n_nodes, 'node')} of {cluster.name}")
     logs = logging.getLogger("pygls")
-    logs.addHandler(messages.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
+    logs.addHandler(language_server.StderrHandler(tracebacks=bool(os.environ.get(streams.TRACEBACK))))
     logs.propagate = False
     gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while the user types
     gc.set_threshold(*COLLECT)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
-        held = cast("BinaryIO", messages.MessageReader(reader))  # pygls asks for no more of it
+        held = cast("BinaryIO", language_server.MessageReader(reader))  # pygls asks for no more of it
         language_server.server(cluster).start_io(held, writer)  # which closes what it is given
     return 0

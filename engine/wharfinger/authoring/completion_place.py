@@ -1,16 +1,20 @@
-"""The place in a document where something is to be written, and what stands before it: tokens, roles, open brackets and texts in quotes."""
+"""The place in a document where something is to be written: what stands before it, what an offer for it is, and which call it is in."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from wharfinger.authoring import vocabulary
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.vocabulary import called, parameters
 from wharfinger.authoring.words import Frame, Reading, Role
+from wharfinger.builtins import CATALOGUE
 from wharfinger.language.parse.interactive import ITEMS
-from wharfinger.language.parse.tokens import Lexer, Token, comments
+from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Token, comments
 from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics.metric_sources import SOURCES
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -113,3 +117,87 @@ def written_before(document: Document, offset: int) -> tuple[list[Token], Frame 
         begin, offset = (brace + 1, offset) if inside else (begin, string.start)
     place = place_at(document, begin, offset, None, inside=inside)
     return place.before, place.frame, place.reading.item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One thing that may be written: characters `start` to `end` are replaced by `insert`, which is the label unless given.
+
+    `kind` is field, function, value, subject, keyword, word, type, unit, key, label, object, rule, plugin or annotation. In a `snippet`,
+    `$1` and `${1:text}` are where the author goes on, as in the Language Server Protocol. Offers of a lower `rank` come first.
+    """
+
+    label: str
+    kind: str
+    start: int
+    end: int
+    insert: str = ""
+    snippet: bool = False
+    detail: str = ""
+    doc: str = ""
+    rank: int = 1
+
+    @classmethod
+    def word(cls, place: Place, label: str, kind: str, **more: object) -> Offer:
+        """An offer in place of the word that has been begun."""
+        return cls(label=label, kind=kind, start=place.start, end=place.end, **more)  # type: ignore[arg-type]  # its own fields
+
+    @property
+    def written(self) -> str:
+        """What is put in place."""
+        return self.insert or self.label
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A call as it is written, its documentation, its parameters as they stand in it, and the number of the one being written."""
+
+    text: str
+    doc: str
+    parameters: tuple[str, ...]
+    active: int
+
+
+def signatures(document: Document, offset: int) -> list[Signature]:
+    """The ways to call the function around an offset; none outside of a call."""
+    tokens, frame, item = written_before(document, offset)
+    while frame is not None and frame.holds != "call":
+        if frame.holds not in {"group", "set", "index"}:
+            return []
+        frame = frame.around
+    if frame is None:
+        return []
+    count, named = _argument(tokens, frame)
+    return [Signature(text, doc, shown, _active(shown, count, named)) for text, doc, shown in _ways(frame.name, item)]
+
+
+def _ways(name: str, item: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    if item == "METRIC" and name in SOURCES:
+        shown = ("query", *(f"{option}: {row.kind.value}" for option, row in SOURCES[name].options.items()))
+        return [(f"{name}({', '.join(shown)})", f"Takes {SOURCES[name].argument}, and options by name.", shown)]
+    functions = [each for each in CATALOGUE.functions() if each.name.partition(".")[0] == name]
+    found = [(called(each), each.doc, tuple(parameters(each))) for each in functions]
+    if name in vocabulary.SPECIAL_FORMS:
+        text, doc = vocabulary.SPECIAL_FORMS[name]
+        found.append((text, doc, tuple(text[len(name) + 1 : -1].split(", "))))
+    return found
+
+
+def _argument(tokens: list[Token], frame: Frame) -> tuple[int, str]:
+    """The number of the argument that the tokens end in, and its name if it has one."""
+    depth = count = 0
+    named = ""
+    inside = [token for token in tokens if token.start > frame.at]
+    for at, token in enumerate(inside):
+        depth += (token.type in OPEN) - (token.type in CLOSE)
+        if depth == 0 and token.type == "COMMA":
+            count, named = count + 1, ""
+        elif depth == 0 and token.type == "COLON" and at:
+            named = inside[at - 1].text
+    return count, named
+
+
+def _active(shown: tuple[str, ...], count: int, named: str) -> int:
+    if named:
+        return next((at for at, text in enumerate(shown) if text.startswith(f"{named}:")), max(0, len(shown) - 1))
+    return min(count, max(0, len(shown) - 1))

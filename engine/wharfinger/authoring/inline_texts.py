@@ -1,4 +1,8 @@
-"""Code lenses above tests and filters: whether a test passes, and how many nodes of a cluster a filter lets through."""
+"""Texts that an editor shows between those of the author: what is inferred behind names, and results above tests and filters.
+
+Inlay hints are the types and ranges of lets, and the ranges of scores. Code lenses are whether a test passes, and how many nodes of a
+cluster a filter lets through.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.vocabulary import range_text, type_with_unit
 from wharfinger.authoring.words import Role
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
@@ -14,11 +19,55 @@ from wharfinger.errors import WharfingerError
 from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.types import Kind
+from wharfinger.language.syntax import ast
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies import policy_tests
 from wharfinger.policies.policy_tests import Result
 
 RUN = "run this test"
+
+
+@dataclass(frozen=True, slots=True)
+class InlayHint:
+    """A text that is shown behind an offset; `doc` says more."""
+
+    offset: int
+    text: str
+    doc: str
+
+
+def inlay_hints(document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
+    """The hints between two offsets: behind the name of a let its type and range, behind that of a score the range of its value."""
+    end = len(document.text) if end is None else end
+    document = document.inferring
+    found: list[InlayHint] = []
+    for word in document.words:
+        if word.role is Role.LET and start <= word.start <= end:
+            found += _of_let(document, word.name, word.end)
+    file = document.checked.file
+    items = file.policy.items if file is not None and file.policy is not None else ()
+    for item in items:
+        if isinstance(item, ast.Score) and start <= item.name_span.start <= end:
+            found += _of_score(document, item)
+    return sorted(found, key=lambda hint: hint.offset)
+
+
+def _of_let(document: Document, name: str, at: int) -> list[InlayHint]:
+    binding = document.checked.notes.names.get(name)
+    if binding is None or binding.reference is None or binding.span.source.name != document.name or binding.span.end != at:
+        return []
+    expr = binding.reference(binding.span)
+    if expr.type.kind is Kind.UNKNOWN:
+        return []
+    limits = range_text(document, expr)
+    return [InlayHint(at, f": {expr.type}" + (f", {limits}" if limits else ""), type_with_unit(expr.type))]
+
+
+def _of_score(document: Document, item: ast.Score) -> list[InlayHint]:
+    expr = document.expressions.get((item.value.span.start, item.value.span.end))
+    limits = range_text(document, expr) if expr is not None else ""
+    return [InlayHint(item.name_span.end, f": {limits}", "the values of this score before `normalize`")] if limits else []
 
 
 @dataclass(frozen=True, slots=True)

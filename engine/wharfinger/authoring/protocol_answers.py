@@ -14,22 +14,21 @@ from pygls import uris
 
 from wharfinger.authoring import (
     actions,
-    findings,
+    completion,
+    completion_place,
     highlighting,
     hover,
-    inlay_hints,
-    lenses,
+    inline_texts,
     navigation,
     structure,
     test_from_decision,
 )
 from wharfinger.authoring.actions import Action
-from wharfinger.authoring.completing import completion, signatures
-from wharfinger.authoring.completing.offers import Offer
-from wharfinger.authoring.document import Document
+from wharfinger.authoring.completion_place import Offer
+from wharfinger.authoring.document import Document, Finding, findings
+from wharfinger.authoring.inline_texts import Passing
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.lenses import Passing
-from wharfinger.authoring.lsp.positions import Positions
+from wharfinger.authoring.positions import Positions
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.files import SUFFIX, decode, paired_file
 from wharfinger.language.load import OnDisk
@@ -187,9 +186,9 @@ class Answers:
 
     def diagnostics(self, document: Document) -> list[lsp.Diagnostic]:
         """The findings about a document."""
-        return [self._diagnostic(document, each) for each in findings.findings(document)]
+        return [self._diagnostic(document, each) for each in findings(document)]
 
-    def _diagnostic(self, document: Document, found: findings.Finding) -> lsp.Diagnostic:
+    def _diagnostic(self, document: Document, found: Finding) -> lsp.Diagnostic:
         related = [
             lsp.DiagnosticRelatedInformation(location, text)
             for file, start, end, text in found.others
@@ -230,7 +229,7 @@ class Answers:
 
     def signature_help(self, document: Document, offset: int) -> lsp.SignatureHelp | None:
         """How the function around a place is called."""
-        found = signatures.signatures(document, offset)
+        found = completion_place.signatures(document, offset)
         shown = [
             lsp.SignatureInformation(
                 label=each.text,
@@ -349,7 +348,7 @@ class Answers:
         """What is inferred."""
         return [
             lsp.InlayHint(self.position(document, each.offset), each.text, kind=lsp.InlayHintKind.Type, tooltip=each.doc)
-            for each in inlay_hints.inlay_hints(document, start, end)
+            for each in inline_texts.inlay_hints(document, start, end)
         ]
 
     # ── changes and commands ──
@@ -384,7 +383,7 @@ class Answers:
                 range=self.range(document, each.start, each.end),
                 data={"uri": uri_of(document.name), "start": each.start, "test": each.test, "rule": each.rule},
             )
-            for each in lenses.lenses(document, self.cluster)
+            for each in inline_texts.lenses(document, self.cluster)
         ]
 
     def resolved(self, lens: lsp.CodeLens) -> lsp.CodeLens:
@@ -394,7 +393,7 @@ class Answers:
         if document is None:
             return lens
         if data.get("test") is not None:
-            said = self._results.get((document.name, str(data["test"])), lenses.RUN)
+            said = self._results.get((document.name, str(data["test"])), inline_texts.RUN)
             lens.command = lsp.Command(said, RUN_TEST, arguments=[data["uri"], data["start"]])
         else:
             lens.command = lsp.Command(self._passes(document, str(data.get("rule"))), "")
@@ -412,10 +411,10 @@ class Answers:
     def run_test(self, uri: str, start: int) -> str:
         """The outcome of a test in words; it stands above the test from then on, until the text changes."""
         document = self.known(uri)
-        result = lenses.test_result(document, start) if document is not None else None
+        result = inline_texts.test_result(document, start) if document is not None else None
         if document is None or result is None:
             return "the test cannot run: the policy has errors"
-        said = lenses.result_text(result)
+        said = inline_texts.result_text(result)
         self._results[document.name, result.title] = "✓ passed" if result.passed else "✗ failed; run it again"
         return said
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completing.offers import Offer
-from wharfinger.authoring.completing.place import Place, in_comment, place_at, statement_start, string_at, string_in, tokens_between
-from wharfinger.authoring.completing.text_completion import item_of, text_offers
+from wharfinger.authoring.completion_place import Offer, Place, in_comment, place_at, statement_start, string_at, string_in, tokens_between
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
-from wharfinger.authoring.texts import attribute_text, function_text, short
+from wharfinger.authoring.text_completion import item_of, text_offers
+from wharfinger.authoring.vocabulary import attribute_text, function_text, short
 from wharfinger.authoring.words import DECLARED_OBJECTS, DECLARED_VALUES, TERMS, Frame, Role, Word
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from wharfinger.authoring import vocabulary
-from wharfinger.authoring.completing.offers import Offer
+from wharfinger.authoring.completion_place import Offer
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.words import Frame, Reading
