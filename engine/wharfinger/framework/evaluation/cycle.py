@@ -18,8 +18,8 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.evaluation.filter_slot import FilterTrial
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
-from wharfinger.framework.evaluation.trial import FilterTrial
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
 from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt

@@ -22,8 +22,7 @@ from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.framework.extension import DevicePlugin
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import ALL, Attempt, ClaimAllocation
-from wharfinger.framework.rules.plugin_points import Columns, PluginPoints
-from wharfinger.framework.rules.score_slot import ScoreSlot
+from wharfinger.framework.rules.score_slot import Columns, PluginPoints, ScoreSlot
 from wharfinger.language.report.wording import count
 
 if TYPE_CHECKING:

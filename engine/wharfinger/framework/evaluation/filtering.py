@@ -1,8 +1,9 @@
 """The set of feasible nodes for the pods of one template, kept up to date.
 
-Every filter's verdicts are kept per node, or per class of nodes where a filter depends on topology domains alone. After a change, filters
-run again only on the changed rows or on the classes, as each filter's volatility allows, and the feasible set is patched. The result always
-equals a fresh run over all rows.
+Every filter's verdicts are kept per node. A filter that depends on topology domains alone opens or closes whole classes of rows
+(`domains.Classes`): a zone that is full is one flag, and not a new verdict for each of its nodes. After a change, filters run again only on
+the changed rows or on the classes, as each filter's volatility allows, and the feasible set is patched. The result always equals a fresh
+run over all rows.
 
 Preemption nominates nodes for pods. The pod must fit such a node twice: with the nominated pods of equal or higher priority added, and
 without them. Few nodes have nominated pods; their results are kept until something on the node changes.
@@ -11,16 +12,15 @@ without them. Few nodes have nominated pods; their results are kept until someth
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.domains import Classes
 from wharfinger.framework.evaluation import filter_slot
 from wharfinger.framework.evaluation.best_rows import Arrangements
-from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, Flips
-from wharfinger.framework.evaluation.filter_slot import FilterSlot
-from wharfinger.framework.evaluation.trial import FilterTrial
+from wharfinger.framework.evaluation.filter_slot import FilterSlot, FilterTrial
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.prepared import (
@@ -42,69 +42,6 @@ from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
-
-
-class NominatedRoom:
-    """The nodes that the pod does not fit together with the pods nominated to them.
-
-    `crowded` has the reasons by row, `mask` is the same nodes as `(n_nodes,) bool`.
-    """
-
-    __slots__ = ("_own", "crowded", "mask")
-
-    def __init__(self) -> None:
-        self.crowded: dict[int, tuple[Reason, ...]] = {}
-        self.mask: Mask = np.empty(0, np.bool_)
-        self._own = -1  # the row that the pod itself is nominated to, -1 for none
-
-    def reset(self, n_nodes: int) -> None:
-        """Forget all results: no node is crowded."""
-        self.crowded = {}
-        self.mask = np.zeros(n_nodes, np.bool_)
-        self._own = -1
-
-    def update(
-        self, slots: Sequence[FilterSlot], attempt: Attempt, worth: Mask | None, changed: NDArray[np.intp] | None
-    ) -> NDArray[np.intp]:
-        """Check the nodes of `changed` again (None: all nominated ones); returns the rows that became crowded or are so no longer.
-
-        `worth` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
-        """
-        nominated = attempt.snapshot.nominated_rows
-        if not len(nominated) and not self.crowded:
-            self._own = -1
-            return NO_ROWS
-        before, self._own = self._own, _own_row(attempt)
-        trial = FilterTrial(slots, attempt)
-        if changed is None or trial.spans_nodes:
-            again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
-        else:
-            again = np.concatenate((changed, np.array([row for row in (before, self._own) if row >= 0], np.intp)))
-        return np.array([row for row in distinct(again).tolist() if self._look(row, trial, worth)], np.intp)
-
-    def _look(self, row: int, trial: FilterTrial, worth: Mask | None) -> bool:
-        """Check one node again; True if it became crowded or is crowded no longer."""
-        was = row in self.crowded
-        reasons = trial.crowded(trial.suppose(row)) if worth is None or worth.item(row) else ()
-        if reasons:
-            self.crowded[row] = reasons
-        elif was:
-            del self.crowded[row]
-        self.mask[row] = bool(reasons)
-        return was != bool(reasons)
-
-
-def _own_row(attempt: Attempt) -> int:
-    """The row that the pod itself is nominated to, -1 for none."""
-    node = attempt.snapshot.nominated_to(attempt.pod.uid)
-    row = None if node is None else attempt.snapshot.row(node)
-    return -1 if row is None else row
-
-
-def _allocating(slot: FilterSlot) -> AllocatingFilter:
-    rule = slot.rule
-    assert isinstance(rule, AllocatingFilter)  # noqa: S101 — the plugin of the slot prepares no other
-    return rule
 
 
 class Filtering:
@@ -334,3 +271,132 @@ class Filtering:
             passes = passes and not slot.verdicts.item(row)
         passes = passes and not self._room.mask.item(row)
         return changes.rows if self.feasible_set.put(row, passes=passes) else NO_ROWS
+
+
+def _allocating(slot: FilterSlot) -> AllocatingFilter:
+    rule = slot.rule
+    assert isinstance(rule, AllocatingFilter)  # noqa: S101 — the plugin of the slot prepares no other
+    return rule
+
+
+class Flips(NamedTuple):
+    """The rows that became feasible or infeasible, and the rows whose `FeasibleSet.possible` changed; both ascending."""
+
+    rows: NDArray[np.intp]
+    possible: NDArray[np.intp]
+
+
+NO_FLIPS = Flips(NO_ROWS, NO_ROWS)
+
+
+class FeasibleSet:
+    """The feasible nodes `mask` `(n_nodes,) bool`, and their number `count`: those of `possible` `(n_nodes,) bool` in an open class.
+
+    `possible` are the nodes that pass all filters that are kept per row; `open` `(n_classes,) bool` are the classes that pass the others.
+    Without `classes`, `mask` is `possible`.
+    """
+
+    __slots__ = ("classes", "count", "mask", "open", "possible")
+
+    def __init__(self, possible: Mask, classes: Classes | None = None, open_: Mask | None = None) -> None:
+        self.possible = possible
+        self.classes = classes
+        self.open = np.ones(0, np.bool_) if open_ is None else open_
+        self.mask = possible
+        if classes is not None:
+            self.mask = possible & self.open.take(classes.ids)
+        self.count = int(np.count_nonzero(self.mask))
+
+    def put(self, row: int, *, passes: bool) -> bool:
+        """Set `possible` of one row; returns if it changed."""
+        if passes == self.possible.item(row):
+            return False
+        self.possible[row] = passes
+        if self.classes is None:
+            self.count += 1 if passes else -1
+        return True
+
+    def put_all(self, rows: Rows, passes: Mask) -> NDArray[np.intp]:
+        """Set `possible` of some rows; returns those where it changed."""
+        before = self.possible[rows]
+        different = (before != passes).nonzero()[0]
+        if len(different):
+            if self.classes is None:
+                self.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(before))
+            self.possible[rows] = passes
+        flipped: NDArray[np.intp] = different if isinstance(rows, slice) else rows[different]
+        return flipped
+
+    def follow(self, flipped: NDArray[np.intp], open_: Mask | None) -> Flips:
+        """Bring `mask` up to date after `possible` changed in some rows; `open_` are the open classes if they may be others now."""
+        if open_ is None or np.array_equal(open_, self.open):
+            if not len(flipped):
+                return NO_FLIPS
+            if self.classes is None:
+                return Flips(flipped, flipped)
+            rows = flipped[self.open[self.classes.ids[flipped]]]
+            self.mask[rows] = self.possible[rows]
+            self.count += 2 * int(np.count_nonzero(self.mask[rows])) - len(rows)
+            return Flips(rows, flipped)
+        assert self.classes is not None  # noqa: S101 — whose `open_` it is
+        before, self.open = self.mask, open_
+        self.mask = self.possible & open_.take(self.classes.ids)
+        self.count = int(np.count_nonzero(self.mask))
+        return Flips((before != self.mask).nonzero()[0], flipped)
+
+
+class NominatedRoom:
+    """The nodes that the pod does not fit together with the pods nominated to them.
+
+    `crowded` has the reasons by row, `mask` is the same nodes as `(n_nodes,) bool`.
+    """
+
+    __slots__ = ("_own", "crowded", "mask")
+
+    def __init__(self) -> None:
+        self.crowded: dict[int, tuple[Reason, ...]] = {}
+        self.mask: Mask = np.empty(0, np.bool_)
+        self._own = -1  # the row that the pod itself is nominated to, -1 for none
+
+    def reset(self, n_nodes: int) -> None:
+        """Forget all results: no node is crowded."""
+        self.crowded = {}
+        self.mask = np.zeros(n_nodes, np.bool_)
+        self._own = -1
+
+    def update(
+        self, slots: Sequence[FilterSlot], attempt: Attempt, worth: Mask | None, changed: NDArray[np.intp] | None
+    ) -> NDArray[np.intp]:
+        """Check the nodes of `changed` again (None: all nominated ones); returns the rows that became crowded or are so no longer.
+
+        `worth` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
+        """
+        nominated = attempt.snapshot.nominated_rows
+        if not len(nominated) and not self.crowded:
+            self._own = -1
+            return NO_ROWS
+        before, self._own = self._own, _own_row(attempt)
+        trial = FilterTrial(slots, attempt)
+        if changed is None or trial.spans_nodes:
+            again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
+        else:
+            again = np.concatenate((changed, np.array([row for row in (before, self._own) if row >= 0], np.intp)))
+        return np.array([row for row in distinct(again).tolist() if self._look(row, trial, worth)], np.intp)
+
+    def _look(self, row: int, trial: FilterTrial, worth: Mask | None) -> bool:
+        """Check one node again; True if it became crowded or is crowded no longer."""
+        was = row in self.crowded
+        reasons = trial.crowded(trial.suppose(row)) if worth is None or worth.item(row) else ()
+        if reasons:
+            self.crowded[row] = reasons
+        elif was:
+            del self.crowded[row]
+        self.mask[row] = bool(reasons)
+        return was != bool(reasons)
+
+
+def _own_row(attempt: Attempt) -> int:
+    """The row that the pod itself is nominated to, -1 for none."""
+    node = attempt.snapshot.nominated_to(attempt.pod.uid)
+    row = None if node is None else attempt.snapshot.row(node)
+    return -1 if row is None else row

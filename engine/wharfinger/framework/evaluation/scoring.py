@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.domains import Classes
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows
-from wharfinger.framework.evaluation.feasible_set import NO_FLIPS, FeasibleSet, Flips
+from wharfinger.framework.evaluation.filtering import NO_FLIPS, FeasibleSet, Flips
 from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, SKIP_ALWAYS, Attempt, Changes, Mask, Rows, union
 from wharfinger.framework.rules.lineup import Lineup

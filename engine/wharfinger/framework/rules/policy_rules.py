@@ -23,9 +23,8 @@ from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import FilterPlugin, Permission, Placement, Plugin, ScorePlugin
 from wharfinger.framework.prepared import ALL, Attempt, Changes, Mask, PreparedFilter, PreparedScore, Reason, Rows, union
-from wharfinger.framework.rules.plugin_points import PluginPoints
 from wharfinger.framework.rules.points import ENCODED, PolicyScale
-from wharfinger.framework.rules.score_slot import ScoreTerm
+from wharfinger.framework.rules.score_slot import PluginPoints, ScoreTerm
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.semantics.types import Shape
 
