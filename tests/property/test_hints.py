@@ -17,7 +17,7 @@ from wharfinger.framework.extension import GroupedHints
 from wharfinger.framework.plugins.node_ports import NodePorts
 from wharfinger.framework.plugins.pods.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpread
-from wharfinger.framework.plugins.volumes.volume_restrictions import VolumeRestrictions
+from wharfinger.framework.plugins.volumes.volume_limits import VolumeRestrictions
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -8,8 +8,8 @@ from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import node, view
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added
+from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.framework.plugins.pods.inter_pod_affinity import InterPodAffinity
-from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile

@@ -10,7 +10,7 @@ rule evaluates many nodes in one call and returns an array. PreFilter and PreSco
 
 `filter_volatility` and `score_volatility` declare what the answer for a row depends on. STATIC: the row's node object only. ROW: also the
 pods on that row. TIMED: also the time and metric samples. GLOBAL: any row, other object or metric. The framework keeps the answers of all
-rows and asks again for the rows that a change concerns: those whose node or pods changed, for TIMED and GLOBAL rules those that `changes`
+rows and asks again for the rows that a change concerns: those whose node or pods changed, for TIMED and GLOBAL rules those that `affected`
 of the prepared rule returns.
 
 A plugin is a class with a `name`, built once per set of arguments; one plugin may implement several points. It must be pure: its answer
@@ -23,8 +23,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
@@ -34,6 +35,7 @@ from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import Attempt, ClaimAllocation, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Shared, Skip
+from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
+
+
+T = TypeVar("T")
 
 
 class Arguments(BaseModel):
@@ -311,3 +316,31 @@ POINTS: Mapping[str, type[Plugin]] = {
 def points(plugin: type[Plugin]) -> tuple[str, ...]:
     """The names of the extension points that a plugin class implements, in the order of a cycle."""
     return tuple(name for name, base in POINTS.items() if issubclass(plugin, base))
+
+
+def object_argument(value: Any, kind: type[T]) -> T:
+    """An argument that is a part of a Kubernetes object, such as an affinity; ValueError names a field that does not exist or is wrong.
+
+    Objects of a cluster may have fields that scheduling does not read. In a file written by hand, such a field is a spelling error.
+    """
+    try:
+        found = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    _known_fields(value, found)
+    return found
+
+
+def _known_fields(plain: Any, found: Any) -> None:
+    if isinstance(found, tuple) and isinstance(plain, list | tuple):
+        for each, read_from in zip(plain, found, strict=True):
+            _known_fields(each, read_from)
+    if not isinstance(found, msgspec.Struct) or not isinstance(plain, dict):
+        return
+    fields = {field.encode_name: getattr(found, field.name) for field in msgspec.structs.fields(found)}
+    for name, inner in plain.items():
+        if name not in fields:
+            near = wording.closest(name, fields)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(fields)}"
+            raise ValueError(f"there is no field {name}; {hint}")
+        _known_fields(inner, fields[name])

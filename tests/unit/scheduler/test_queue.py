@@ -6,9 +6,9 @@ from wharfinger.errors import UsageError
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.framework.plugins.pods.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpread
-from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles

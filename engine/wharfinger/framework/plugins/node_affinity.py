@@ -1,7 +1,8 @@
-"""NodeAffinity: the nodes that a pod requires or prefers by label or name."""
+"""NodeName and NodeAffinity: the node that a pod names, and the nodes that it requires or prefers by label or name."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +10,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.plugins import object_arguments
+from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin, object_argument
 from wharfinger.framework.prepared import SKIP, Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
@@ -22,6 +22,35 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 CONFLICT = Reason("pod affinity terms conflict", resolvable=False)
+
+
+class NodeName(FilterPlugin):
+    """`pkg/scheduler/framework/plugins/nodename`, Kubernetes 1.36."""
+
+    name = "NodeName"
+    filter_volatility = Volatility.STATIC
+    wakes_on = ClusterEvent.NODE_ADD
+
+    def identity(self, pod: PodView) -> Hashable:
+        """The pod's `nodeName`, which is not part of the template."""
+        return pod.node_name or None
+
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
+        """Skip for a pod that names no node."""
+        return OtherName(attempt.pod.node_name) if attempt.pod.node_name else SKIP
+
+
+class OtherName(PreparedFilter):
+    """Bit 0 for all nodes but the one named."""
+
+    reasons = (Reason("node(s) didn't match the requested node name", resolvable=False),)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The verdicts."""
+        return ~node_selection.named(self._name, snapshot, rows)
 
 
 class NodeAffinityArguments(Arguments):
@@ -120,7 +149,7 @@ class AffinityScore(PreparedScore):
 
 
 def _node_affinity(raw: dict[str, Any] | None) -> objects.NodeAffinity | None:
-    return None if raw is None else object_arguments.read(raw, objects.NodeAffinity)
+    return None if raw is None else object_argument(raw, objects.NodeAffinity)
 
 
 def _own(pod: objects.Pod) -> objects.NodeAffinity | None:

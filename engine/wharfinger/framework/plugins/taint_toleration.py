@@ -1,6 +1,7 @@
-"""TaintToleration: pods stay off nodes whose taints they do not tolerate, and prefer nodes with fewer such marks.
+"""NodeUnschedulable and TaintToleration: pods stay off cordoned nodes and off nodes whose taints they do not tolerate.
 
-Nodes repeat a handful of taint sets, so the tolerations are held against each distinct set once and the answer is gathered per node.
+They prefer nodes with fewer taints of the effect PreferNoSchedule that they do not tolerate. Nodes repeat a handful of taint sets, so the
+tolerations are held against each distinct set once and the answer is gathered per node.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.prepared import Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rows
+from wharfinger.framework.prepared import SKIP, Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
@@ -21,6 +22,34 @@ from wharfinger.model.objects import matching
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+
+UNSCHEDULABLE_TAINT = objects.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class NodeUnschedulable(FilterPlugin):
+    """`pkg/scheduler/framework/plugins/nodeunschedulable`, Kubernetes 1.36."""
+
+    name = "NodeUnschedulable"
+    filter_volatility = Volatility.STATIC
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_TAINT
+
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
+        """Skip for a pod that tolerates the taint `node.kubernetes.io/unschedulable`."""
+        return SKIP if matching.tolerated(attempt.pod.object.spec.tolerations, UNSCHEDULABLE_TAINT) else Cordoned()
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """True if the node of the change is not cordoned, or not known."""
+        return change.now is None or not change.now.spec.unschedulable
+
+
+class Cordoned(PreparedFilter):
+    """Bit 0 where the node is cordoned."""
+
+    reasons = (Reason("node(s) were unschedulable", resolvable=False),)
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The verdicts."""
+        return snapshot.unschedulable[rows]
 
 
 class TaintToleration(FilterPlugin, ScorePlugin):

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.plugins.node_resources import Fit
 from wharfinger.framework.plugins.pods import affinity_terms
-from wharfinger.framework.plugins.pods.affinity_counts import PreparedAffinityFilter
 from wharfinger.framework.plugins.pods.affinity_terms import Terms
+from wharfinger.framework.plugins.pods.inter_pod_affinity import PreparedAffinityFilter
 from wharfinger.framework.plugins.pods.spread_counts import HardSpread
-from wharfinger.framework.plugins.resources.node_resources_fit import Fit
 from wharfinger.groups.exact.packing import Space
 from wharfinger.language.semantics.catalogue import Volatility
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.devices.requests import KnownAsks
 from wharfinger.framework.plugins.devices.shortage import funnels
-from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit
+from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.model import objects
 from wharfinger.model.state.device_states import DeviceStates
 from wharfinger.simulate.placing import Direct

@@ -1,13 +1,21 @@
 """InterPodAffinity: affinity and anti-affinity of the incoming pod to placed pods, and of placed pods to the incoming pod.
 
-Filter and score need the number of placed pods in each topology domain that the terms of the incoming pod match, or whose own terms match
-the incoming pod (framework/plugins/pods/affinity_counts.py).
+Filter and score read counts of placed pods per topology domain, kept for one pod template. For an incoming pod of the template there are
+four kinds of placed pods:
+
+- wanted: all required affinity terms of the incoming pod match the placed pod;
+- repelled: a required anti-affinity term of the incoming pod matches it;
+- repelling: a required anti-affinity term of the placed pod matches the incoming pod;
+- scored: a preferred term of either pod, or a required affinity term of the placed pod, matches the other.
+
+Each kind is a selection that the cluster's state keeps up to date. A tally has the topology keys in the terms of placed pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +24,47 @@ from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.domains import DomainWatch, renew_all
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
-from wharfinger.framework.plugins.pods.affinity_counts import (
-    NAME,
-    PreparedAffinityFilter,
-    PreparedAffinityScore,
-    SharedIncomingPod,
-    fencing_keys,
+from wharfinger.framework.plugins.pods.affinity_terms import Term
+from wharfinger.framework.prepared import (
+    ALL,
+    OUTDATED,
+    SKIP_ALWAYS,
+    Affected,
+    Attempt,
+    Mask,
+    ObjectWatch,
+    PreparedFilter,
+    PreparedScore,
+    Reason,
+    Rejected,
+    Rows,
+    Skip,
 )
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Skip
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Supposition
+    from wharfinger.framework.prepared import Changes
+    from wharfinger.model.columns.pod_table import Tally
+    from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+
+
+NAME = "InterPodAffinity"
+REASONS = (
+    Reason("node(s) didn't match pod affinity rules", resolvable=False),
+    Reason("node(s) didn't match pod anti-affinity rules"),
+    Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
+)
+UNMATCHED, REPELLED, UNWELCOME = 1, 2, 4  # the bits of the reasons
+REQUIRED, REQUIRED_ANTI, PREFERRED = "required", "required anti", "preferred"
+
+Watches = dict[str, DomainWatch]
 
 
 class InterPodAffinityArguments(Arguments):
@@ -131,3 +165,267 @@ def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
     if change.events & ClusterEvent.POD_REMOVED:
         return hints.goes(placed)
     return change.was is None or hints.changes(change.was, placed)
+
+
+class IncomingPod:
+    """An incoming pod of one template with its resolved terms; its methods match terms between it and placed pods."""
+
+    __slots__ = ("_namespaces", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
+
+    def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
+        store = snapshot.objects
+        self.pod = pod
+        self.terms = affinity.terms_of(pod).resolved(store)
+        self.namespace_labels = affinity.labels_of_namespace(pod.namespace, store)
+        self.identity = (pod.namespace, _items(pod.labels), _items(self.namespace_labels))
+        self._namespaces = ObjectWatch(snapshot, objects.Namespace)
+        self._seen = snapshot.revision
+        self._used: Tally = snapshot.tally((NAME, "topology keys"), _keys_of)
+        self.keys_seen = self._used.follow()
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """True if nodes, namespaces and the topology keys of placed pods' terms have not changed."""
+        if snapshot.revision == self._seen:
+            return True
+        changed = snapshot.node_changes(self._seen)
+        if changed is None or len(changed) or self._used.follow() != self.keys_seen or not self._namespaces.stands(snapshot):
+            return False
+        self._seen = snapshot.revision
+        return True
+
+    def keys(self, *kinds: str) -> list[str]:
+        """The topology keys of placed pods' terms of these kinds, sorted."""
+        return sorted(_used_keys(self._used, *kinds))
+
+    def is_meant(self, term: Term) -> bool:
+        """True if a placed pod's term matches the incoming pod."""
+        return term.matches(self.pod, self.namespace_labels)
+
+    def is_wanted(self, placed: PodView) -> bool:
+        """True if the incoming pod has required affinity terms and all of them match a placed pod."""
+        return affinity.matches_all(self.terms.required, placed)
+
+    def repels(self, topology_key: str, placed: PodView) -> bool:
+        """True if a required anti-affinity term of the incoming pod with that key matches a placed pod."""
+        return any(term.topology_key == topology_key and term.matches(placed, {}) for term in self.terms.required_anti)
+
+    def is_repelled(self, topology_key: str, placed: PodView) -> bool:
+        """True if a required anti-affinity term of a placed pod with that key matches the incoming pod."""
+        return any(term.topology_key == topology_key and self.is_meant(term) for term in affinity.terms_of_placed(placed).required_anti)
+
+    def score_of(self, topology_key: str, hard_weight: int, placed: PodView) -> float | None:
+        """The sum of the weights that a placed pod adds to its domain of a key; None if no term of either pod matches the other."""
+        theirs = affinity.terms_of_placed(placed)
+        own = ((weight, term.matches(placed, {})) for weight, term in self.terms.preferred if term.topology_key == topology_key)
+        others = ((weight, self.is_meant(term)) for weight, term in theirs.preferred if term.topology_key == topology_key)
+        hard = ((hard_weight, bool(hard_weight) and self.is_meant(term)) for term in theirs.required if term.topology_key == topology_key)
+        found = [weight for weights in (own, others, hard) for weight, about in weights if about]
+        return float(sum(found)) if found else None
+
+
+class SharedIncomingPod:
+    """The incoming pod of a template that filter and score share, renewed when it does not stand."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest: IncomingPod | None = None
+
+    def latest(self, attempt: Attempt) -> IncomingPod:
+        """The incoming pod with its terms resolved for the cluster as it is."""
+        if self._latest is None or not self._latest.stands(attempt.snapshot):
+            self._latest = IncomingPod(attempt.pod, attempt.snapshot)
+        return self._latest
+
+
+def fencing_keys(snapshot: Snapshot) -> set[str]:
+    """The topology keys of the required anti-affinity terms of placed pods."""
+    return _used_keys(snapshot.tally((NAME, "topology keys"), _keys_of), REQUIRED_ANTI)
+
+
+def _used_keys(tally: Tally, *kinds: str) -> set[str]:
+    used: Iterable[Any] = tally.found
+    return {key for kind, key in used if kind in kinds}
+
+
+class PreparedAffinityFilter(PreparedFilter):
+    """The filter: per topology key and domain, True if it has wanted, repelled or repelling pods.
+
+    Bit 0 for missing wanted pods, bit 1 for repelled pods, bit 2 for placed pods that repel this pod. `matter`: there is at least one term.
+    """
+
+    reasons = REASONS
+
+    def __init__(self, incoming: IncomingPod, snapshot: Snapshot) -> None:
+        self._incoming = incoming
+        terms = incoming.terms
+        wanted = lambda _: snapshot.selection((NAME, "wanted", terms.required), incoming.is_wanted)  # noqa: E731 — one of three of a kind
+        self._wanted = _watched(snapshot, _keys(terms.required), wanted)
+        self._repelled = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, incoming, "repelled"))
+        self._repelling = _watched(snapshot, incoming.keys(REQUIRED_ANTI), partial(_select, snapshot, incoming, "repelling"))
+        self._watches = (*self._wanted.values(), *self._repelled.values(), *self._repelling.values())
+        self.domains = tuple(sorted({*self._wanted, *self._repelled, *self._repelling}))
+        self._first = self._is_first()
+        self.matter = bool(self._watches)
+
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
+        """The rows of domains that got their first, or lost their last, wanted, repelled or repelling pod."""
+        if not self._incoming.stands(snapshot):
+            return OUTDATED
+        rows = renew_all(self._watches, snapshot.n_nodes)
+        first, self._first = self._first, self._is_first()
+        return rows if first == self._first else ALL
+
+    def _is_first(self) -> bool:
+        """True if no wanted pod exists and the pod matches its own required terms: the first pod of a group may go anywhere."""
+        if any(watch.answer.any() for watch in self._wanted.values()):
+            return False
+        return affinity.matches_all(self._incoming.terms.required, self._incoming.pod)
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
+        """The verdict bits of some rows, `(n_rows,) uint8`: at most one reason per node, the first that applies."""
+        bits = np.zeros(len(snapshot.pod_count[rows]), np.uint8)
+        for watches, bit in ((self._repelling, UNWELCOME), (self._repelled, REPELLED)):
+            for watch in watches.values():
+                bits[watch.at(rows)] = bit
+        for key, watch in self._wanted.items():
+            matched = snapshot.domain(key)[0][rows] >= 0 if self._first else watch.at(rows)
+            bits[~matched] = UNMATCHED
+        return bits
+
+    def repelled(self, snapshot: Snapshot) -> Mask:
+        """`(n_nodes,) bool`: the nodes of domains with a repelled or repelling pod."""
+        mask = np.zeros(snapshot.n_nodes, np.bool_)
+        for watch in (*self._repelled.values(), *self._repelling.values()):
+            mask |= watch.at(ALL)
+        return mask
+
+    def wanted_in(self, key: str) -> Mask:
+        """True for the domains of a key of the pod's required terms that have a wanted pod, and a last False for nodes in no domain."""
+        return self._wanted[key].answer
+
+    @property
+    def has_wanted(self) -> bool:
+        """True if a wanted pod is in some domain."""
+        return any(watch.answer.any() for watch in self._wanted.values())
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The first reason that applies to the supposed node; empty if it passes."""
+        return next(((REASONS[index],) for index in self._failures(supposed)), ())
+
+    def _failures(self, supposed: Supposition) -> Iterator[int]:
+        """The indexes of the reasons against a supposed node, in order."""
+        incoming = self._incoming
+        if self._wanted and not self._matched_if(supposed):
+            yield 0
+        if any(_count_if(watch, key, supposed, partial(incoming.repels, key)) > 0 for key, watch in self._repelled.items()):
+            yield 1
+        repelling = ((key, watch, partial(incoming.is_repelled, key)) for key, watch in self._repelling.items())
+        if any(_count_if(watch, key, supposed, counts) > 0 for key, watch, counts in repelling) or self._repelled_by_added(supposed):
+            yield 2
+
+    def _matched_if(self, supposed: Supposition) -> bool:
+        counts = self._incoming.is_wanted
+        if any(watch.domain_of(supposed.row) < 0 for watch in self._wanted.values()):
+            return False
+        if all(_count_if(watch, key, supposed, counts) > 0 for key, watch in self._wanted.items()):
+            return True
+        more = supposed.difference(counts)
+        nowhere = all(watch.selection.by_domain(key).sum() + more <= 0 for key, watch in self._wanted.items())
+        return nowhere and affinity.matches_all(self._incoming.terms.required, self._incoming.pod)
+
+    def _repelled_by_added(self, supposed: Supposition) -> bool:
+        """True if an added pod repels the incoming pod by a topology key that no required anti-affinity term of a placed pod has."""
+        incoming, labels = self._incoming, supposed.snapshot
+        return any(
+            term.topology_key not in self._repelling and incoming.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
+            for placed in supposed.added.values()
+            for term in affinity.terms_of_placed(placed).required_anti
+        )
+
+
+class PreparedAffinityScore(PreparedScore):
+    """The score: per topology key, the score of each domain. A raw score is the sum of the weights of all matching terms."""
+
+    def __init__(self, incoming: IncomingPod, snapshot: Snapshot, hard_weight: int) -> None:
+        self._incoming = incoming
+        self._hard_weight = hard_weight
+        kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
+        keys = {*_keys(term for _, term in self._incoming.terms.preferred), *self._incoming.keys(*kinds)}
+        self._watches = {key: self._watch(snapshot, key) for key in sorted(keys)}
+        self.domains = tuple(self._watches)
+
+    def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
+        incoming = self._incoming
+        value = partial(incoming.score_of, key, self._hard_weight)
+        identity = (NAME, "scores", key, incoming.terms.preferred, incoming.identity, self._hard_weight)
+        selection = snapshot.selection(identity, lambda _: True, value=value)
+        return DomainWatch(selection, snapshot.topology(key), lambda scores: np.append(scores.by_domain(key), 0.0))
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """True if no score has changed."""
+        return self._incoming.stands(snapshot) and renew_all(self._watches.values(), snapshot.n_nodes) is None
+
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
+        """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
+        if not self._incoming.stands(snapshot):
+            return OUTDATED
+        rows = renew_all(self._watches.values(), snapshot.n_nodes)
+        return rows if rows is None or self.any(snapshot) else OUTDATED
+
+    def any(self, snapshot: Snapshot) -> bool:
+        """True if a term matches between the incoming pod and a placed pod on a node with the term's topology key."""
+        if any(watch.answer.any() for watch in self._watches.values()):
+            return True
+        return any(self._scoring_pods(snapshot, key).by_domain(key).any() for key in self._watches)
+
+    def _scoring_pods(self, snapshot: Snapshot, key: str) -> Selection:
+        """The placed pods that have a score for a topology key; the score may be 0."""
+        incoming, weight = self._incoming, self._hard_weight
+        identity = (NAME, "scored", key, incoming.terms.preferred, incoming.identity, weight)
+        return snapshot.selection(identity, lambda placed: incoming.score_of(key, weight, placed) is not None)
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The raw scores of some rows, `(n_rows,) int64`: the sum of the weights of all matching terms in the node's domains."""
+        total = np.zeros(len(snapshot.pod_count[rows]))
+        for watch in self._watches.values():
+            total += watch.at(rows)
+        return total.astype(np.int64)
+
+
+def _select(snapshot: Snapshot, incoming: IncomingPod, sort: str, key: str) -> Selection:
+    """The placed pods that are repelled, or repelling, within a topology key."""
+    if sort == "repelled":
+        terms = tuple(term for term in incoming.terms.required_anti if term.topology_key == key)
+        return snapshot.selection((NAME, sort, terms), partial(incoming.repels, key))
+    return snapshot.selection((NAME, sort, key, incoming.identity), partial(incoming.is_repelled, key))
+
+
+def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
+    """For each key a watch with one bool per domain: True if it has selected pods; False for nodes in no domain."""
+    return {key: DomainWatch(select(key), snapshot.topology(key), partial(_there, key)) for key in keys}
+
+
+def _there(key: str, selection: Selection) -> Mask:
+    return np.append(selection.by_domain(key) > 0, False)
+
+
+def _count_if(watch: DomainWatch, key: str, supposed: Supposition, counts: Callable[[PodView], bool]) -> float:
+    """The number of selected pods in the supposed node's domain; 0 if the node is in none."""
+    domain = watch.domain_of(supposed.row)
+    return 0 if domain < 0 else float(watch.selection.by_domain(key)[domain]) + supposed.difference(counts)
+
+
+def _keys_of(placed: PodView) -> Iterator[tuple[str, str]]:
+    terms = affinity.terms_of_placed(placed)
+    yield from ((REQUIRED, key) for key in _keys(terms.required))
+    yield from ((REQUIRED_ANTI, key) for key in _keys(terms.required_anti))
+    yield from ((PREFERRED, key) for key in _keys(term for _, term in terms.preferred))
+
+
+def _keys(terms: Iterable[Term]) -> list[str]:
+    return sorted({term.topology_key for term in terms})
+
+
+def _items(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))

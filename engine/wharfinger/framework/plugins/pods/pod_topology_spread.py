@@ -17,8 +17,7 @@ from pydantic import field_validator, model_validator
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
-from wharfinger.framework.plugins import object_arguments
+from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin, object_argument
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
 from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rejected, Skip
@@ -44,7 +43,7 @@ class PodTopologySpreadArguments(Arguments):
     def _readable(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         if any("labelSelector" in constraint for constraint in value):
             raise ValueError("default constraints must not have a labelSelector: it is made from Services and controllers")
-        for constraint in object_arguments.read(value, tuple[objects.TopologySpreadConstraint, ...]):
+        for constraint in object_argument(value, tuple[objects.TopologySpreadConstraint, ...]):
             if constraint.max_skew <= 0 or not constraint.topology_key or constraint.when_unsatisfiable not in UNSATISFIABLE:
                 raise ValueError(
                     f"a default constraint needs a maxSkew above 0, a topologyKey, and whenUnsatisfiable {' or '.join(UNSATISFIABLE)}"

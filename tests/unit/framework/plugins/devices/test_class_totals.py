@@ -12,8 +12,12 @@ from wharfinger.framework import chain as chains
 from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals
-from wharfinger.framework.plugins.resources.balanced_allocation import BalancedAllocationArguments, NodeResourcesBalancedAllocation
-from wharfinger.framework.plugins.resources.node_resources_fit import NodeResourcesFit, NodeResourcesFitArguments
+from wharfinger.framework.plugins.node_resources import (
+    BalancedAllocationArguments,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
+    NodeResourcesFitArguments,
+)
 from wharfinger.framework.prepared import Attempt, Shared, Skip
 from wharfinger.framework.registry import Registry, default_registry
 from wharfinger.language.semantics.catalogue import Volatility
