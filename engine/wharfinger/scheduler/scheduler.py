@@ -173,7 +173,8 @@ class Scheduler:
         To be called on the event loop, so between two cycles.
 
         `chains` are by scheduler name; profiles that are not named, and chains that are the same, keep what they have cached. Decisions
-        that are being carried out are those of the former chain, and carry its revision.
+        that are being carried out are those of the former chain, and carry its revision; only the permits that hold them are those of the
+        new one.
         """
         changed = {}
         grouping = any(profile.grouping or profile.reads_sizes for profile in self.profiles)
@@ -186,6 +187,7 @@ class Scheduler:
         self.budget.adopted(profile.chain for profile in self.profiles)
         if grouping:
             self._regroup()
+        self._permits.cluster_changed()
         return self.queue.policies_changed(Concerned(changed, self._circumstances())) if changed else 0
 
     async def run(self) -> None:
@@ -301,6 +303,7 @@ class Scheduler:
                 self._wake.set()
                 return
         self._regrouping = None
+        self._permits.cluster_changed()
 
     def _known_in_groups(self) -> dict[str, PodView]:
         """The pods that groups are made of, by uid: all that have not ended, with the nodes of those that are assumed."""

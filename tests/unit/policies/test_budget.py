@@ -17,6 +17,8 @@ BUDGET = 0.02
 SCOPE = 'for pods where pod.labels["team"] == "slow"'
 TEXTS = {
     "a filter": 'filter f { require node.pod_count < 100 else "full" }',
+    "a filter beside a permit": 'filter f { require node.pod_count < 100 else "full" }\n'
+    'permit open { require node.labels["open"] == "yes" on missing reject }',
     "a score": "score s = clamp(node.pod_count, 0, 100)",
     "a tie break": "tie_break node.pod_count asc",
     "preemption": "preemption { never_evict when it.priority > -50 }",
@@ -33,7 +35,7 @@ class Slowed:
         policies = [policy(f'policy "slow"\n{SCOPE}\n{TEXTS[rule]}'), *(policy(f'policy "{name}"\n{TEXTS["a filter"]}') for name in quick)]
         self.chain = assemble(policies)
         rules = next(found for found in self.chain.rules if found.policy.name == "slow")
-        if rule == "a filter":
+        if rule.startswith("a filter"):
             slow_rule(rules.filters[0], "prepare_filter", ("bits", "bits_at"), self.take)
         elif rule == "a score":
             slow_rule(rules.scores[0].plugin, "prepare_score", ("raw", "raw_at"), self.take)
@@ -216,6 +218,22 @@ def test_it_is_tried_again_when_its_text_is_another():
         assert [policy for policy, _ in world.suspensions] == ["slow"]
 
     story("a filter", told)
+
+
+def test_pods_that_its_permit_holds_go_on_being_held_until_the_permit_agrees():
+    async def told(world, slowed):
+        await exceeded(world, "a filter beside a permit")
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+        alone = [policy for policy in slowed.chain.policies if policy.name == "slow"]
+        world.scheduler.adopt({"wharfinger": with_policies(slowed.chain, alone)})
+        await world.calm()
+        assert not {name for name in await bound(world) if name.startswith("first-")}
+        for name in "abcdef":
+            world.cluster.put(node(name, labels={"open": "yes"}))
+        assert {name for name in await bound(world) if name.startswith("first-")} == {f"first-{number}" for number in range(IN_A_ROW + 1)}
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+
+    story("a filter beside a permit", told)
 
 
 def test_pods_that_wait_for_it_are_no_pods_that_were_forgotten():

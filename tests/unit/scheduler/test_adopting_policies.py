@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.framework.rules.policy_rules import PolicyPermit
+from wharfinger.scheduler.binding import permits
 from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
@@ -120,3 +124,110 @@ async def test_and_decides_in_shorter_slices_then():
             world.cluster.put(pod(f"p{index}"))
         await world.calm()
         assert len(world.cluster.nodes_of_pods()) == 1  # a whole slice would have decided four
+
+
+def held_until(condition, name="hold", scope="", timeout="1min"):
+    return compiled(f'policy "{name}"\n{scope}\npermit p timeout {timeout} {{ require {condition} on missing reject }}\n')
+
+
+CLOSED, OPEN = 'node.labels["open"] == "yes"', 'node.labels["pool"] == "a"'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_bound"),
+    [
+        ([held_until(CLOSED)], [], True),
+        ([held_until(CLOSED)], [held_until(OPEN)], True),
+        ([held_until(CLOSED)], [only("where", "b")], True),
+        ([held_until(CLOSED)], [held_until(CLOSED, scope='for pods where pod.labels["app"] == "web"')], True),
+        ([held_until(CLOSED)], [held_until(CLOSED, timeout="2min")], False),
+        ([held_until(CLOSED)], [held_until(CLOSED), held_until(OPEN, "other")], False),
+        ([held_until(OPEN, "first"), held_until(CLOSED)], [held_until(CLOSED, "first")], False),
+        ([held_until(CLOSED)], [held_until(OPEN), held_until(CLOSED, "other")], False),
+    ],
+    ids=[
+        "removed",
+        "satisfied",
+        "replaced by a filter",
+        "governs others",
+        "still held",
+        "another beside",
+        "an approval is asked anew",
+        "held by another",
+    ],
+)
+def test_a_pod_that_a_permit_holds_needs_the_permits_of_the_new_policies(before, after, is_bound):
+    async def scenario():
+        async with running(node("a", labels={"pool": "a"}), pod("held"), chains={"wharfinger": chain(*before)}) as world:
+            assert world.scheduler.state.is_assumed("uid-held")
+            await world.pass_time(10)
+            world.scheduler.adopt({"wharfinger": chain(*after)})
+            await world.calm()
+            assert ("default/held" in world.cluster.nodes_of_pods()) == is_bound
+            assert world.scheduler.state.is_placed("uid-held")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [
+        ([held_until(CLOSED), only("where", "a")], 60),
+        ([held_until(CLOSED, timeout="2min")], 120),
+        ([held_until(CLOSED, timeout="20s")], 30),
+    ],
+    ids=["the same permit", "a longer timeout", "one that is over"],
+)
+def test_the_timeout_of_a_permit_counts_from_when_the_pod_was_first_held(after, seconds):
+    async def scenario():
+        async with running(node("a", labels={"pool": "a"}), pod("held"), chains={"wharfinger": chain(held_until(CLOSED))}) as world:
+            await world.pass_time(30)
+            world.scheduler.adopt({"wharfinger": chain(*after)})
+            await world.calm()
+            await world.pass_time(seconds - 31)
+            refused = [note for note in world.reasons() if note == ("default/held", "FailedScheduling")]
+            assert bool(refused) == (seconds <= 30)
+            await world.pass_time(2)
+            assert ("default/held", "FailedScheduling") in world.reasons()
+
+    asyncio.run(scenario())
+
+
+@story
+async def test_a_pod_whose_permit_refuses_after_the_change_is_tried_again_at_once():
+    async with started([held_until(CLOSED)], pod("held")) as world:
+        await world.pass_time(30)
+        world.scheduler.adopt({"wharfinger": chain(held_until(CLOSED, timeout="20s"))})
+        await world.pass_time(3)
+        assert world.scheduler.state.is_assumed("uid-held"), "placed again, and held again"
+        assert len([event for event in world.cluster.events if event[1].reason == "FailedScheduling"]) == 1
+
+
+@story
+async def test_thousands_of_held_pods_are_released_a_few_at_a_time():
+    asked = PolicyPermit.permission
+    steps = [0]
+
+    def permission(self, *of):
+        steps[-1] += 1
+        return asked(self, *of)
+
+    async def each_turn():
+        while True:
+            steps.append(0)
+            await asyncio.sleep(0)
+
+    by_identity = '(node.labels["open"] == "yes" or pod.name == "x")'
+    async with running(
+        node("a", cpu="200"), *(pod(f"p{n}") for n in range(100)), chains={"wharfinger": chain(held_until(by_identity))}
+    ) as world:
+        await world.pass_time(10)
+        with pytest.MonkeyPatch.context() as patching:
+            patching.setattr(PolicyPermit, "permission", permission)
+            ticks = asyncio.ensure_future(each_turn())
+            world.scheduler.adopt({"wharfinger": chain(held_until(f'{by_identity} or node.labels["wide"] == "yes"'))})
+            for _ in range(30):
+                await world.pass_time(permits.STEP_PAUSE, step=permits.STEP_PAUSE)
+            ticks.cancel()
+        assert sum(steps) >= 100
+        assert max(steps) <= 2 * permits.ANSWERS_PER_STEP

@@ -185,6 +185,7 @@ class PolicyPermit(Plugin):
     """A `permit` as a plugin, which needs the cluster as it is when it is asked, and not as it was when the pod was placed.
 
     `timed`: the answer may change with time alone. `common`: pods of one template get the same answer, whatever nodes they are on.
+    `revision`: that of the policy, and the number of the permit in it.
     """
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
@@ -192,6 +193,7 @@ class PolicyPermit(Plugin):
         self._policy = policy
         self._rule = rule = policy.permits[index]
         self._typed = said = policy.policy.permits[index]
+        self.revision = policy.revision, index
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.timeout = rule.timeout

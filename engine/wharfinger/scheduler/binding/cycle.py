@@ -2,7 +2,7 @@
 
     Permit ──▶ PreBind (with the pod's volumes and devices) ──▶ Bind ──▶ PostBind
 
-Members of a group wait for each other before Bind (`together`).
+Members of a group wait for each other before Bind (`permits.BindTogether`).
 
 The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
 Where a bind gets no answer, it may have been written all the same: the pod stays assumed while the watch is given time to show it, and the
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
+from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
-from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.claims import DeviceClaims, VolumeBinds
 from wharfinger.scheduler.binding.permits import DELETED, BindTogether, GivenBack, Permits
@@ -215,9 +214,8 @@ class BindingCycle:
         """Permit and PreBind, which may take minutes."""
         clock, profile = self._ports.clock, queued.profile
         started = clock.monotonic()
-        permits: list[PermitPlugin | PolicyPermit] = [*profile.permits, *profile.chain.permits(placement.pod, self._cluster.snapshot())]
-        if permits:
-            refusal = await self._permits.ask(placement, permits)
+        if profile.permits or profile.chain.permits(placement.pod, self._cluster.snapshot()):
+            refusal = await self._permits.ask(placement, profile)
             queued.stages["permit"] = clock.monotonic() - started
             if refusal is not None:
                 raise Refused(*refusal)

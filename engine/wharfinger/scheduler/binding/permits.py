@@ -7,7 +7,7 @@ none is bound before as many as the group needs may be bound.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,9 @@ from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
     from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.scheduler.profiles import Profile
 
 ASK_AGAIN = 5.0
 """Seconds after which a permit that reads the time is asked again."""
@@ -38,6 +40,9 @@ class Permits:
     Whenever a placement comes or goes, the plugins of all placements that wait are asked again at once, so that placements of a group see
     each other: the one that completes the group is among them. Permits of policies are asked again then, and when the cluster changes, but
     a few at a time: namespaces write policies, and may have thousands of pods that each hold.
+
+    When other policies decide, a placement needs the permits of these: those that changed are asked anew, those that are gone hold no more.
+    Timeouts then count from when the first policy was asked, so that no series of changes holds a pod for ever.
     """
 
     def __init__(self, cluster: LiveCluster) -> None:
@@ -51,14 +56,29 @@ class Permits:
     def __contains__(self, uid: str) -> bool:
         return uid in self._waiting
 
-    async def ask(self, placement: Placement, plugins: Sequence[PermitPlugin | PolicyPermit]) -> tuple[Plugin, Reason] | None:
-        """The plugin that refuses, and why; None once every plugin has approved."""
+    async def ask(self, placement: Placement, profile: Profile) -> tuple[Plugin, Reason] | None:
+        """The plugin that refuses, and why; None once all plugins have approved, and all policies that decide then."""
         self._waiting[placement.pod.uid] = placement
-        for plugin in plugins:
-            refusal = await self._answer(_Question(placement, plugin))
+        for plugin in profile.permits:
+            refusal = await self._answer(_Question(placement, plugin, profile, self._clock.monotonic()))
             if refusal is not None:
                 return plugin, refusal
+        approved: set[Hashable] = set()
+        started, changed = self._clock.monotonic(), False
+        while (permit := self._next_of_policies(placement, profile, approved)) is not None:
+            question = _Question(placement, permit, profile, started if changed else self._clock.monotonic())
+            refusal = await self._answer(question)
+            if refusal is not None:
+                return permit, refusal
+            if question.withdrawn:
+                changed = True
+            else:
+                approved.add(permit.revision)
         return None
+
+    def _next_of_policies(self, placement: Placement, profile: Profile, approved: Collection[Hashable]) -> PolicyPermit | None:
+        """The first permit that has not approved, of the policies that decide now."""
+        return next((permit for permit in profile.chain.permits(placement.pod, self._snapshot()) if permit.revision not in approved), None)
 
     def reject(self, uid: str, reason: Reason) -> bool:
         """True if a placement was waiting for an answer; it is refused now."""
@@ -95,11 +115,26 @@ class Permits:
             if question.answered.is_set() or not isinstance(question.plugin, PolicyPermit):
                 continue
             known = len(common)
-            self._ask(question, common)
-            left -= not question.plugin.common or len(common) > known
+            if self._is_needed(question):
+                self._ask(question, common)
+                left -= not question.plugin.common or len(common) > known
+            else:
+                question.withdrawn = True
+                question.answered.set()
+                left -= 1
             if not left:
                 await self._clock.sleep(STEP_PAUSE)
                 common, left = {}, ANSWERS_PER_STEP  # the cluster may be another one by now
+
+    def _is_needed(self, question: _Question) -> bool:
+        """True if the permit of a policy is one of the policies that decide now."""
+        chain = question.profile.chain
+        if chain is not question.chain:
+            needed = {permit.revision for permit in chain.permits(question.placement.pod, self._snapshot())}
+            if not (isinstance(question.plugin, PolicyPermit) and question.plugin.revision in needed):
+                return False
+            question.chain = chain
+        return True
 
     def end(self, uid: str) -> None:
         """Note that the binding cycle of a placement has ended."""
@@ -129,10 +164,9 @@ class Permits:
 
     async def _answered(self, question: _Question) -> bool:
         """True once the plugin has answered, False when its time is over."""
-        plugin = question.plugin
+        plugin, ends_at = question.plugin, question.since + question.wait_seconds
         if not (isinstance(plugin, PolicyPermit) and plugin.timed):
-            return await until(question.answered, self._clock, question.wait_seconds)
-        ends_at = self._clock.monotonic() + question.wait_seconds
+            return await until(question.answered, self._clock, ends_at - self._clock.monotonic())
         while (left := ends_at - self._clock.monotonic()) > 0:
             if await until(question.answered, self._clock, min(left, ASK_AGAIN)):
                 return True
@@ -175,14 +209,24 @@ class Permits:
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """A placement that waits for one plugin's answer."""
+    """A placement that waits for one plugin's answer, `since` a time (monotonic).
+
+    `chain` is the chain of the profile that the plugin was last seen in; `withdrawn`: the policy does not decide any more.
+    """
 
     placement: Placement
     plugin: PermitPlugin | PolicyPermit
+    profile: Profile
+    since: float
+    chain: Chain = field(init=False)
+    withdrawn: bool = False
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     refusal: Reason | None = None
     error: Exception | None = None
     wait_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.chain = self.profile.chain
 
 
 class GivenBack(Exception):
