@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -66,6 +66,11 @@ class Reason:
 
     def __str__(self) -> str:
         return self.text
+
+
+def resolvable(reasons: Iterable[Reason]) -> bool:
+    """True if removing pods could help against all of these reasons."""
+    return all(reason.resolvable for reason in reasons)
 
 
 class Shared:
@@ -136,7 +141,7 @@ class Rejected:
     @property
     def resolvable(self) -> bool:
         """True if removing pods could help."""
-        return all(reason.resolvable for reason in self.reasons)
+        return resolvable(self.reasons)
 
     def affected(self, *_: object) -> Affected:
         """`OUTDATED`: any change may end the rejection."""

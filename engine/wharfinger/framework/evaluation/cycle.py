@@ -141,14 +141,14 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     trial = FilterTrial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons)
     messages = []
     allowed = evaluation.evictable(pod, snapshot)
+    rejection = Rejection(
+        rejected=np.ones(snapshot.n_nodes, np.bool_),
+        unresolvable=diagnosis.unresolvable,
+        trial=trial,
+        reached=evaluation.filtering.reached,
+        evictable=allowed,
+    )
     for plugin in chain.post_filters if snapshot.n_nodes else ():
-        rejection = Rejection(
-            rejected=np.ones(snapshot.n_nodes, np.bool_),
-            unresolvable=diagnosis.unresolvable,
-            trial=trial,
-            reached=evaluation.filtering.reached,
-            evictable=allowed,
-        )
         outcome = plugin.post_filter(attempt, rejection)
         if outcome.failed:
             messages = [outcome.message]

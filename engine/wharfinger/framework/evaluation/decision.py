@@ -94,21 +94,20 @@ class Decision:
     @property
     def assigned(self) -> PodView:
         """The pod as it is to be assumed and bound: with the annotations that plugins choose for it on its node."""
-        return self.pod if self.row is None else self.chain.assigned(Attempt(self.pod, self.snapshot, self.evaluation.shared), self.row)
+        return self.pod if self.row is None else self.chain.assigned(self._attempt, self.row)
 
     @property
     def devices(self) -> tuple[GivenDevice, ...]:
         """The devices that the pod gets on its node, in the order of its claims and their requests; empty if it gets none."""
         if self.row is None:
             return ()
-        attempt = Attempt(self.pod, self.snapshot, self.evaluation.shared)
-        return tuple(each for plugin in self.chain.choosing_devices for each in plugin.given(attempt, self.row, self.claims))
+        return tuple(each for plugin in self.chain.choosing_devices for each in plugin.given(self._attempt, self.row, self.claims))
 
     def shortage(self, plugin: str, rows: NDArray[np.intp]) -> tuple[str, ...]:
         """What the plugin of that name says of the devices of some rows, in lines; empty if it does not choose devices."""
         found = self.chain.plugin(plugin)
-        attempt = Attempt(self.pod, self.snapshot, self._current().shared)
-        return found.shortage(attempt, rows) if isinstance(found, DevicePlugin) and len(rows) else ()
+        self._current()
+        return found.shortage(self._attempt, rows) if isinstance(found, DevicePlugin) and len(rows) else ()
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -200,7 +199,11 @@ class Decision:
         evaluation, row = self._current(), self._row(node)
         if self.aborted or not evaluation.filtering.feasible[row]:
             return ()
-        return evaluation.filtering.allocations(Attempt(self.pod, self.snapshot, evaluation.shared), row)
+        return evaluation.filtering.allocations(self._attempt, row)
+
+    @property
+    def _attempt(self) -> Attempt:
+        return Attempt(self.pod, self.snapshot, self.evaluation.shared)
 
     def _row(self, node: str) -> int:
         row = self.snapshot.row(node)

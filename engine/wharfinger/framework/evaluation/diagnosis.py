@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.prepared import Mask, Reason
+from wharfinger.framework.prepared import Mask, Reason, resolvable
 
 NO_NODES = "no nodes available to schedule pods"
 NOMINATED = "beside nominated pods"
@@ -32,7 +32,7 @@ class FilterDiagnosis:
     """The effect of one filter.
 
     `alone`: nodes it rejects by itself; `first`: the part of these that no earlier filter rejected; `left`: nodes that are left after it.
-    `reasons` counts the nodes under each reason among `alone`, `first_reasons` among `first`.
+    `reasons` counts the nodes under each reason among `alone`.
     """
 
     plugin: str
@@ -41,7 +41,6 @@ class FilterDiagnosis:
     first: int
     left: int
     reasons: Mapping[str, int]
-    first_reasons: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class NodeRejection:
     @property
     def resolvable(self) -> bool:
         """True if removing pods from the node could help."""
-        return all(reason.resolvable for reason in self.reasons)
+        return resolvable(self.reasons)
 
 
 class Diagnosis:
@@ -81,7 +80,6 @@ class Diagnosis:
                     first=int(np.count_nonzero(first)),
                     left=int(np.count_nonzero(left)),
                     reasons=_counts(slot, failing),
-                    first_reasons=_counts(slot, first),
                 )
             )
         return tuple(found)
@@ -138,7 +136,7 @@ class Diagnosis:
         left = self._considered()
         unresolvable = ~left
         for row, found in self._filtering.crowded.items():
-            unresolvable[row] = not all(reason.resolvable for reason in found)
+            unresolvable[row] = not resolvable(found)
         for slot in self._slots():
             if not slot.skipped:
                 final = sum(1 << index for index, reason in enumerate(slot.reasons) if not reason.resolvable)
@@ -157,8 +155,7 @@ class Diagnosis:
             found.append(NodeRejection(plugin=" ".join(chosen.plugins), reasons=(chosen.reason,)))
         if row in self._filtering.crowded:
             found.append(NodeRejection(plugin=NOMINATED, reasons=self._filtering.crowded[row]))
-        speaking = [slot for slot in self._slots() if not slot.skipped and slot.bits_at(row)]
-        found += [NodeRejection(plugin=slot.plugin.name, reasons=_set_reasons(slot, slot.bits_at(row))) for slot in speaking]
+        found += [NodeRejection(plugin=slot.plugin.name, reasons=reasons) for slot in self._slots() if (reasons := slot.reasons_at(row))]
         return tuple(found)
 
     def rejected_by(self, plugin: str) -> Mask:
@@ -208,7 +205,3 @@ def _counts(slot: FilterSlot, among: Mask) -> dict[str, int]:
         if count:
             counts[reason.text] += count
     return counts
-
-
-def _set_reasons(slot: FilterSlot, bits: int) -> tuple[Reason, ...]:
-    return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1)

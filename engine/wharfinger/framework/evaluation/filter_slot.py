@@ -22,7 +22,20 @@ from wharfinger.framework.domains import Classes
 from wharfinger.framework.eviction import Supposition
 from wharfinger.framework.extension import FilterPlugin, Trial
 from wharfinger.framework.plugin_calls import Effort
-from wharfinger.framework.prepared import ALL, SKIP, Attempt, Changes, Mask, PreparedFilter, Reason, Rejected, Rows, Shared, Skip
+from wharfinger.framework.prepared import (
+    ALL,
+    SKIP,
+    Attempt,
+    Changes,
+    Mask,
+    PreparedFilter,
+    Reason,
+    Rejected,
+    Rows,
+    Shared,
+    Skip,
+    resolvable,
+)
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
@@ -45,7 +58,7 @@ class Refusal:
     @property
     def resolvable(self) -> bool:
         """True if removing pods could help."""
-        return all(reason.resolvable for reason in self.reasons)
+        return resolvable(self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +135,12 @@ class FilterSlot:
         """The verdict bits of all nodes, `(n_nodes,)`."""
         return self.verdicts if self.classes is None else self.verdicts[self.classes.ids]
 
-    def bits_at(self, row: int) -> int:
-        """The verdict bits of one node."""
-        return int(self.verdicts.item(row if self.classes is None else self.classes.ids.item(row)))
+    def reasons_at(self, row: int) -> tuple[Reason, ...]:
+        """The reasons against one node; empty if the filter lets it through or is skipped."""
+        if self.skipped:
+            return ()
+        bits = int(self.verdicts.item(row if self.classes is None else self.classes.ids.item(row)))
+        return tuple(reason for index, reason in enumerate(self.reasons) if bits >> index & 1) if bits else ()
 
     def prepare(self, attempt: Attempt) -> bool:
         """Prepare the filter; True if whether it applies, its refusal, the nodes to consider, or `domains` changed."""
@@ -217,7 +233,7 @@ class FilterTrial(Trial):
                 return slot.answer.reasons
             if not slot.skipped:
                 slot.evaluate(attempt.snapshot)
-                if found := _reasons(slot, 0):
+                if found := slot.reasons_at(0):
                     return found
         return ()
 
@@ -237,7 +253,7 @@ class FilterTrial(Trial):
         for slot in self._slots:
             found = slot.rule.supposing(supposed)
             if found is None:
-                found = _reasons(slot, supposed.row)
+                found = slot.reasons_at(supposed.row)
             if found:
                 return found
         return ()
@@ -262,8 +278,3 @@ class FilterTrial(Trial):
         for nominee in nominees:
             supposed.withdraw(nominee)
         return found
-
-
-def _reasons(slot: FilterSlot, row: int) -> tuple[Reason, ...]:
-    bits = slot.bits_at(row)
-    return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1) if bits else ()

@@ -71,9 +71,7 @@ class Evaluation:
         self.version = 0
         self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
         self.asked_at = 0.0
-        self._nominee: str | None = (
-            None  # the uid of the pod, if it is nominated to a node itself: its own nomination does not count against it
-        )
+        self._nominee: str | None = None  # the uid of the pod, if it is nominated itself: its own nomination does not count against it
         self._scored = False
         self._message: str | None = None
 
@@ -153,12 +151,12 @@ class Evaluation:
         feasible = feasible_set.mask
         if len(self.scoring.tiers) == 1 and not self.lineup.tie_breaks:
             return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
-        best = self.scoring.best_rows(feasible)
-        if len(best) > 1:
-            best = self._narrow(best, pod, snapshot)
-        if len(best) == 1:
-            return Choice(int(best[0]), 1)
-        return Choice(int(best[best_rows.winner(pod.uid, snapshot.name_hashes[best])]), len(best))
+        rows = self.scoring.best_rows(feasible)
+        for tier in self.scoring.tiers[1:]:
+            if len(rows) > 1:
+                keys = tier.key(rows)
+                rows = rows[keys == keys.max()]
+        return self._choose_equal(pod, snapshot, rows)
 
     def choose_among(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice | None:
         """The best feasible node among some rows, by scores normalised over these; None if none is feasible."""
@@ -169,19 +167,13 @@ class Evaluation:
             if len(rows) > 1:
                 keys = self.scoring.key_among(rows, number)
                 rows = rows[keys == keys.max()]
+        return self._choose_equal(pod, snapshot, rows)
+
+    def _choose_equal(self, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> Choice:
+        """The best of some rows with equal totals: by the tie breaks of policies, then by the stable hash."""
         for rule in self.lineup.tie_breaks:
             if len(rows) > 1:
                 rows = self._laps.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
         if len(rows) == 1:
             return Choice(int(rows[0]), 1)
         return Choice(int(rows[best_rows.winner(pod.uid, snapshot.name_hashes[rows])]), len(rows))
-
-    def _narrow(self, rows: NDArray[np.intp], pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
-        """The rows that are still equal after the later tiers and the tie breaks of policies."""
-        for tier in self.scoring.tiers[1:]:
-            keys = tier.key(rows)
-            rows = rows[keys == keys.max()]
-        for rule in self.lineup.tie_breaks:
-            if len(rows) > 1:
-                rows = self._laps.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
-        return rows

@@ -64,7 +64,7 @@ class Scale(Protocol):
         """The points of one feasible node, bit for bit equal to `points`."""
 
     def check(self, points: NDArray[Any]) -> None:
-        """PluginContractError if these are no points of feasible nodes; they were computed while the nodes were not feasible."""
+        """Raises PluginContractError if these are no points of feasible nodes; they were computed while the nodes were not feasible."""
 
 
 class Plain:
@@ -123,7 +123,7 @@ class Normalized:
         return points
 
     def check(self, points: NDArray[Any]) -> None:
-        """The check of `points`."""
+        """Raises PluginContractError if these are no points of feasible nodes."""
         plugin_calls.points(self._plugin, points, len(points))
 
 
