@@ -24,7 +24,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import cluster, openb
 from wharfinger.simulate.placing import place_pods
-from wharfinger.what_if.rebalance.freed_nodes import one_gpu
+from wharfinger.what_if.rebalance.gains import one_gpu
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, Rebalance, rebalance
 
 CUTS = 8

@@ -31,7 +31,7 @@ from tests.cluster.waiting import eventually
 from tests.testbed import build
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import openb
-from wharfinger.what_if.rebalance.freed_nodes import SHARED_GPU
+from wharfinger.what_if.rebalance.gains import SHARED_GPU
 
 Manifest = dict[str, Any]
 

@@ -8,7 +8,7 @@ sets in order of what they would gain if every move succeeded, which finds the b
 the chain's own choice of nodes, and with the fullest node that fits. The search ends when no set can be better, or after a number of
 decisions.
 
-What bundles leave is looked for among a few nodes at a time: rearrangements of all their pods, see `relocations`. On a small cluster
+What bundles leave is looked for among a few nodes at a time: rearrangements of all their pods, see `rearrangement`. On a small cluster
 these nodes are all, and rearrangements are also tried from the start, without any bundle before.
 """
 
@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.what_if.rebalance.draft import LOOKED_AT, Acceptable, Choice
-from wharfinger.what_if.rebalance.rearrangement import MIN_GAIN
-from wharfinger.what_if.rebalance.relocations import Relocation, Relocations
-from wharfinger.what_if.rebalance.search import MAX_WHOLE_SEARCH, NO_OUTCOME, Outcome, Search
+from wharfinger.what_if.rebalance.gains import MAX_WHOLE_SEARCH, MIN_GAIN, NO_OUTCOME, Outcome, Search
+from wharfinger.what_if.rebalance.rearrangement import Relocation, Relocations
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.prepared import Mask
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.what_if.rebalance.freed_nodes import Bundle
+    from wharfinger.what_if.rebalance.gains import Bundle
 
 MAX_DECISIONS = 15_000
 """Decisions after which the search for bundles ends with what it has found; that for rearrangements after a fifth of them."""

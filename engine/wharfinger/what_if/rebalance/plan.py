@@ -28,10 +28,8 @@ from wharfinger.simulate.dry_run import Utilisation, utilisation
 from wharfinger.simulate.placing import Direct, place_on
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
-from wharfinger.what_if.rebalance.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
+from wharfinger.what_if.rebalance.gains import GPU, MIN_GAIN, FreeNodes, FreeUnits, NodeValue, Search, Terms, one_gpu
 from wharfinger.what_if.rebalance.movable import Limits, Movable
-from wharfinger.what_if.rebalance.rearrangement import MIN_GAIN
-from wharfinger.what_if.rebalance.search import Search, Terms
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

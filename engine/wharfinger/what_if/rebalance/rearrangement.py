@@ -6,29 +6,202 @@ makes the cluster worse is accepted as long as the loss is small, and smaller wi
 Journal of Computational Physics 90, 1990). Then every pod goes back whose move was for nothing.
 
 The model knows requests, and the filters that depend on a node's object alone. Whether a rearrangement is possible, and in which order, is
-tried on the draft, where the chain decides. The random numbers have fixed seeds and only sums and products of them are compared, so the
-same cluster has the same result on every machine.
+tried on the draft, where the chain decides, move by move; what it refuses is left out of the next calculation. The random numbers have
+fixed seeds and only sums and products of them are compared, so the same cluster has the same result on every machine.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-MIN_GAIN = 1e-9
-"""A smaller gain is none."""
+import numpy as np
+
+from wharfinger.what_if.rebalance.gains import MAX_WHOLE_SEARCH, MIN_GAIN, NO_OUTCOME, Outcome, Search
+
+if TYPE_CHECKING:
+    from wharfinger.framework.prepared import Mask
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.what_if.rebalance.draft import Acceptable
+    from wharfinger.what_if.rebalance.gains import Worth
+
 MAX_STEPS = 20_000
 """Changes that one search tries."""
 FIRST_LOSS = 0.12
 """The largest loss of one change at the beginning; a whole node or GPU is 1."""
 MOVE = 0.02
 """What a pod away from its node counts at least, so that the search prefers few moves."""
+SEEDS = 4
+"""How often a rearrangement of the same nodes is looked for, by other random numbers."""
+GROUP = 12
+MAX_GROUPS = 60
+"""The number of groups of nodes that are rearranged on larger clusters, and the nodes of each."""
+REFUSALS = 3
+"""How often a rearrangement is looked for again without what the chain has refused."""
 
-Worth = Callable[[Sequence[int], int], tuple[int, float]]
-"""(the value of a node, how near it is to more: from 0 to less than 1/2), by what is free there and the number of its pods."""
 Ask = tuple[tuple[int, int], ...]
 """What a pod asks for: pairs of the index of a resource and an amount."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocation:
+    """A pod that shall move to a node."""
+
+    pod: PodView
+    source: str
+    target: str
+
+
+class Relocations:
+    """Rearrangements on the draft of a search."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._draft = search.draft
+
+    def groups(self, rows: Sequence[int]) -> None:
+        """Rearranges all nodes if they are few; otherwise groups of those where it may gain something, which are drawn at random."""
+        if len(rows) <= MAX_WHOLE_SEARCH:
+            while self.rearrange(rows)[0].worth > MIN_GAIN:
+                pass
+            return
+        may_gain = self._search.value.may_gain(self._draft.snapshot)
+        worthy = [row for row in rows if may_gain[row]]
+        random.Random(0).shuffle(worthy)
+        for start in range(0, min(len(worthy), GROUP * MAX_GROUPS), GROUP):
+            if self._search.is_over or len(self._draft.moves) >= self._search.terms.most_moves:
+                return
+            self.rearrange(worthy[start : start + GROUP], 1)
+
+    def rearrange(self, rows: Sequence[int], seeds: int = SEEDS) -> tuple[Outcome, Sequence[Relocation]]:
+        """Moves pods among these nodes if that gains something; (what it led to, the pods that should move)."""
+        mark = self._draft.mark()
+        refused: set[tuple[bytes, int]] = set()
+        best: tuple[Outcome, Sequence[Relocation]] = NO_OUTCOME, ()
+        for _ in range(REFUSALS):
+            before = len(refused)
+            for relocations in self._rearrangements(rows, seeds, refused):
+                outcome = self.relocate(relocations, refused)
+                self._draft.back_to(mark)
+                if outcome > best[0]:
+                    best = outcome, relocations
+            if len(refused) == before or self._search.is_over:
+                break
+        if best[1]:
+            self.relocate(best[1])
+        return best
+
+    def _rearrangements(self, rows: Sequence[int], seeds: int, refused: set[tuple[bytes, int]]) -> list[Sequence[Relocation]]:
+        """The pods that should move for more to be free, by searches with several seeds, without repetitions."""
+        draft, terms = self._draft, self._search.terms
+        snapshot = draft.snapshot
+        placed = [(pod, at) for at, (_, pods) in enumerate(self._search.movable(rows)) for pod in pods]
+        if not placed:
+            return []
+        names, node_names = tuple(snapshot.resource_names), [snapshot.names[row] for row in rows]
+        free = np.vstack((snapshot.allocatable - snapshot.requested, snapshot.allowed_pods - snapshot.pod_count))[:, list(rows)]
+        others = self._search.value.others(snapshot)[list(rows)]
+        allowed: dict[bytes, tuple[int, ...]] = {}
+        for pod, _ in placed:
+            if pod.template not in allowed:
+                mask = self._by_object(pod)
+                allowed[pod.template] = tuple(at for at, row in enumerate(rows) if mask[row] and (pod.template, row) not in refused)
+        at = tuple(node for _, node in placed)
+        start = Arrangement(
+            free=tuple(tuple(int(amount) for amount in column) for column in free.T),
+            others=tuple(int(number) for number in others),
+            asks=tuple(_ask(pod, names) for pod, _ in placed),
+            at=at,
+            home=at,
+            nodes=tuple(tuple(sorted({*allowed[pod.template], node})) for pod, node in placed),
+        )
+        worth = self._search.value.worth(names)
+        now = sum(worth(amounts, number)[0] for amounts, number in zip(start.free, start.others, strict=True))
+        found: dict[tuple[int, ...], Sequence[Relocation]] = {}
+        for seed in range(seeds):
+            self._search.advance()
+            better = rearranged(start, worth, terms.cost, seed)
+            gains = better.value - now - terms.cost * better.moves > MIN_GAIN
+            if gains and len(draft.moves) + better.moves <= terms.most_moves:
+                found[better.at] = [
+                    Relocation(pod=pod, source=node_names[node], target=node_names[new])
+                    for (pod, node), new in zip(placed, better.at, strict=True)
+                    if node != new
+                ]
+        return list(found.values())
+
+    def _by_object(self, pod: PodView) -> Mask:
+        """The nodes that no filter rejects for the pod for the sake of the node's object alone, as if none were cordoned for the plan."""
+        draft = self._draft
+        mark = draft.mark()
+        draft.uncordon(list(draft.cordoned))
+        draft.evict(pod)
+        mask = draft.decide(draft.recreated(pod)).evaluation.filtering.by_object.copy()
+        draft.back_to(mark)
+        return mask
+
+    def relocate(self, relocations: Sequence[Relocation], refused: set[tuple[bytes, int]] | None = None) -> Outcome:
+        """Moves these pods, each as soon as there is room; nothing has changed if they gain nothing.
+
+        Adds to `refused` the templates and rows that the chain refuses.
+        """
+        draft = self._draft
+        mark, began, kept = draft.mark(), self._search.begun(), draft.cordoned
+        left = sorted(relocations, key=lambda each: (-self._search.size([each.pod]), each.pod.key))
+        going = True
+        while left and going:
+            going = False
+            for each in tuple(left):
+                if not self._has_room_at(each):
+                    continue
+                before, n_moves = self._search.begun()
+                row = draft.snapshot.row(each.target)
+                if draft.move(each.pod, _only(each.target), kept, lambda *_, target=each.target: target) is None:
+                    if refused is not None and row is not None:
+                        refused.add((each.pod.template, row))
+                    continue
+                gained = self._search.total() - before
+                why = f"{self._search.verb} {each.source}" if gained > 0 else f"makes room on {each.source}"
+                draft.explain(n_moves, why, gained)
+                left.remove(each)
+                going = True
+        outcome = self._search.since(began)
+        if outcome.worth > MIN_GAIN and self._search.holds():
+            return outcome
+        draft.back_to(mark)
+        return NO_OUTCOME
+
+    def _has_room_at(self, each: Relocation) -> bool:
+        """True if what the pod asks for is free on its new node."""
+        snapshot = self._draft.snapshot
+        row = snapshot.row(each.target)
+        if row is None or snapshot.pod_count[row] >= snapshot.allowed_pods[row]:
+            return False
+        free = snapshot.allocatable[:, row] - snapshot.requested[:, row]
+        return all(free[index] >= amount for index, amount in _ask(each.pod, tuple(snapshot.resource_names))[:-1])
+
+
+def _only(target: str) -> Acceptable:
+    """Accepts this node alone."""
+
+    def mask(snapshot: Snapshot) -> Mask:
+        found = np.zeros(snapshot.n_nodes, np.bool_)
+        found[snapshot.row(target)] = True
+        return found
+
+    return mask
+
+
+def _ask(pod: PodView, names: Sequence[str]) -> Ask:
+    """What the pod asks for of these resources, and one place for a pod, which is the last."""
+    index = {name: at for at, name in enumerate(names)}
+    return (*((index[name], amount) for name, amount in pod.requests.items() if amount and name in index), (len(names), 1))
+
+
+# ── the model ──
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +231,12 @@ class Rearranged:
 
 def rearranged(start: Arrangement, worth: Worth, cost: float, seed: int) -> Rearranged:
     """The best arrangement that one search finds: the value less `cost` for each move, then the fewest moves."""
-    search = _Search(start, worth, cost)
+    search = _LocalSearch(start, worth, cost)
     search.run(random.Random(seed))
     return search.best()
 
 
-class _Search:
+class _LocalSearch:
     """An arrangement that changes."""
 
     def __init__(self, start: Arrangement, worth: Worth, cost: float) -> None:
