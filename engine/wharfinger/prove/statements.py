@@ -13,8 +13,7 @@ from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe, quoted
-from wharfinger.prove import rules, totals
-from wharfinger.prove.differences import differences, evictions
+from wharfinger.prove import rules
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.example import Example
 from wharfinger.prove.logic import Condition, both, either, implied, negated, same_truth
@@ -337,10 +336,10 @@ def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | No
         return both(there, encoder.true(conditions.get("--for"), FIRST_NODE), rules.accepts(encoder, 0), rules.accepts(encoder, 1))
 
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
-        return [both(about(encoders[0]), totals.may_beat(encoders[0]))]
+        return [both(about(encoders[0]), rules.may_beat(encoders[0]))]
 
     def examples(encoders: Sequence[Encoder]) -> list[Condition]:
-        return [both(about(encoders[0]), totals.beats(encoders[0], 0, 1, margin)) for margin in MARGINS] + violations(encoders)
+        return [both(about(encoders[0]), rules.beats(encoders[0], 0, 1, margin)) for margin in MARGINS] + violations(encoders)
 
     def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
         return [[f"expect {quoted(example.pod)} not on {quoted(example.nodes[0])}"]]
@@ -411,13 +410,13 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
     def violations(encoders: Sequence[Encoder]) -> list[Condition]:
         a, b = encoders
         governed = either(rules.governs(a), rules.governs(b))
-        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *(both(governed, each) for each in differences(a, b))]
+        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *(both(governed, each) for each in rules.differences(a, b))]
 
     def examples(encoders: Sequence[Encoder]) -> list[Condition]:
         a, b = encoders
         feasible = both(*(rules.accepts(encoder, index) for encoder in encoders for index in range(2)))
-        apart = [both(feasible, totals.beats(a, 0, 1, margin), totals.beats(b, 1, 0, margin)) for margin in MARGINS]
-        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *apart, *evictions(a, b)]
+        apart = [both(feasible, rules.beats(a, 0, 1, margin), rules.beats(b, 1, 0, margin)) for margin in MARGINS]
+        return [negated(same_truth(rules.accepts(a, 0), rules.accepts(b, 0))), *apart, *rules.evictions(a, b)]
 
     def shown(example: Example, _: Sequence[Encoder]) -> list[list[str]]:
         first, second = map(quoted, example.nodes)
