@@ -17,8 +17,7 @@ from wharfinger.authoring import vocabulary
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import SCALARS
 from wharfinger.language.parse import grammar, tokens
-from wharfinger.language.semantics.catalogue import Subject
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS
 
 EDITORS = Path(__file__).parent.parent / "editors"

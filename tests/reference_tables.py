@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.parse import grammar
-from wharfinger.language.semantics.catalogue import Attribute, Function, Parameter, Subject
-from wharfinger.language.semantics.metric_sources import SOURCES, Option
+from wharfinger.language.semantics.catalogue import SOURCES, Attribute, Function, Option, Parameter, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 

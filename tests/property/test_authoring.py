@@ -15,9 +15,9 @@ from wharfinger.authoring.protocol_answers import Answers
 from wharfinger.authoring.statements import Statements
 from wharfinger.authoring.words import words_of
 from wharfinger.errors import UsageError
+from wharfinger.language.files import shipped_policies
 from wharfinger.language.parse.tokens import Lexer
 from wharfinger.language.report.diagnostics import Diagnostics, Source
-from wharfinger.language.shipped import shipped_policies
 from wharfinger.simulate.cluster import load_cluster
 
 LONGEST = 20_000  # characters; longer ones are about limits

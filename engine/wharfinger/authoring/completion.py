@@ -22,8 +22,7 @@ from wharfinger.language.check.declarations import SCALARS
 from wharfinger.language.check.workloads import FIELDS as REQUEST_FIELDS
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive
-from wharfinger.language.semantics.catalogue import Subject
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS
 from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 

@@ -14,7 +14,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.language.parse.interactive import ITEMS
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Token, comments
 from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 

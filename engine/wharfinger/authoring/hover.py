@@ -17,8 +17,7 @@ from wharfinger.language.check.context import Binding
 from wharfinger.language.check.workloads import FIELDS as REQUEST_FIELDS
 from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.catalogue import Subject
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, literal_kind
 from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS
 

@@ -13,8 +13,7 @@ from wharfinger.authoring.words import Frame, Reading
 from wharfinger.builtins.nodes import EFFECTS
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report import wording
-from wharfinger.language.semantics.catalogue import Subject
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Form
 
 SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}

@@ -14,7 +14,7 @@ from wharfinger.cli import chosen_policies, streams
 from wharfinger.emit import Failed
 from wharfinger.errors import UsageError
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.reading import files
 from wharfinger.simulate import cluster

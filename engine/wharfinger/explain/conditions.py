@@ -18,11 +18,11 @@ from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter, Outcome, Points
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
+from wharfinger.language.files import shown_place
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.language.semantics import describe, typed, types
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
-from wharfinger.language.shipped import shown_place
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 

@@ -1,4 +1,4 @@
-"""Policy files: their bytes to text, a policy and the file of its tests, and all that a file imports.
+"""Policy files: where those that ship are, their bytes to text, a policy and the file of its tests, and all that a file imports.
 
 A wrong file is a common mistake: an empty one, an image, a log of 10 MB. Each of those gets one sentence instead of a thousand
 syntax errors.
@@ -151,3 +151,16 @@ def imported(file: ast.File, fetch: Fetch, diagnostics: Diagnostics, help_: str)
         diagnostics.error(*total.broken(file), item.path.span, label="with this one it is too much", help=_SHARE_LESS)
         yield from ((import_key(other.span.source.name, other.path.value), None) for other in (item, *pending))
         return
+
+
+def shipped_policies() -> Path:
+    """The folder of the policies that ship with Wharfinger: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "shipped_policies"
+    return installed if installed.is_dir() else package.parent.parent / "policies"
+
+
+def shown_place(place: str) -> str:
+    """A place in a file for messages: a shipped policy is `policies/…`, wherever the package is installed."""
+    folder = f"{shipped_policies()}/"
+    return f"policies/{place.removeprefix(folder)}" if place.startswith(folder) else place

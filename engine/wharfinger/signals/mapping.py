@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from wharfinger.builtins import texts
 from wharfinger.errors import on_one_line
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
 from wharfinger.model.objects import Node

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.signals.fair_queue import Asker
 

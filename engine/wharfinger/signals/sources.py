@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.language.semantics.metric_sources import METRICS_API, PROMETHEUS
+from wharfinger.language.semantics.catalogue import METRICS_API, PROMETHEUS
 from wharfinger.model.objects import quantity
 from wharfinger.signals.fair_queue import Workers
 from wharfinger.signals.mapping import Mapped, NodeNames, Series, in_portions, in_turn, mapped

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from wharfinger.errors import on_one_line
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics import typed, types
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.state.cluster_state import ClusterState

@@ -8,7 +8,7 @@ from wharfinger.authoring.document import Document, findings
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.test_from_decision import decision_test
 from wharfinger.errors import UsageError
-from wharfinger.language.shipped import shipped_policies
+from wharfinger.language.files import shipped_policies
 from wharfinger.simulate.cluster import load_cluster
 
 

@@ -13,12 +13,12 @@ from wharfinger.authoring.positions import Positions
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.language import load
+from wharfinger.language.files import shipped_policies
 from wharfinger.language.formatting.format import format_source
 from wharfinger.language.parse import grammar
 from wharfinger.language.report.diagnostics import Diagnostics, Source
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.shipped import shipped_policies
 from wharfinger.simulate.cluster import load_cluster
 
 SHIPPED = sorted(shipped_policies().glob("*.policy"))

@@ -7,7 +7,7 @@ import pytest
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.framework.chain import assemble
-from wharfinger.language import load, shipped
+from wharfinger.language import files, load
 from wharfinger.language.formatting import format as formatter
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.policies import candidate, policy_tests
@@ -18,9 +18,9 @@ FILES = sorted(FOLDER.glob("*.policy"))
 
 
 def test_the_shipped_folder_is_the_one_of_the_checkout():
-    assert shipped.shipped_policies() == FOLDER
-    assert shipped.shown_place(f"{FOLDER}/a.policy:1:2") == "policies/a.policy:1:2"
-    assert shipped.shown_place("elsewhere/a.policy:1:2") == "elsewhere/a.policy:1:2"
+    assert files.shipped_policies() == FOLDER
+    assert files.shown_place(f"{FOLDER}/a.policy:1:2") == "policies/a.policy:1:2"
+    assert files.shown_place("elsewhere/a.policy:1:2") == "elsewhere/a.policy:1:2"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wharfinger.language.semantics.metric_sources import SOURCES
+from wharfinger.language.semantics.catalogue import SOURCES
 from wharfinger.signals.sources import sources_of
 
 ENGINE = Path(__file__).parents[3] / "engine"

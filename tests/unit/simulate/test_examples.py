@@ -6,8 +6,8 @@ import wharfinger
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import UsageError
+from wharfinger.language.files import shipped_policies
 from wharfinger.language.load import load_policies
-from wharfinger.language.shipped import shipped_policies
 from wharfinger.simulate import examples
 from wharfinger.simulate.cluster import load_cluster
 

@@ -14,7 +14,7 @@ from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.metric_sources import FRESHNESS, SOURCES, MetricSource, Option
+from wharfinger.language.semantics.catalogue import FRESHNESS, SOURCES, MetricSource, Option
 from wharfinger.language.semantics.types import Kind, Type
 from wharfinger.language.syntax import ast
 

@@ -1,4 +1,4 @@
-"""Lark's interactive parser for recovery: what it expects, and where in a file it is.
+"""Lark's interactive parser for recovery: where in a file it is, what it expects there, and both in words.
 
 It can try a token before it is taken, and cut the stack back to where a statement begins. The parser builds Lark's trees, which nothing
 changes afterwards, so a copy of the parser costs two lists of references.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.tokens import CLOSE, OPEN, Token
+from wharfinger.language.parse.tokens import CLOSE, OPEN, Token, spelling
 from wharfinger.language.report.diagnostics import Source
 
 MAX_STATES = 1500  # many times what an expression of the greatest depth needs
@@ -240,3 +241,75 @@ class Place:
 
     def _index(self, token: Token) -> int:
         return bisect_left(self.tokens, token.start, key=lambda other: other.start)
+
+
+# Families of terminals, in the order in which they are named. A family stands for its members where all of its witnesses are expected.
+FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (
+    (
+        "a declaration or rule",
+        frozenset({"LET", "FILTER", "SCORE"}),
+        frozenset(
+            "AT AVOID BASE FILTER FOR GROUP IMPORT LET METRIC PARAM POLICY PERMIT PREEMPTION PREFER QUANTUM SCORE TEST TIE_BREAK".split()  # noqa: SIM905  # a table reads better
+        ),
+    ),
+    (
+        "a line of a test",
+        frozenset({"PLACE", "EXPECT", "RUNNING", "PARAM"}),
+        frozenset(["NODE", "POD", "RUNNING", "METRIC", "PARAM", "PLACE", "EXPECT"]),
+    ),
+    (
+        "an expression",
+        frozenset({"NUMBER", "LPAR", "MINUS"}),
+        frozenset("NUMBER STRING TRUE FALSE NAME LPAR LSQB LBRACE MINUS NOT IF PODS".split()),  # noqa: SIM905 — quotes would hide the names
+    ),
+    ("a name", frozenset({"NAME"}), frozenset({"NAME"})),
+    ("a string in quotes", frozenset({"STRING"}), frozenset({"STRING"})),
+    ("a number", frozenset({"NUMBER"}), frozenset({"NUMBER"})),
+)
+OPERATORS = frozenset(
+    "OR AND EQ NE LT LE GT GE IN NOT MATCHES COALESCE PLUS MINUS STAR SLASH DOT LSQB LPAR".split()  # noqa: SIM905 — likewise
+)
+MAX_NAMED = 5
+
+
+def found(token: Token) -> str:
+    """A token in words: "`=`", "the string `"x"`", "the end of the file"."""
+    if token.type == grammar.END:
+        return token.text
+    kind = {"STRING": "the string ", "NUMBER": "the number "}.get(token.type, "")
+    text = token.text if len(token.text) <= 40 else token.text[:39] + "…"
+    return f"{kind}`{text}`"
+
+
+def expected(terminals: AbstractSet[str]) -> str:
+    """A set of terminals in words: "`=`, `range` or the next declaration"; operators are named only where nothing else is expected."""
+    left = set(terminals)
+    names: list[str] = []
+    for name, witnesses, members in FAMILIES:
+        if witnesses <= left:
+            names.append(name)
+            left -= members | _soft()
+    operators = left | {"NOT", "LPAR"} >= OPERATORS
+    if operators:
+        left -= OPERATORS
+    left -= {"COMMA"} if "COMMA" in left and len(left) > MAX_NAMED else set()
+    words = [f"`{spelling(terminal)}`" for terminal in sorted(left - {grammar.END})]
+    names += ["the end of the file"] if grammar.END in left and not words and not names else words
+    if operators and len(names) < MAX_NAMED:
+        names.append("an operator")
+    return _joined(names)
+
+
+def _soft() -> frozenset[str]:
+    """The keywords that may also be names."""
+    terminals = grammar.terminals()
+    return frozenset(terminal for word, terminal in terminals.keywords.items() if word not in terminals.reserved)
+
+
+def _joined(names: list[str]) -> str:
+    if len(names) > MAX_NAMED + 1:
+        names = [*names[:MAX_NAMED], "…"]
+        return ", ".join(names)
+    if len(names) <= 1:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} or {names[-1]}"

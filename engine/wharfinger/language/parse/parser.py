@@ -15,9 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from wharfinger.language.parse import grammar, repairs
-from wharfinger.language.parse.expectations import expected, found
 from wharfinger.language.parse.file_nodes import Assembly, SyntaxTree
-from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place
+from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place, expected, found
 from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
 from wharfinger.language.report.codes import Code

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.expectations import found
-from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEP_TERMINALS, Open, Place
+from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEP_TERMINALS, Open, Place, found
 from wharfinger.language.parse.tokens import CLOSE, Token, spelling
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span

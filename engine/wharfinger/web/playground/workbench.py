@@ -29,8 +29,8 @@ from wharfinger.compiler.cost import CLUSTER_BUDGET, Budget
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
+from wharfinger.language.files import shipped_policies
 from wharfinger.language.semantics import typed
-from wharfinger.language.shipped import shipped_policies
 from wharfinger.web.playground import trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
 

@@ -13,8 +13,8 @@ import typer
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework.chain import Chain, assemble
+from wharfinger.language.files import shipped_policies
 from wharfinger.language.report import wording
-from wharfinger.language.shipped import shipped_policies
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import openb
 from wharfinger.simulate.cluster import load_cluster
