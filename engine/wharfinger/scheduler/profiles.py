@@ -13,7 +13,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Reason
-from wharfinger.language.check.expressions.group_members import SIZE
+from wharfinger.language.check.expressions.aggregates import GROUP_SIZE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget
 from wharfinger.scheduler.ports import StopwatchOf, not_measured
@@ -70,7 +70,7 @@ class Profile:
         self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
         self.permits: tuple[PermitPlugin, ...] = tuple(plugin for plugin in chain.at("Permit") if isinstance(plugin, PermitPlugin))
         self.grouping = tuple(policy for policy in chain.policies if policy.group is not None)
-        self.reads_sizes = any(path == SIZE for policy in chain.policies for _, path, _ in policy.reads)
+        self.reads_sizes = any(path == GROUP_SIZE for policy in chain.policies for _, path, _ in policy.reads)
         self.pre_binds = tuple(plugin for plugin in chain.at("PreBind") if isinstance(plugin, PreBindPlugin))
         self.binds = tuple(plugin for plugin in chain.at("Bind") if isinstance(plugin, BindPlugin))
         self.post_binds = tuple(plugin for plugin in chain.at("PostBind") if isinstance(plugin, PostBindPlugin))

@@ -6,14 +6,14 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from wharfinger.language.check.arrangement import declare_group
 from wharfinger.language.check.context import RULE, Binding, Context, Grouping, infer, type_text, unknown
 from wharfinger.language.check.dependencies import GroupBlock, Named, in_order, nodes_in
+from wharfinger.language.check.expressions.aggregates import GROUP
 from wharfinger.language.check.expressions.calls import SPECIAL
 from wharfinger.language.check.expressions.functions import MAX_DEPTH, OwnFunction, checked_alone, own_function
-from wharfinger.language.check.expressions.group_members import GROUP
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
-from wharfinger.language.check.groups import declare_group
 from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.check.workloads import workload_of
 from wharfinger.language.report.codes import Code

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 
 from wharfinger.language.check.context import Context
-from wharfinger.language.check.expressions.group_members import GROUP
+from wharfinger.language.check.expressions.aggregates import GROUP
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of, victims_of
+from wharfinger.language.check.arrangement import annotations_of, base_of, group_of, permit_of, quantum_of, tie_break_of, victims_of
 from wharfinger.language.check.context import (
     MAX_STEPS,
     SCOPE,
@@ -21,7 +21,6 @@ from wharfinger.language.check.context import (
 )
 from wharfinger.language.check.declarations import Declared, declare, import_all
 from wharfinger.language.check.expressions import calls, names, operators, values
-from wharfinger.language.check.groups import group_of, permit_of
 from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NO_FACTS, Presence
 from wharfinger.language.check.rules import RuleContext, device_preference_of, filter_of, score_of

@@ -377,7 +377,7 @@ class Metric:
     policy: str
     span: Span
     type: Type
-    source: str  # a name of language.semantics.metric_sources.SOURCES
+    source: str  # a name of language.semantics.catalogue.SOURCES
     query: str
     options: Mapping[str, Any]  # node label, relabel …, for the signals layer
     refresh: float

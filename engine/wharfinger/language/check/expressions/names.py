@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wharfinger.language.check.context import Binding, Context, admitted, form, infer, is_unknown, type_text, unknown
-from wharfinger.language.check.expressions.group_members import GROUP, group_attribute, placed_members
+from wharfinger.language.check.expressions.aggregates import GROUP, group_attribute, placed_members
 from wharfinger.language.check.expressions.values import looked_up
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
