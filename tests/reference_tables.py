@@ -9,7 +9,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.language.parse import grammar
 from wharfinger.language.semantics.catalogue import SOURCES, Attribute, Function, Option, Parameter, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
-from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
+from wharfinger.language.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 
 SECTION = re.compile(r"(<!-- begin (?P<name>[\w ]+) -->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
 

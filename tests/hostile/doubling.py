@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.language import ast
+from wharfinger.language.ast import BinaryOp
 from wharfinger.language.check.dependencies import nodes_in
 from wharfinger.language.parse.parser import parse_expression
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.types import NUMERIC, Kind
-from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.ast import BinaryOp
 
 LEAVES = {
     Kind.BOOL: "pod.priority > 3",

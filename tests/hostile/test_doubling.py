@@ -8,8 +8,8 @@ from tests.hostile import doubling
 from tests.unit.language.policies import checked, policy
 from tests.work import calls
 from wharfinger.compiler.program import compile_policy
+from wharfinger.language.ast import BinaryOp
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax.ast import BinaryOp
 
 SHORT = 4
 MOST = 2.2

@@ -27,6 +27,7 @@ from tests.hostile.writing import (
     scope,
     score,
 )
+from wharfinger.language import ast
 from wharfinger.language.check.declarations import MAX_DEPTH
 from wharfinger.language.check.policy import MAX_CLAUSES
 from wharfinger.language.files import MAX_BYTES
@@ -36,7 +37,6 @@ from wharfinger.language.parse.tokens import Lexer
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax import ast
 
 # What a text may be made of from its beginning to its end, most of it no policy.
 PIECES = [

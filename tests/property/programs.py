@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import Kind, Shape, Type
-from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 from .clusters import GPU, HOSTNAME, ZONE
 

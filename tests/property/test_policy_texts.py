@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.load_source import load_source
 from tests.property import policy_texts
 from wharfinger.builtins import CATALOGUE
+from wharfinger.language import ast
 from wharfinger.language.files import decode
-from wharfinger.language.formatting.format import canonical, format_file
+from wharfinger.language.format import canonical, format_file
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import FORMATS, render
-from wharfinger.language.syntax import ast
 
 many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 texts = policy_texts.programs() | policy_texts.mutated() | policy_texts.derived() | policy_texts.soup

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wharfinger.authoring.document import Document, Finding, findings
+from wharfinger.language import ast
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind, Shape
-from wharfinger.language.syntax import ast
 
 _IN_HELP = re.compile(r"`([^`]+)`")
 _CHAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")

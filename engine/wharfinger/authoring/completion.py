@@ -24,7 +24,7 @@ from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS
-from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
+from wharfinger.language.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
 
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\Z")
 _OPERAND = "NUMBER"  # expected exactly where an expression may begin

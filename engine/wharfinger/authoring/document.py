@@ -17,16 +17,15 @@ from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
 from wharfinger.framework import chain_settings
 from wharfinger.framework.registry import default_registry
-from wharfinger.language import files
+from wharfinger.language import ast, files
 from wharfinger.language.check.context import Notes
-from wharfinger.language.formatting.format import format_source
+from wharfinger.language.format import format_source
 from wharfinger.language.load import Loader, OnDisk, Texts
 from wharfinger.language.parse.parser import NAMED, parse
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Source
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax import ast
 
 BYTE_ORDER_MARK = "\ufeff"
 DECLARING = frozenset({"POLICY", "FOR", "IMPORT", "PARAM", "LET", "METRIC", "WORKLOAD"})

@@ -19,7 +19,7 @@ from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, literal_kind
-from wharfinger.language.syntax.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS
+from wharfinger.language.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS
 
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?")
 _SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}

@@ -16,11 +16,11 @@ from wharfinger.authoring.words import Role
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
+from wharfinger.language import ast
 from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax import ast
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies import policy_tests
 from wharfinger.policies.policy_tests import Result

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.statements import Statement
 from wharfinger.authoring.words import DECLARATIONS, DECLARED_OBJECTS, Role, Word
+from wharfinger.language import ast
 from wharfinger.language.parse.tokens import comments
-from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

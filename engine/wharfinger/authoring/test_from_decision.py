@@ -19,7 +19,7 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.language.formatting.format import format_source
+from wharfinger.language.format import format_source
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.model.objects import quantity

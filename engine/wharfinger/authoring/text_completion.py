@@ -14,7 +14,7 @@ from wharfinger.builtins.nodes import EFFECTS
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
-from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Form
+from wharfinger.language.test_steps import NODE_FIELDS, POD_FIELDS, Form
 
 SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 COMPARES = frozenset({"EQ", "NE"})

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics.bounds import MAX_POINTS
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 MIDDLE = 50.0
 VALUE, MISSING, SKIPPED = range(3)  # states of a raw value

@@ -1,5 +1,6 @@
 """The policy language: text in, typed policy out. It knows neither NumPy nor a cluster.
 
-A text becomes tokens and a syntax tree (`parse`, `syntax`), the checker makes the typed policy of it (`check`, `semantics`), and every
-stage reports its findings (`report`). Start reading at `load`, which calls them in this order.
+A text becomes tokens (`parse`) and a syntax tree (`ast`, with the lines of tests in `test_steps`), the checker makes the typed policy of it
+(`check`, `semantics`), and every stage reports its findings (`report`). `format` writes a tree as text in one style. Start reading at
+`load`, which calls them in this order.
 """

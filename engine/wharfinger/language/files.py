@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from wharfinger.errors import UsageError
+from wharfinger.language import ast
 from wharfinger.language.check import import_key
 from wharfinger.language.parse.tokens import MAX_TOKENS
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
-from wharfinger.language.syntax import ast
 
 MAX_BYTES = 256 * 1024
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from wharfinger.errors import UsageError
+from wharfinger.language import ast
 from wharfinger.language.check import check
 from wharfinger.language.check.conflicts import report_conflicts
 from wharfinger.language.check.context import Notes
@@ -40,7 +41,6 @@ from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue
-from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

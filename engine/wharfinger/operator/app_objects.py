@@ -20,9 +20,9 @@ from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.errors import InvalidObject, WharfingerError
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import KINDS, ObjectWriter, PlainObject, collection
+from wharfinger.language import ast
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Source
-from wharfinger.language.syntax import ast
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import decode

@@ -12,11 +12,11 @@ from wharfinger.errors import WharfingerError
 from wharfinger.explain import conditions
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.terms import Placed
+from wharfinger.language import ast, test_steps
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
-from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import ABOUT_PODS, Expectation, GroupState
+from wharfinger.language.test_steps import ABOUT_PODS, Expectation, GroupState
 from wharfinger.policies.coverage import Coverage, Covered
 from wharfinger.policies.scenario import Attempt, GroupAttempt, Scenario, literal
 

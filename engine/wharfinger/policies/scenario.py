@@ -26,9 +26,9 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.membership import GroupIndex, group_index, rule_of_policies
 from wharfinger.groups.placing import placing
 from wharfinger.groups.terms import Group, GroupAnswer, Placed
+from wharfinger.language import ast, test_steps
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax import ast, test_steps
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.devices.device import Device

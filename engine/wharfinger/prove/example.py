@@ -12,7 +12,7 @@ import z3
 
 from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.semantics.types import Kind, literal
-from wharfinger.language.syntax.test_steps import START
+from wharfinger.language.test_steps import START
 from wharfinger.prove.encoder import Encoder
 from wharfinger.prove.logic import as_bool, number_of
 from wharfinger.prove.world import EFFECTS, NATIVE, POD, World, node

@@ -13,16 +13,16 @@ from typing import Any
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, resolve
 from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.language import ast
 from wharfinger.language.check import check
 from wharfinger.language.files import imported
-from wharfinger.language.formatting.format import format_source
+from wharfinger.language.format import format_source
 from wharfinger.language.parse.parser import parse, parse_expression
 from wharfinger.language.report.codes import Severity
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Source
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import value_text
 from wharfinger.language.semantics.types import Shape
-from wharfinger.language.syntax import ast
 from wharfinger.policies import policy_tests
 from wharfinger.policies.scenario import Attempt, Scenario
 

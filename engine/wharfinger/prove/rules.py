@@ -20,10 +20,10 @@ from wharfinger.compiler.evaluation.rules import CompiledScore
 from wharfinger.framework import extension
 from wharfinger.framework.registry import default_registry
 from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM
+from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax.ast import MissingAction, Normalize
 from wharfinger.prove.encoded_calls import COUNTED_BY_SCORES, least_allocated
 from wharfinger.prove.encoder import Encoder, Place
 from wharfinger.prove.logic import MAX_SAFE, Condition, Term, Value, as_bool, both, chosen, either, implied, negated, real, same_truth

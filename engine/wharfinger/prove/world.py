@@ -20,7 +20,7 @@ import z3
 
 from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
-from wharfinger.language.syntax.test_steps import START
+from wharfinger.language.test_steps import START
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.model.devices.shared_gpus import MAX_GPUS, WHOLE, GpuNames
 from wharfinger.model.objects.requests import MAX_AMOUNT

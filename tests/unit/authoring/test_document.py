@@ -14,7 +14,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.language import load
 from wharfinger.language.files import shipped_policies
-from wharfinger.language.formatting.format import format_source
+from wharfinger.language.format import format_source
 from wharfinger.language.parse import grammar
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import SOURCES

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wharfinger.compiler import normalize
 from wharfinger.compiler.normalize import Scaling
-from wharfinger.language.syntax.ast import MissingAction, Normalize
+from wharfinger.language.ast import MissingAction, Normalize
 
 scalings = st.builds(
     Scaling,

@@ -1,9 +1,9 @@
 """Short ways to parse in tests."""
 
-from wharfinger.language.formatting.expressions import one_line
+from wharfinger.language import ast
+from wharfinger.language.format_expressions import one_line
 from wharfinger.language.parse.parser import parse, parse_expression
 from wharfinger.language.report.diagnostics import Diagnostics, Source
-from wharfinger.language.syntax import ast
 
 
 def source(text):

@@ -8,7 +8,7 @@ import pytest
 from wharfinger.builtins import CATALOGUE
 from wharfinger.framework.chain import assemble
 from wharfinger.language import files, load
-from wharfinger.language.formatting import format as formatter
+from wharfinger.language import format as formatter
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.policies import candidate, policy_tests
 from wharfinger.policies.coverage import covered_fraction

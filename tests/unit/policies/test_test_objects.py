@@ -1,9 +1,9 @@
 import pytest
 
+from wharfinger.language import test_steps
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
-from wharfinger.language.syntax import test_steps
-from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS
+from wharfinger.language.test_steps import NODE_FIELDS, POD_FIELDS
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView

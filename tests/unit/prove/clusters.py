@@ -3,7 +3,7 @@
 import random
 import re
 
-from wharfinger.language.syntax.test_steps import START
+from wharfinger.language.test_steps import START
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

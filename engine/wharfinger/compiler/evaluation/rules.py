@@ -10,10 +10,10 @@ from wharfinger.builtins.texts import TextOrder
 from wharfinger.compiler.evaluation.schedule import Plan
 from wharfinger.compiler.graph.ir import Node
 from wharfinger.errors import UsageError
+from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from wharfinger.framework import plugin_calls
 from wharfinger.framework.domains import Classes
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.prepared import ALL, Mask, Rows
+from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics.bounds import MAX_POINTS
-from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 if TYPE_CHECKING:
     from wharfinger.compiler.evaluation.rules import CompiledScore

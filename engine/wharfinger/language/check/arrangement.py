@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from wharfinger.language import ast
+from wharfinger.language.ast import GroupWord, MissingAction
 from wharfinger.language.check.context import MEMBER, VICTIM, Context, condition, constant, infer, is_unknown, type_text
 from wharfinger.language.check.expressions.aggregates import group_name
 from wharfinger.language.check.expressions.values import folded, literal_of, negated
@@ -18,8 +20,6 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
-from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.ast import GroupWord, MissingAction
 
 # Hard constraints of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go): plugins that filter and do not score.
 HARD = frozenset(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from wharfinger.language import ast
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.report.wording import LetterBudget, closest
@@ -18,7 +19,6 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue, Subject
 from wharfinger.language.semantics.intervals import Intervals
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
-from wharfinger.language.syntax import ast
 
 MAX_STEPS = 100_000  # usual policies take some hundred, one of 500 rules some ten thousand
 MAX_FINDINGS = 500  # of one check; fewer are ever shown

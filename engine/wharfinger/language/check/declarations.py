@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from wharfinger.language import ast
 from wharfinger.language.check.arrangement import declare_group
 from wharfinger.language.check.context import RULE, Binding, Context, Grouping, infer, type_text, unknown
 from wharfinger.language.check.dependencies import GroupBlock, Named, in_order, nodes_in
@@ -23,7 +24,6 @@ from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.language.semantics.bounds import UNBOUNDED, Interval
 from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
-from wharfinger.language.syntax import ast
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
 PARAMETER_KINDS = SCALARS | {k.value: k for k in (Kind.TIME, Kind.VERSION)}

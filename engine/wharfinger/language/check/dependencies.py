@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Context
 from wharfinger.language.check.expressions.aggregates import GROUP
 from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
-from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

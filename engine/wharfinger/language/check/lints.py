@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from wharfinger.language import ast
 from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
 from wharfinger.language.check.context import MAX_STEPS, Binding, Context, EnoughFindings, TooMuchWork
 from wharfinger.language.check.expressions.functions import OwnFunction
@@ -32,7 +33,6 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.typed import walk
 from wharfinger.language.semantics.types import NUMERIC
-from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Context
 from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.report.codes import Code
@@ -16,7 +17,6 @@ from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import FRESHNESS, SOURCES, MetricSource, Option
 from wharfinger.language.semantics.types import Kind, Type
-from wharfinger.language.syntax import ast
 
 
 def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typed.Metric | None:

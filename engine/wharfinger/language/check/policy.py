@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from wharfinger.language import ast
 from wharfinger.language.check.arrangement import annotations_of, base_of, group_of, permit_of, quantum_of, tie_break_of, victims_of
 from wharfinger.language.check.context import (
     MAX_STEPS,
@@ -31,7 +32,6 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.semantics.catalogue import Catalogue
 from wharfinger.language.semantics.typed import parts
-from wharfinger.language.syntax import ast
 
 MAX_OPERATIONS = 5_000
 

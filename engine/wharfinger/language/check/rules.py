@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wharfinger.language import ast
+from wharfinger.language.ast import MissingAction, Normalize, ScoreForm
 from wharfinger.language.check.context import DEVICE_PREFERENCE, Context, condition, constant, infer, is_unknown, type_text
 from wharfinger.language.check.expressions.values import SCALAR, literal_of, negated, of_kind, unit_help
 from wharfinger.language.check.missing import Facts, Presence, unhandled
@@ -16,8 +18,6 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.bounds import MAX_POINTS, MIN_POINTS, Interval
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type, readable
-from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.ast import MissingAction, Normalize, ScoreForm
 
 TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
 

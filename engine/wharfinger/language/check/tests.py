@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from wharfinger.language import ast, test_steps
 from wharfinger.language.check.arrangement import HARD
 from wharfinger.language.check.context import Context, constant, infer, is_unknown, type_text
 from wharfinger.language.check.expressions.values import assignable, unit_help
@@ -17,8 +18,7 @@ from wharfinger.language.report.wording import closest, listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import PLAIN, Kind, Type
-from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import ABOUT_PODS, DEVICE_FIELDS, FIELDS, Expectation, Field, Form, Many, ObjectKind
+from wharfinger.language.test_steps import ABOUT_PODS, DEVICE_FIELDS, FIELDS, Expectation, Field, Form, Many, ObjectKind
 
 _TAINT = re.compile(r"[^=:\s]+(=[^:\s]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 _KINDS = {Form.TEXT: Kind.STRING, Form.TAINT: Kind.STRING, Form.TRUTH: Kind.BOOL, Form.WHOLE: Kind.COUNT, Form.DURATION: Kind.DURATION}

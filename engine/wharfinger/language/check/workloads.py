@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Context, constant, infer, is_unknown, type_text
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import DIMENSIONLESS, PLAIN, Kind
-from wharfinger.language.syntax import ast
 
 FIELDS: Final = {
     "cpu": "CPU: `cpu: 4cpu`",

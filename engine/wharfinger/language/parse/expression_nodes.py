@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from lark.visitors import Transformer_NonRecursive
 
+from wharfinger.language import ast
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
 from wharfinger.language.report.wording import closest
-from wharfinger.language.syntax import ast
 
 Choice = TypeVar("Choice")
 

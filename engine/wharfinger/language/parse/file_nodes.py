@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from wharfinger.language import ast, test_steps
 from wharfinger.language.parse.expression_nodes import OPERATORS, production
 from wharfinger.language.parse.rule_nodes import Element, PolicyHeader, Rules, Scope
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
-from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import Expectation
+from wharfinger.language.test_steps import Expectation
 
 Named = tuple[str, Span]
 

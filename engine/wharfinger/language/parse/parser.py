@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from wharfinger.language import ast
 from wharfinger.language.parse import grammar, repairs
 from wharfinger.language.parse.file_nodes import Assembly, SyntaxTree
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place, expected, found
@@ -21,7 +22,6 @@ from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
-from wharfinger.language.syntax import ast
 
 MAX_FINDINGS = 100
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from wharfinger.language import ast
 from wharfinger.language.parse.expression_nodes import (
     CLAUSE_MISSING,
     DISRUPTION,
@@ -25,7 +26,6 @@ from wharfinger.language.parse.grammar import terminals
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Span
-from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True)

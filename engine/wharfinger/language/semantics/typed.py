@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+from wharfinger.language.ast import MissingAction, Normalize, Test
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.language.semantics.types import Kind, Type
-from wharfinger.language.syntax.ast import MissingAction, Normalize, Test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from wharfinger.explain.explained_pod import explained_decision, unbound
 from wharfinger.explain.explanation import explain_decision
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.language import ast
 from wharfinger.language.semantics import typed
-from wharfinger.language.syntax import ast
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
 from wharfinger.model.state.snapshot import Snapshot

@@ -16,12 +16,12 @@ from wharfinger.compiler.program import CompiledPolicy, resolve
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.extension import ScorePlugin
+from wharfinger.language import ast
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import types
 from wharfinger.language.semantics.types import Kind
-from wharfinger.language.syntax import ast
 
 FEWEST_STEPS = 100
 MAX_STEPS = 100_000

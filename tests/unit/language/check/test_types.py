@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language.policies import errors, policy, value
+from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import Kind, Shape
-from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 DECLARED = """
 param most: count = 3 range 1..9

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.language.parsing import codes, expression, grouped, parsed, source
+from wharfinger.language import ast
 from wharfinger.language.parse.parser import parse_message
 from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.test_steps import Expectation
+from wharfinger.language.test_steps import Expectation
 
 
 @pytest.mark.parametrize(

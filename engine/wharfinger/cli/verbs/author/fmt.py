@@ -13,7 +13,7 @@ import typer
 from wharfinger.cli import options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language import files, load
-from wharfinger.language.formatting import format as formatter
+from wharfinger.language import format as formatter
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 

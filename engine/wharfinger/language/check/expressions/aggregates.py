@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import DEVICES, SELECTION, Context, condition, form, infer, is_unknown, type_text, unknown
 from wharfinger.language.check.expressions.functions import own_function
 from wharfinger.language.check.expressions.values import of_kind, operation
@@ -18,14 +19,13 @@ from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
-from wharfinger.language.syntax import ast
 
 REDUCTIONS = {r.value: r for r in typed.Reduction}
 SELECTIONS = (Kind.PODS, Kind.DEVICES)
 
 GROUP = "group"
 GROUP_NAME = "group.name"
-GROUP_SIZE, GROUP_MINIMUM, GROUP_PLACED = "group.size", "group.min", "group.placed"
+GROUP_SIZE, GROUP_PLACED = "group.size", "group.placed"
 _SHAPES = {Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM}
 
 

@@ -8,6 +8,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Context, admitted, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
 from wharfinger.language.check.expressions.functions import call_own, own_function
@@ -20,7 +21,6 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import ArgumentMismatch, Function, Parameter
 from wharfinger.language.semantics.intervals import increases
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
-from wharfinger.language.syntax import ast
 
 
 def special(context: Context, expr: ast.Call) -> typed.Expr | None:

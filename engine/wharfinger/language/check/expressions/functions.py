@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Binding, Context, Place, admitted, infer, is_unknown, type_text, unknown
 from wharfinger.language.check.expressions.values import assignable, unit_help
 from wharfinger.language.report.codes import Code
@@ -20,7 +21,6 @@ from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.typed import height
 from wharfinger.language.semantics.types import Kind, Type
-from wharfinger.language.syntax import ast
 
 MAX_DEPTH = 60  # everything that goes through expressions is recursive, and lets are gone through as if they were written out
 MAX_CALL_LENGTH = 1000  # characters of a let that is named as a call is

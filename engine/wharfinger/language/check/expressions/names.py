@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Binding, Context, admitted, form, infer, is_unknown, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import GROUP, group_attribute, placed_members
 from wharfinger.language.check.expressions.values import looked_up
@@ -12,7 +13,6 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import Kind, Shape, Type
-from wharfinger.language.syntax import ast
 
 SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 SHAPES = {Subject.POD: Shape.POD, Subject.NODE: Shape.NODE, Subject.ITEM: Shape.ITEM, Subject.DEVICE: Shape.DEVICE}

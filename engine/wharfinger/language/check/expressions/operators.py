@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wharfinger.language import ast
+from wharfinger.language.ast import BinaryOp, UnaryOp
 from wharfinger.language.check.context import Context, condition, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.values import (
     SCALAR,
@@ -27,8 +29,6 @@ from wharfinger.language.semantics.intervals import holds_zero
 from wharfinger.language.semantics.selector import SelectorError, merged, parse_selector
 from wharfinger.language.semantics.typed import walk
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Shape, Type, unified
-from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.ast import BinaryOp, UnaryOp
 
 _ORDER = {BinaryOp.LT: typed.Op.LT, BinaryOp.LE: typed.Op.LE, BinaryOp.GT: typed.Op.GT, BinaryOp.GE: typed.Op.GE}
 

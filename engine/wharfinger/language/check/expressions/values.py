@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from wharfinger.language import ast
 from wharfinger.language.check.context import Context, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
@@ -24,7 +25,6 @@ from wharfinger.language.semantics.types import (
     unified,
     well_formed,
 )
-from wharfinger.language.syntax import ast
 
 SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING, Kind.VERSION}  # kinds of single values, which can be alternatives of each other
 

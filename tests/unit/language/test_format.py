@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.language.parsing import codes, expression, parsed, source
-from wharfinger.language.formatting.expressions import one_line
-from wharfinger.language.formatting.format import canonical, format_file, format_source
+from wharfinger.language.format import canonical, format_file, format_source
+from wharfinger.language.format_expressions import one_line
 from wharfinger.language.report.diagnostics import Diagnostics
 
 MESSY = """\

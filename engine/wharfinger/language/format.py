@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wharfinger.language.formatting.expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, quoted, string
+from wharfinger.language import ast, test_steps
+from wharfinger.language.format_expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, quoted, string
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
-from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.test_steps import Expectation
+from wharfinger.language.test_steps import Expectation
 
 
 @dataclass(slots=True)

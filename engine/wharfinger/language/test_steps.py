@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
+from wharfinger.language import ast
 from wharfinger.language.report.diagnostics import Span
-from wharfinger.language.syntax import ast
 
 
 class ObjectKind(Enum):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wharfinger.language import ast
+from wharfinger.language.ast import BinaryOp
 from wharfinger.language.parse import grammar
-from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.ast import BinaryOp
 
 WIDTH = 120
 INDENT = "  "
