@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wharfinger.groups.terms import Group, GroupAnswer, GroupTerms
+from wharfinger.groups.terms import Group, GroupAnswer, GroupTerms, Preemption
 from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:
@@ -76,19 +76,23 @@ class GroupAttemptEnded(Struct, frozen=True, kw_only=True):
 
 
 class GroupSearchBegun(Struct, frozen=True):
-    """A search for a place of a group begins, on the state as it is now."""
+    """A search for a group begins, on the state as it is now: for a place, or with `others` for the pods that must leave.
+
+    `others` are the groups of which preemption takes all pods at once.
+    """
 
     profile: str
     chain: Chain
     group: Group
     now: float
+    others: tuple[Group, ...] | None = None
 
 
 class GroupSearched(Struct, frozen=True):
-    """The search for a place of a group that began last has ended with an answer."""
+    """The search for a group that began last has ended with an answer."""
 
     group: Group
-    answer: GroupAnswer
+    answer: GroupAnswer | Preemption
 
 
 class PodQueued(Struct, frozen=True):

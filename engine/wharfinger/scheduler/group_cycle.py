@@ -196,8 +196,8 @@ class GroupCycle:
         self._emit(GroupSearched(attempt.group, answer))
         return answer, revision
 
-    def _begun(self, attempt: _Attempt) -> GroupSearchBegun:
-        return GroupSearchBegun(attempt.profile.name, attempt.profile.chain, attempt.group, self._cluster.snapshot().now)
+    def _begun(self, attempt: _Attempt, others: tuple[Group, ...] | None = None) -> GroupSearchBegun:
+        return GroupSearchBegun(attempt.profile.name, attempt.profile.chain, attempt.group, self._cluster.snapshot().now, others)
 
     # ── a placement ──
 
@@ -363,9 +363,11 @@ class GroupCycle:
         group, snapshot = attempt.group, self._cluster.snapshot()
         if (hopeless := no_victims(group, snapshot)) is not None:
             return hopeless
-        others = self._groups.index.taken_whole()
+        others = tuple(self._groups.index.taken_whole())
         started = self._clock.monotonic()
+        self._emit(self._begun(attempt, others))
         found = yield from self._search.preempting(attempt.profile, group, others)
+        self._emit(GroupSearched(group, found))
         attempt.searched += self._clock.monotonic() - started
         return found
 

@@ -2,7 +2,8 @@
 
 Decisions are compared to the last bit: node, number of feasible nodes and of equals, message, nomination, victims, totals. A group is
 searched for again on a copy of the state, with its recorded terms: nodes, domains and members without a place are compared, or why there is
-none. With other policies each decision is made on the state as it was then, not as these policies would have changed it.
+none, and the pods that preemption evicts for it. With other policies each decision is made on the state as it was then, not as these
+policies would have changed it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.groups.attempt import without_nominations
 from wharfinger.groups.placing import placing
+from wharfinger.groups.preempting import preempting
+from wharfinger.language.report.wording import count
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedFound
@@ -211,21 +214,25 @@ class GroupReplay:
 
 
 def _searched(side: Side, search: RecordedSearch, copy: ClusterState) -> LoggedFound:
+    decider = side.decider(search.profile, search.chain)
     with without_nominations(copy, search.group.waiting):
-        return logged_found(at_once(placing(side.decider(search.profile, search.chain), copy, search.group)))
+        if search.others is None:
+            return logged_found(at_once(placing(decider, copy, search.group)))
+        return logged_found(at_once(preempting(decider, copy, search.group, search.others)))
 
 
 def _change_of_group(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Change | None:
-    if (before.result, before.nodes) == (now.result, now.nodes):
+    if (before.result, before.nodes, before.victims) == (now.result, now.nodes, now.victims):
         return None
+    freeing = search.others is not None
     return Change(
         pod=f"group {search.group.key}",
         at=search.now,
         profile=search.profile,
-        node=_nodes_of(before),
-        other=_nodes_of(now),
-        nominated=None,
-        other_nominated=None,
+        node=None if freeing else _nodes_of(before),
+        other=None if freeing else _nodes_of(now),
+        nominated=_nodes_of(before) if freeing else None,
+        other_nominated=_nodes_of(now) if freeing else None,
         feasible=len(before.nodes),
         other_feasible=len(now.nodes),
         reasons=tuple(each.message for each in (before, now) if each.message) or tuple(_moves(search, before, now)),
@@ -233,10 +240,12 @@ def _change_of_group(search: RecordedSearch, before: LoggedFound, now: LoggedFou
 
 
 def _moves(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Iterator[str]:
-    """Which members would be elsewhere; only the first ones."""
+    """Which members would be elsewhere, and how many pods would be evicted that are not; only the first ones."""
     moved = [pod for pod in search.group.waiting if before.nodes.get(pod.uid) != now.nodes.get(pod.uid)]
     for pod in moved[:MAX_NAMED]:
         yield f"{pod.name} on {now.nodes.get(pod.uid, 'no node')} instead of {before.nodes.get(pod.uid, 'no node')}"
+    if before.victims != now.victims:
+        yield f"evicts {count(len(now.victims), 'pod')}, {len(set(now.victims) - set(before.victims))} of them others than before"
 
 
 def _nodes_of(found: LoggedFound) -> str | None:

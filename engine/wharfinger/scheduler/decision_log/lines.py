@@ -12,7 +12,9 @@
     policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
     chain       the policies and settings of a profile, from now on
     decision    what was asked, and what came of it
-    search      a search for a place of a group: its terms, its members (those that wait are written before, as `member`), and the time
+    search      a search for a group: its terms, its members (those that wait are written before, as `member`), and the time; for a place,
+                or with `others` for the pods that must leave
+    whole       a group of which preemption takes all pods at once, as `others` of the next searches mean it
     found       the answer of the search that was written last
     group       what came of an attempt to place a group; its members are assumed by lines of their own
 
@@ -22,7 +24,7 @@ A pod that was written in the same file already, in the very same state, is name
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +32,7 @@ import msgspec
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.registry import default_registry
+from wharfinger.groups.preempting import priority_of
 from wharfinger.groups.terms import Group, GroupTerms
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
@@ -69,7 +72,10 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search for a group was about: `waiting` are uids of members, `placed` those with a node, with it."""
+    """What a search for a group was about: `waiting` are uids of members, `placed` those with a node, with it.
+
+    `others` are the keys of the groups that leave as a whole, in a search for the pods that must leave; None in one for a place.
+    """
 
     profile: str
     now: float
@@ -77,16 +83,29 @@ class LoggedSearch(msgspec.Struct, frozen=True, kw_only=True):
     terms: GroupTerms
     waiting: tuple[str, ...]
     placed: dict[str, str]
+    others: tuple[str, ...] | None = None
+
+
+class LoggedWhole(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that leaves as a whole: its priority, and the uids of its placed members."""
+
+    priority: int
+    placed: tuple[str, ...]
 
 
 class LoggedFound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer of a search for a group: `placed` (node by uid; `left` have none), `impossible` or `not found`."""
+    """The answer of a search for a group: `placed` (node by uid; `left` have none), `freed`, `impossible` or `not found`.
+
+    `freed`: placed once the `victims` (uids) have left, of which `violations` break a budget.
+    """
 
     result: str
     nodes: dict[str, str] = {}
     domains: dict[str, str] = {}
     left: tuple[str, ...] = ()
     message: str = ""
+    victims: tuple[str, ...] = ()
+    violations: int = 0
 
 
 class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -144,6 +163,7 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     told: LoggedAnswer | None = None
     attempt: LoggedAttempt | None = None
     search: LoggedSearch | None = None
+    whole: LoggedWhole | None = None
     found: LoggedFound | None = None
 
 
@@ -161,6 +181,7 @@ class Encoding:
     def __init__(self) -> None:
         self._known: OrderedDict[str, objects.Pod] = OrderedDict()
         self._policies: set[str] = set()
+        self._whole: Mapping[str, LoggedWhole] = {}
         self._of: Mapping[str, Callable[..., Iterator[Line]]] = {
             "node": lambda node: _object("node", node),
             "node gone": lambda name: iter([Line(t="node gone", name=name)]),
@@ -210,13 +231,25 @@ class Encoding:
     def _decision(self, pod: PodView, asked: LoggedQuestion, told: LoggedAnswer) -> Iterator[Line]:
         yield self._about("decision", pod, asked=asked, told=told)
 
-    def _search(self, group: Group, profile: str, now: float, revision: int) -> Iterator[Line]:
+    def _search(self, group: Group, profile: str, now: float, revision: int, others: Sequence[Group] | None) -> Iterator[Line]:
         for pod in group.waiting:
             if self._known.get(pod.uid) is not pod.object:
                 yield self._about("member", pod)
         waiting, placed = tuple(pod.uid for pod in group.waiting), {pod.uid: pod.node_name for pod in group.placed}
-        search = LoggedSearch(profile=profile, now=now, revision=revision, terms=group.terms, waiting=waiting, placed=placed)
+        keys = None if others is None else tuple(other.key for other in others)
+        search = LoggedSearch(profile=profile, now=now, revision=revision, terms=group.terms, waiting=waiting, placed=placed, others=keys)
+        yield from () if others is None else self._leaving_whole(others)
         yield Line(t="search", key=group.key, search=search)
+
+    def _leaving_whole(self, others: Sequence[Group]) -> Iterator[Line]:
+        """Lines about groups that leave as a whole, unless the last search in this file was about the same."""
+        before = self._whole
+        self._whole = {
+            other.key: LoggedWhole(priority=priority_of(other), placed=tuple(pod.uid for pod in other.placed)) for other in others
+        }
+        for key, whole in self._whole.items():
+            if before.get(key) != whole:
+                yield Line(t="whole", key=key, whole=whole)
 
     def _checkpoint(self, found: Checkpoint) -> Iterator[Line]:
         for obj in found.nodes:

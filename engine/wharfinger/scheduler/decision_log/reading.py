@@ -19,7 +19,7 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
-from wharfinger.groups.terms import Group
+from wharfinger.groups.terms import Disruption, Group, GroupTerms
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.report.wording import count
@@ -140,6 +140,7 @@ class Playback:
         self.complete = False
         self._pods: dict[str, PodView] = {}
         self._policies: dict[str, CompiledPolicy] = {}
+        self._whole: dict[str, Group] = {}
         self._take: Mapping[str, Callable[[Line], Any]] = {
             "log": self._begin,
             "node": lambda line: self.state.add_node(decode.decode_json(line.object, objects.Node)),
@@ -160,6 +161,7 @@ class Playback:
             "metric gone": lambda line: self.state.drop_metric(line.name),
             "group size": lambda line: self.state.set_group_size(line.key, line.size),
             "member": self.pod,
+            "whole": self._take_whole,
             "search": lambda _line: None,  # a question
             "found": lambda _line: None,  # and its answer
             "group": lambda _line: None,  # what it says of the state comes as lines of its own
@@ -222,14 +224,24 @@ class Playback:
             waiting=tuple(self._pods[uid] for uid in asked.waiting),
             placed=tuple(_named(uid).placed_on(node) if found is None else found[1] for uid, node, found in placed),
         )
+        unknown = [key for key in asked.others or () if key not in self._whole]
+        if unknown:
+            raise BrokenLog(f"group {unknown[0]} was not written before")
         return RecordedSearch(
-            place=place, profile=asked.profile, group=group, chain=self.chains[asked.profile], state=self.state, now=asked.now
+            place=place,
+            profile=asked.profile,
+            group=group,
+            chain=self.chains[asked.profile],
+            state=self.state,
+            now=asked.now,
+            others=None if asked.others is None else tuple(self._whole[key] for key in asked.others),
         )
 
     def _begin(self, _line: Line) -> None:
         self.state = ClusterState()
         self.chains.clear()
         self._pods.clear()
+        self._whole.clear()
         self.complete = False
 
     def _complete(self, line: Line) -> None:
@@ -248,6 +260,12 @@ class Playback:
             put_back(self.state, pod, line.node, assumed=line.assumed)
         else:
             self.state.add_pod(pod.placed_on(line.node) if line.node else pod)
+
+    def _take_whole(self, line: Line) -> None:
+        if line.whole is None:
+            raise BrokenLog("a group without its pods")
+        terms = GroupTerms(min_count=0, source="", disruption=Disruption.GROUP, priority=line.whole.priority)
+        self._whole[line.key] = Group(key=line.key, terms=terms, waiting=(), placed=tuple(map(_named, line.whole.placed)))
 
     def _policy(self, line: Line) -> None:
         if line.policy not in self._policies:
@@ -280,7 +298,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSearch:
-    """A recorded search for a place of a group, with the chain that decided; the state is current until the next line."""
+    """A recorded search for a group, with the chain that decided; the state is current until the next line.
+
+    It is for a place, or for the pods that must leave: then `others` are the groups that leave as a whole.
+    """
 
     place: Place
     profile: str
@@ -288,6 +309,7 @@ class RecordedSearch:
     chain: Chain
     state: ClusterState
     now: float
+    others: tuple[Group, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from wharfinger.emit import Handlers
-from wharfinger.groups.terms import Impossible, Placed
+from wharfinger.groups.terms import Impossible, Placed, Preemption
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.objects.pod_view import PodView
@@ -196,7 +198,7 @@ class DecisionRecorder:
         if self._writer.wants_checkpoint and not self.begin():
             return
         self._decided_by(event.profile, event.chain)
-        self._writer.put(("search", event.group, event.profile, event.now, self.state.revision))
+        self._writer.put(("search", event.group, event.profile, event.now, self.state.revision, event.others))
 
     def _group_searched(self, event: GroupSearched) -> None:
         """Record what the search for a group has found."""
@@ -241,11 +243,14 @@ def logged_question(profile: str, decision: Decision) -> LoggedQuestion:
     return LoggedQuestion(profile=profile, now=decision.snapshot.now, revision=decision.snapshot_revision)
 
 
-def logged_found(answer: GroupAnswer) -> LoggedFound:
+def logged_found(answer: GroupAnswer | Preemption) -> LoggedFound:
     """The answer of a search for a group, as far as a replay compares it."""
     if isinstance(answer, Placed):
         left = tuple(pod.uid for pod in answer.left)
         return LoggedFound(result="placed", nodes=dict(answer.nodes), domains=dict(answer.domains), left=left)
+    if isinstance(answer, Preemption):
+        victims = tuple(pod.uid for pod in answer.victims)
+        return replace(logged_found(answer.placement), result="freed", victims=victims, violations=answer.violations)
     return LoggedFound(result="impossible" if isinstance(answer, Impossible) else "not found", message=answer.message)
 
 

@@ -6,6 +6,7 @@ import re
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.scheduler.decision_log.recording import record_groups, recorder, replayed
 from tests.unit.scheduler.running import Running, pod, scheduling
@@ -13,7 +14,7 @@ from tests.unit.scheduler.test_groups_live import gang, members, racks
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.scheduler import group_search
-from wharfinger.scheduler.decision_log.reading import LogReader
+from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with others", "groups only"])
@@ -114,3 +115,71 @@ def test_other_policies_say_where_groups_would_have_gone(log):
 def test_one_member_alone_can_be_asked_about(log):
     again, _ = replayed(log, only="default/job-3-0")
     assert {each.pod for each in again} == {"group default/job-3"}
+
+
+def whole(name, count, priority):
+    """A gang that leaves as a whole."""
+    found = gang(name, count)
+    return replace(found, spec=replace(found.spec, disruption_mode="PodGroup", priority=priority))
+
+
+@pytest.fixture
+def evicting(tmp_path):
+    """The log of a cluster in which gangs evict single pods, a gang as a whole, and find no victims."""
+    path = tmp_path / "decisions.jsonl"
+
+    async def story():
+        with recorder(path) as (recording, failures):
+            world = Running({"wharfinger": assemble()}, state=recording.state)
+            world.subscribers.subscribe(recording.handlers)
+            async with scheduling(world):
+                old = [whole("old", 2, -5), *members("old", 2, "3", priority=-5)]
+                for each in (*racks(3, 2, "3"), *(pod(f"low-{n}", "2", priority=-n) for n in range(3)), *old):
+                    world.cluster.put(each)
+                await world.pass_time(2)
+                for number in range(3):
+                    for each in (gang(f"new-{number}", 2, "rack"), *members(f"new-{number}", 2, "2", priority=number)):
+                        world.cluster.put(each)
+                    await world.pass_time(4)
+            assert failures == []
+
+    asyncio.run(story())
+    return path
+
+
+def test_whom_preemption_evicts_for_a_group_comes_out_again(evicting):
+    lines = [line for _, line in LogReader(path=evicting).lines()]
+    asked = [line.search for line in lines if line.t == "search" and line.search.others is not None]
+    freed = [line.found for line in lines if line.found and line.found.result == "freed"]
+    assert len(asked) >= len(freed) >= 2
+    assert any(search.others == ("default/old",) for search in asked)
+    assert [line.whole.placed for line in lines if line.t == "whole"] == [("uid-old-0", "uid-old-1")], "written once"
+    assert {"uid-old-0", "uid-old-1"} in [set(found.victims) for found in freed]
+    again, notes = replayed(evicting)
+    assert len([each for each in again if each.group]) == len([line for line in lines if line.found])
+    assert [str(each.difference) for each in again if each.difference] == []
+    assert notes == []
+
+
+def test_another_victim_than_the_recorded_one_is_found(evicting):
+    text = evicting.read_text()
+    victim = next(line.found.victims[0] for _, line in LogReader(path=evicting).lines() if line.found and line.found.victims)
+    evicting.write_text(re.sub(rf'("victims":\["){victim}"', r'\1another"', text))
+    differences = [each.difference for each in replayed(evicting)[0] if each.difference]
+    assert {difference.part for difference in differences} == {"victims"}
+
+
+def test_other_policies_say_whom_they_would_have_evicted(evicting):
+    spared = assemble([policy('policy "spare"\npreemption { never_evict when it.priority == -5 }')])
+    again, _ = replayed(evicting, others=lambda _name, _chain: spared)
+    changes = [each.change for each in again if each.change and each.group]
+    assert changes
+    assert all(change.node is None and change.nominated for change in changes)
+    assert any("evicts" in reason or "preemption" in reason.lower() for change in changes for reason in change.reasons)
+
+
+def test_a_log_that_lost_a_group_that_leaves_as_a_whole_is_refused(evicting):
+    kept = [line for line in evicting.read_text().splitlines(keepends=True) if not line.startswith('{"t":"whole"')]
+    evicting.write_text("".join(kept))
+    with pytest.raises(BrokenLog, match="group default/old was not written before"):
+        replayed(evicting)
