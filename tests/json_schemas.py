@@ -2,12 +2,14 @@
 
 The settings and the objects of snapshots have models, and so have most parts of the answers of verbs. What verbs add to these is declared
 here. A new field of an answer is a new line here; a test holds each declaration against real outputs, and no output may have a field that
-is not declared. A field is never removed or given another meaning within a version.
+is not declared. A field is never removed or given another meaning within a version. Fields are named as in Python; the key of each is its
+name in camelCase, as it is printed.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
@@ -22,8 +24,9 @@ from wharfinger.explain.explained_policy import Governed, RejectingFilter
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import policy_status
 from wharfinger.framework.pod_devices import GivenDevice
-from wharfinger.groups.results import GroupState
+from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import DomainFit
+from wharfinger.language.report.plain_values import camel_case
 from wharfinger.model import objects
 from wharfinger.model.reading.snapshot_file import Capture
 from wharfinger.prove.question import Verdict
@@ -45,7 +48,9 @@ ADDRESS = f"https://wharfinger.dev/schemas/{VERSION}"
 def without(model: type, *names: str, **changed: Any) -> Any:
     """The fields of a dataclass as a plain value that lacks some of them and has others changed."""
     kept = {name: hint for name, hint in get_type_hints(model).items() if name not in names}
-    return TypedDict(f"Plain{model.__name__}", kept | changed)  # type: ignore[operator]
+    plain: Any = TypedDict(f"Plain{model.__name__}", kept | changed)  # type: ignore[operator]
+    plain.__doc__ = model.__doc__
+    return plain
 
 
 # ── check and test ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,12 +99,12 @@ class Selection(TypedDict):
 class Cost(TypedDict):
     """Operations for each node, and for each pod that is placed."""
 
-    perNode: int
+    per_node: int
     kept: int
-    perPlacedPod: int
-    perTemplate: int
+    per_placed_pod: int
+    per_template: int
     selections: list[Selection]
-    decidedFor: Literal["pod", "template"]
+    decided_for: Literal["pod", "template"]
 
 
 class RuleCost(Cost):
@@ -175,12 +180,12 @@ class Test(TypedDict):
 
 
 class Proof(TypedDict):
-    """A statement about a policy, and its verdict; `counterexample` is a test block, and `failsWith` what it fails with."""
+    """A statement about a policy, and its verdict; `counterexample` is a test block, and `fails_with` what it fails with."""
 
     statement: str
     verdict: Verdict
     counterexample: str | None
-    failsWith: str | None
+    fails_with: str | None
     because: str | None
 
 
@@ -254,29 +259,18 @@ class DryRunSummary(TypedDict):
 
 
 class OptimalPlacement(TypedDict):
-    """What `--optimal` found; pods in `evicted` have no place in it."""
+    """What `--optimal` found; pods in `evicted` have no place in it. `fewest`: no placement has fewer evictions and moves, as is proved."""
 
     answer: Answer
     evicted: list[Placed]
     plan: list[Placed]
     moves: int
+    fewest: bool
     why: str
     left_out: str
 
 
-class GroupResult(TypedDict):
-    """What becomes of a group: `members` are all that are known, `placed` those with a node in the end; `domains` by topology key."""
-
-    group: str
-    source: str
-    min_count: int
-    members: int
-    placed: int
-    state: GroupState
-    message: str
-    domains: dict[str, str]
-    nearest: list[DomainFit]
-    victims: list[str]
+PlainGroupResult = without(GroupResult)
 
 
 class DryRun(Decided):
@@ -284,7 +278,7 @@ class DryRun(Decided):
 
     mode: Mode
     pods: list[PodResult]
-    groups: list[GroupResult]
+    groups: list[PlainGroupResult]  # type: ignore[valid-type]
     summary: DryRunSummary
     notes: list[str]
     ignored: dict[str, int]
@@ -418,7 +412,7 @@ class CapacityGain(CapacityChange):
     """How many more pods, or groups, fit after a change."""
 
     more: int
-    atLeast: bool
+    at_least: bool
 
 
 class WorkloadRoom(TypedDict):
@@ -428,7 +422,7 @@ class WorkloadRoom(TypedDict):
     pods: int
     placed: int
     more: int
-    atLeast: bool
+    at_least: bool
     added: CapacityGain | None
     nodes: list[Room]
     by: dict[str, list[Room]]
@@ -453,10 +447,10 @@ class GroupRoom(TypedDict):
     pods: int
     placed: int
     more: int
-    atLeast: bool
+    at_least: bool
     nodes: list[Room]
     domains: list[DomainGroups]
-    stop: GroupResult | None
+    stop: PlainGroupResult | None  # type: ignore[valid-type]
     added: CapacityGain | None
     changes: list[CapacityGain]
     untried: list[CapacityChange]
@@ -516,7 +510,7 @@ class Drain(TypedDict):
     revisions: Revisions
     steps: int
     pods: list[DrainedPod]
-    groups: list[GroupResult]
+    groups: list[PlainGroupResult]  # type: ignore[valid-type]
     budgets: list[BudgetUse]
     has_budgets: bool
     summary: DrainSummary
@@ -601,13 +595,13 @@ class WayOut(TypedDict):
 
 
 class ExplainPod(TypedDict):
-    """`wharf explain pod --format json`; `boundTo` is the node that the pod is on, `group` the group that it belongs to."""
+    """`wharf explain pod --format json`; `bound_to` is the node that the pod is on, `group` the group that it belongs to."""
 
-    boundTo: str | None
+    bound_to: str | None
     group: str | None
     remarks: list[str]
     explanation: Explanation
-    waysOut: list[WayOut]
+    ways_out: list[WayOut]
 
 
 class GroupMember(TypedDict):
@@ -661,7 +655,7 @@ class ExplainPolicy(TypedDict):
     scope: str | None
     governed: Governed
     nodes: int
-    lookedAt: int
+    looked_at: int
     filters: list[RejectingFilter]
     differing: list[Differing]
     suspended: list[str]
@@ -720,8 +714,8 @@ class Metric(TypedDict):
     seconds: float
     series: int | None
     coverage: float | None
-    minCoverage: float
-    newestAgeSeconds: float | None
+    min_coverage: float
+    newest_age_seconds: float | None
     least: float | None
     most: float | None
     errors: list[str]
@@ -759,9 +753,9 @@ class StatusMetric(running_process.MetricState):
 
     fresh: int | None
     nodes: int | None
-    youngestSeconds: float | None
-    oldestSeconds: float | None
-    suspendedSince: str | None
+    youngest_seconds: float | None
+    oldest_seconds: float | None
+    suspended_since: str | None
     failure: str | None
 
 
@@ -773,10 +767,10 @@ class PolicyStatus(running_process.PolicyState):
     source: str
     key: str
     version: str | None
-    activeSince: str | None
-    lastAttempt: Attempt
+    active_since: str | None
+    last_attempt: Attempt
     diagnostics: list[StatusFinding]
-    omittedDiagnostics: int
+    omitted_diagnostics: int
     now: list[StatusFinding]
     metrics: list[StatusMetric]
 
@@ -798,7 +792,7 @@ class Sample(TypedDict):
 class Snapshot(TypedDict):
     """The file of `wharf snapshot`: a List as `kubectl get -o json` prints it, with the time of capture and samples of metrics."""
 
-    apiVersion: Literal["v1"]
+    api_version: Literal["v1"]
     kind: Literal["List"]
     items: list[Any]
     capture: NotRequired[Capture]
@@ -848,7 +842,27 @@ def schema(name: str) -> dict[str, Any]:
 
 def _of_type(type_: Any) -> dict[str, Any]:
     (found,), definitions = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
-    return {**found, "$defs": dict(sorted(definitions.items()))}
+    whole: dict[str, Any] = _as_printed({**found, "$defs": dict(sorted(definitions.items()))})
+    return whole
+
+
+def _as_printed(part: Any) -> Any:
+    """A part of a schema with the keys of properties as they are printed, also where a description names them."""
+    if isinstance(part, list):
+        return [_as_printed(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    found = {key: _as_printed(value) for key, value in part.items()}
+    if "properties" in part:
+        found["properties"] = {camel_case(name): _as_printed(value) for name, value in part["properties"].items()}
+        found["required"] = [camel_case(name) for name in part.get("required", ())]
+        if "description" in part:
+            found["description"] = re.sub(
+                r"`(\w+)`",
+                lambda name: f"`{camel_case(name[1])}`" if name[1] in part["properties"] else name[0],
+                part["description"],
+            )
+    return found
 
 
 def _any_object() -> dict[str, Any]:

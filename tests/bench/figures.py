@@ -46,7 +46,7 @@ def bench(options: str) -> float:
     """Decisions per second: the best of some runs, because noise only ever slows a run down."""
     command = [WHARF, "bench", *options.split(), "--format", "json"]
     runs = [json.loads(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(RUNS)]
-    return max(run["decisions_per_second"] for run in runs)
+    return max(run["decisionsPerSecond"] for run in runs)
 
 
 def core() -> None:

@@ -143,5 +143,5 @@ def test_a_shadow_is_counted_and_places_nothing(control_plane, pools, pods, tmp_
 
         told = eventually(compared)
         assert told["agreed"] == 0
-        assert {pools[case["shadow_node"]] for case in told["last"]} == {"b"}
+        assert {pools[case["shadowNode"]] for case in told["last"]} == {"b"}
         assert 'wharfinger_policy_shadow_decisions_total{policy="where",result="disagree"}' in wharf.get("/metrics")[1]

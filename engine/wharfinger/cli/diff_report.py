@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from wharfinger.cli import question, report_parts
@@ -276,7 +276,7 @@ def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
 
 
 def _place(node: str | None, message: str, devices: Sequence[GivenDevice]) -> dict[str, Any]:
-    return {"node": node, "message": message} | ({"devices": [asdict(device) for device in devices]} if devices else {})
+    return {"node": node, "message": message} | ({"devices": devices} if devices else {})
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def _side(side: Side) -> dict[str, Any]:
         **question.chain_value(side.chain),
         **_placed(run),
         "utilisation": report_parts.usage_value(run.after or run.before),
-        "spread": [asdict(spread) for spread in side.spreads],
+        "spread": side.spreads,
     }
 
 
@@ -310,5 +310,5 @@ def _placed(run: DryRun) -> dict[str, Any]:
         "placed": run.placed,
         "unschedulable": run.unplaced,
         "evicted": run.evicted,
-        "reasons": [asdict(found) for found in run.reasons],
+        "reasons": run.reasons,
     }

@@ -24,6 +24,7 @@ from wharfinger.errors import UsageError
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster
@@ -157,12 +158,5 @@ def rendered(output: Format, table: Callable[[], str], value: Callable[[], Mappi
         return table()
     if output is Format.JSON:
         # indented by msgspec: json's own indentation takes five times as long
-        return msgspec.json.format(json.dumps(value(), ensure_ascii=False), indent=2) + "\n"
+        return msgspec.json.format(json.dumps(plain(value()), ensure_ascii=False), indent=2) + "\n"
     return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MAX_LINE_LENGTH))
-
-
-def plain(value: Any) -> Any:
-    """The value with tuples as lists, which is what YAML can say."""
-    if isinstance(value, Mapping):
-        return {key: plain(member) for key, member in value.items()}
-    return [plain(member) for member in value] if isinstance(value, list | tuple) else value

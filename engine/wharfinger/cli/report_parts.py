@@ -37,7 +37,7 @@ def usage_value(found: Utilisation) -> dict[str, Any]:
     """The use of a cluster as plain values."""
     return {
         "nodes": found.nodes,
-        "nodes_touched": found.touched,
+        "nodesTouched": found.touched,
         "pods": found.pods,
         "resources": {
             use.resource: {"requested": use.requested, "allocatable": use.allocatable, "fraction": round(use.fraction, 6)}
@@ -76,24 +76,3 @@ def domain_fit(fit: DomainFit) -> str:
     place = f"{fit.key} {fit.value}" if fit.key else "the cluster"
     reasons = sorted(fit.reasons.items(), key=lambda item: (-item[1], item[0]))
     return f"{place} takes {fit.fits} of {fit.wanted}" + (f": {', '.join(f'{count} {text}' for text, count in reasons)}" if reasons else "")
-
-
-def group_value(result: GroupResult) -> dict[str, Any]:
-    """The result as plain values."""
-    return {
-        "group": result.group,
-        "source": result.source,
-        "min_count": result.min_count,
-        "members": result.members,
-        "placed": result.placed,
-        "state": result.state.value,
-        "message": result.message,
-        "domains": dict(result.domains),
-        "nearest": [domain_fit_value(fit) for fit in result.nearest],
-        "victims": list(result.victims),
-    }
-
-
-def domain_fit_value(fit: DomainFit) -> dict[str, Any]:
-    """The number of members that a domain takes, as plain values."""
-    return {"key": fit.key, "value": fit.value, "fits": fit.fits, "wanted": fit.wanted, "reasons": dict(fit.reasons)}

@@ -6,7 +6,6 @@ that wait have what they wait for, those that are placed have where they are.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -17,6 +16,7 @@ from wharfinger.daemon.pages import Health
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.evaluation.diagnosis import reasons_of
 from wharfinger.groups.results import GroupState, missing_members
+from wharfinger.language.report.plain_values import plain
 from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
 from wharfinger.telemetry.recent_decisions import Reading
@@ -102,7 +102,7 @@ class LiveBoard:
         yield "summary", self._summary()
         yield "policies", self._policies()
         yield "history", [point._asdict() for point in self._history.points]
-        yield "reloads", [dataclasses.asdict(reload) for reload in reversed(self._reloads.reloads)]
+        yield "reloads", plain(list(reversed(self._reloads.reloads)))
 
     def pods(self, query: PodQuery) -> Iterator[tuple[str, Any] | None]:
         """Decisions and pending pods, in steps."""
@@ -169,7 +169,7 @@ class LiveBoard:
     def _policies(self) -> Mapping[str, Any]:
         return {
             "policies": policies.all_of(self._shown_policies),
-            "sources": [dataclasses.asdict(source) for source in self._shown_policies.sources()],
+            "sources": plain(list(self._shown_policies.sources())),
             "shadows": [
                 {name: report[name] for name in ("policy", "agreed", "disagreed", "errors", "unseen")}
                 for report in self._shown_policies.shadows().values()

@@ -11,12 +11,9 @@ uploaded: that would go to another machine than the author's.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from wharfinger.compiler.cost import NAMESPACE_BUDGET
 from wharfinger.compiler.program import CompiledPolicy
@@ -27,6 +24,7 @@ from wharfinger.framework.policy_status import MetricStatus, Mode, PolicyStatus
 from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.wire import NODES, PODS, Resource
+from wharfinger.language.report.plain_values import plain
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import time_text
@@ -151,7 +149,7 @@ def _plain(report: ShadowReport) -> Mapping[str, Any]:
         "errors": report.errors,
         "unseen": report.unseen,
         "lastError": report.last_error or None,
-        "last": [dataclasses.asdict(each) for each in report.last],
+        "last": plain(report.last),
     }
 
 
@@ -160,7 +158,7 @@ async def cache_report(connection: Connection, state: ClusterState) -> Mapping[s
     nodes = await _listed(connection, NODES, objects.Node)
     pods = await _listed(connection, PODS, objects.Pod)
     found = compare(state, nodes, pods)
-    return {"equal": found.equal, **msgspec.to_builtins(found)}
+    return {"equal": found.equal, **plain(found)}
 
 
 async def _listed(connection: Connection, resource: Resource, kind: type[Any]) -> list[Any]:

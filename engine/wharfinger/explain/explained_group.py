@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.errors import UnknownObject, printable
@@ -16,6 +16,7 @@ from wharfinger.groups.prospects import domain_fits
 from wharfinger.groups.results import GroupState
 from wharfinger.groups.terms import DomainFit, GroupTerms
 from wharfinger.language.report import wording
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
@@ -76,7 +77,7 @@ class ExplainedGroup:
 
     def plain(self) -> Mapping[str, Any]:
         """The same as plain values."""
-        return asdict(self)
+        return dict(plain(self))
 
 
 def _counted(reasons: list[tuple[str, int]]) -> str:

@@ -10,7 +10,7 @@ become of it alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.groups.attempt import attempt, decided, undecided
 from wharfinger.groups.membership import GroupIndex
 from wharfinger.language.report import wording
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
@@ -69,7 +70,7 @@ class ExplainedPod:
             "boundTo": self.bound_to or None,
             "group": self.group or None,
             "remarks": list(self.remarks),
-            "explanation": asdict(self.explanation),
+            "explanation": plain(self.explanation),
             "waysOut": [{"node": way.node, "sentences": list(way.sentences)} for way in self.ways_out],
         }
 

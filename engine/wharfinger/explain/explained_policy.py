@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.prepared import Mask
 from wharfinger.language.report import wording
+from wharfinger.language.report.plain_values import camel_case, plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import Circumstances
@@ -98,14 +99,15 @@ class ExplainedPolicy:
             "revision": self.revision,
             "authority": self.authority,
             "scope": self.scope,
-            "governed": asdict(self.governed),
+            "governed": plain(self.governed),
             "nodes": self.n_nodes,
             "lookedAt": self.looked_at,
-            "filters": [asdict(found) for found in self.filters],
+            "filters": plain(self.filters),
             "differing": [_plain(found) for found in self.differing],
             "suspended": list(self.suspended),
             "cost": {
-                name: getattr(self.cost, name) for name in ("operations", "kept", "asked", "counted", "evicting", "grouping", "per_pod")
+                camel_case(name): getattr(self.cost, name)
+                for name in ("operations", "kept", "asked", "counted", "evicting", "grouping", "per_pod")
             },
         }
 

@@ -8,8 +8,8 @@ def test_bench_measures_the_built_in_chain(wharf):
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert (found["nodes"], found["pods"], found["templates"], found["placed"]) == (50, 200, 4, 200)
-    assert found["decisions_per_second"] > 0
-    assert found["microseconds_per_decision"] > 0
+    assert found["decisionsPerSecond"] > 0
+    assert found["microsecondsPerDecision"] > 0
     assert {"rule": "NodeName", "point": "filter", "microseconds": None} in found["rules"]
     timed = {(rule["rule"], rule["point"]): rule["microseconds"] for rule in found["rules"]}
     assert timed["NodeResourcesFit", "filter"] > 0

@@ -104,7 +104,7 @@ def test_json_and_yaml_say_the_same_and_everything(wharf, snapshot):
     assert (alone["fate"], alone["step"], "replacement" in alone) == ("gone", 2, False)
     assert value["summary"]["placed"] == value["summary"]["gone"] == 1
     assert (value["summary"]["before"]["nodes"], value["summary"]["after"]["nodes"]) == (3, 1)
-    assert (value["removed"], value["has_budgets"], value["steps"]) == (True, False, 2)
+    assert (value["removed"], value["hasBudgets"], value["steps"]) == (True, False, 2)
 
 
 @pytest.mark.parametrize(

@@ -288,13 +288,37 @@ items:
 """
 
 
+FRAGMENTED = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", pods: "9"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: "4", pods: "9"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web, ownerReferences: [{kind: ReplicaSet, name: web, controller: true}]}
+  spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}
+- {apiVersion: v1, kind: Pod, metadata: {name: db}, spec: {nodeName: n2, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: train}, spec: {containers: [{name: c, resources: {requests: {cpu: "3"}}}]}}
+"""
+
+
+def test_a_plan_for_all_says_whether_its_moves_are_the_fewest(wharf, tmp_path):
+    (tmp_path / "fragmented.yaml").write_text(FRAGMENTED)
+    asked = ("dry-run", "--snapshot", str(tmp_path / "fragmented.yaml"), "--optimal", "30")
+    assert "after 1 move, the fewest possible;" in wharf(*asked)[1]
+    found = json.loads(wharf(*asked, "--format", "json")[1])["optimal"]
+    assert (found["answer"], found["moves"], found["fewest"]) == ("found", 1, True)
+
+
 def test_the_search_for_a_placement_of_all_is_part_of_the_report(wharf, tmp_path):
     (tmp_path / "full.yaml").write_text(FULL)
     code, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--exit-code")
     assert code == 1
     assert out.endswith("there is no placement of all of them, also if every pod moved that may, and pods of lower priority left\n")
     _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "30", "--format", "json")
-    assert json.loads(out)["optimal"]["answer"] == "none"
+    found = json.loads(out)["optimal"]
+    assert (found["answer"], found["fewest"]) == ("none", False)
     _, out, _ = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--format", "json")
     assert "optimal" not in json.loads(out)
     code, _, err = wharf("dry-run", "--snapshot", str(tmp_path / "full.yaml"), "--optimal", "3", "--mode", "independent")

@@ -77,7 +77,7 @@ def test_room_that_others_would_make_is_a_change(wharf, log, running):
     code, out, _ = wharf("replay", str(log), "--param", "most=1", "--format", "json")
     assert code == 0
     waited = [change for change in json.loads(out)["changes"] if change["node"] is None and change["other"] is None]
-    assert all(change["nominated"] != change["other_nominated"] for change in waited)
+    assert all(change["nominated"] != change["otherNominated"] for change in waited)
     assert waited
 
     _, out, _ = wharf("replay", str(log), "--param", "most=1")

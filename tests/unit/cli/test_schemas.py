@@ -152,6 +152,19 @@ def test_an_output_has_its_schema(wharf, here, log, run):
     json_schemas.assert_holds(run.partition(" ")[0], json.loads(out))
 
 
+def keys_of(part):
+    if isinstance(part, list):
+        return [key for each in part for key in keys_of(each)]
+    if not isinstance(part, dict):
+        return []
+    return [*part.get("properties", ()), *(key for each in part.values() for key in keys_of(each))]
+
+
+@pytest.mark.parametrize("name", json_schemas.TYPES)
+def test_every_key_is_in_camel_case(name):
+    assert [key for key in keys_of(json_schemas.schema(name)) if not re.fullmatch(r"[a-z][A-Za-z0-9]*", key)] == []
+
+
 def test_every_verb_with_json_has_a_schema_that_is_tried():
     tried = {run.partition(" ")[0] for run in RUNS} | {
         "signals",

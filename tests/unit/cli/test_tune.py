@@ -44,10 +44,10 @@ def test_json_has_all_of_it(wharf, folder):
     found = json.loads(out)
     assert code == 0
     assert found["searched"] == ["six.json: 6 nodes, 13 pods to place"]
-    assert found["held_out_data"] == ["busy.json: 6 nodes, 9 pods to place"]
+    assert found["heldOutData"] == ["busy.json: 6 nodes, 9 pods to place"]
     assert found["trials"] == 8
     assert found["best"]["objectives"]["nodes_touched"] <= found["ships"]["objectives"]["nodes_touched"]
-    assert set(found["held_out"]) == {"ships", "best", "worse"}
+    assert set(found["heldOut"]) == {"ships", "best", "worse"}
     assert "pack.TaintToleration" in found["ships"]["numbers"]
 
 

@@ -11,7 +11,7 @@ from wharfinger.web.debug import Debug
 
 
 async def _report():
-    return {"equal": True, "missing_nodes": ["a"]}
+    return {"equal": True, "missingNodes": ["a"]}
 
 
 async def _unreachable():
@@ -152,7 +152,7 @@ class TestDebug:
     def test_the_cache_is_told_as_json(self):
         answer = asking(debug=Debug(cache=_report)).get("/debug/cache")
         assert answer.headers["content-type"] == "application/json"
-        assert answer.json() == {"equal": True, "missing_nodes": ["a"]}
+        assert answer.json() == {"equal": True, "missingNodes": ["a"]}
 
     def test_a_comparison_that_cannot_be_made_says_why(self):
         answer = asking(debug=Debug(cache=_unreachable)).get("/debug/cache")

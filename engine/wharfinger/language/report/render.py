@@ -255,7 +255,7 @@ def _where(span: Span) -> str:
 def _place(span: Span) -> dict[str, Any]:
     line, column = span.position(span.start)
     end_line, end_column = span.position(span.end)
-    place = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
+    place = {"line": line, "column": column, "endLine": end_line, "endColumn": end_column}
     return {"file": span.source.name, **place, "start": span.start, "end": span.end}
 
 

@@ -15,7 +15,6 @@ Bodies are `application/json`, files `application/octet-stream`: a page of anoth
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,6 +25,7 @@ from starlette.routing import Route
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.report.plain_values import plain
 from wharfinger.web import page_files
 from wharfinger.web.playground.workbench import About, Placing, Workbench, read
 from wharfinger.web.requests import TRY_LATER, Answer, refusal, status_of, with_body
@@ -88,12 +88,12 @@ def _question(kind: type[Q], answer: Callable[[Q], Awaitable[Any]]) -> Answer:
 
 async def _upload(workbench: Workbench, request: Request, body: bytes) -> Response:
     name = request.query_params.get("name", "")[:100] or "the file"
-    return await _response(workbench.upload(name, body), asdict)
+    return await _response(workbench.upload(name, body), plain)
 
 
-async def _response(answer: Awaitable[Any], plain: Callable[[Any], Any] = lambda found: found) -> Response:
+async def _response(answer: Awaitable[Any], shown: Callable[[Any], Any] = lambda found: found) -> Response:
     try:
-        return page_files.fresh_json(plain(await answer))
+        return page_files.fresh_json(shown(await answer))
     except PolicyError as error:
         return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
     except WharfingerError as error:

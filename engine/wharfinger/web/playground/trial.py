@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from wharfinger.explain.explanation import explain_decision
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language import ast
+from wharfinger.language.report.plain_values import plain
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files, workloads
@@ -107,7 +107,7 @@ def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
         "evicted": list(attempt.evicted),
         "devices": list(attempt.devices),
         "policy": scenario.policy.name,
-        "nodes": [{**asdict(report), "passes": not report.rejected_by} for report in reports],
+        "nodes": [{**plain(report), "passes": not report.rejected_by} for report in reports],
         "omitted": max(0, snapshot.n_nodes - MAX_NODES_SHOWN),
     }
 

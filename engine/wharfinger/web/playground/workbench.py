@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -30,6 +30,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
 from wharfinger.language.files import shipped_policies
+from wharfinger.language.report.plain_values import plain
 from wharfinger.language.semantics import typed
 from wharfinger.web.playground import trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
@@ -103,7 +104,7 @@ class Workbench:
     def start(self) -> Mapping[str, Any]:
         """What there is to choose from."""
         return {
-            "clusters": [asdict(choice) for choice in self.clusters.choices()],
+            "clusters": plain(list(self.clusters.choices())),
             "policies": [{"name": path.stem, "text": path.read_text("utf-8")} for path in sorted(shipped_policies().glob("*.policy"))],
             "uploads": self.clusters.uploads,
         }

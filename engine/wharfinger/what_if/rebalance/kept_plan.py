@@ -6,13 +6,13 @@ A plan holds for the policies that it was made with. Whether it holds for the cl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import yaml
 
 from wharfinger.errors import UsageError
+from wharfinger.language.report.plain_values import plain
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Move, PlanOptions, goals_named
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.cluster_state import ClusterState
 
 
-class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     namespaces: list[str]
     youngest: float
     most_priority: int
@@ -70,8 +70,8 @@ class KeptPlan(msgspec.Struct, frozen=True):
 
 def plan_value(plan_options: PlanOptions, moves: Sequence[Move]) -> Mapping[str, Any]:
     """The fields of a plan that `KeptPlan` reads, besides goals and revisions."""
-    limits = asdict(plan_options.limits) | {"namespaces": sorted(plan_options.limits.namespaces)}
-    return {"unit": dict(plan_options.unit), "limits": limits, "moves": [{**asdict(move), "goal": move.goal.value} for move in moves]}
+    limits = plain(plan_options.limits) | {"namespaces": sorted(plan_options.limits.namespaces)}
+    return {"unit": dict(plan_options.unit), "limits": limits, "moves": plain(moves)}
 
 
 def read_plan(text: bytes, where: str) -> KeptPlan:

@@ -147,7 +147,7 @@ def test_for_programs():
     assert [d["code"] for d in read["diagnostics"]] == ["P101", "P203"]
     assert (read["errors"], read["warnings"], read["omitted"]) == (2, 0, 0)
     second = read["diagnostics"][1]
-    assert (second["file"], second["line"], second["column"], second["end_line"], second["end_column"]) == ("example.policy", 4, 30, 4, 33)
+    assert (second["file"], second["line"], second["column"], second["endLine"], second["endColumn"]) == ("example.policy", 4, 30, 4, 33)
     assert TEXT[second["start"] : second["end"]] == "2Gb"
     assert second["others"][0]["label"] == "begins here"
     assert read["diagnostics"][0]["suggestion"] == "x"

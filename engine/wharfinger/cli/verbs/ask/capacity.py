@@ -121,7 +121,7 @@ def _group_value(room: GroupRoom) -> dict[str, Any]:
         "atLeast": room.at_least,
         "nodes": [_share(share, "node") for share in room.nodes],
         "domains": [{"key": each.key, "value": each.value, "groups": each.groups} for each in room.domains],
-        "stop": None if room.stop is None else report_parts.group_value(room.stop),
+        "stop": room.stop,
         **_gains_value(room),
     }
 

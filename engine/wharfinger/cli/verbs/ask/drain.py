@@ -84,18 +84,18 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
         "revisions": question.revisions(found.chain),
         "steps": found.steps,
         "pods": [_pod(pod) for pod in found.pods],
-        "groups": [report_parts.group_value(result) for result in found.groups],
+        "groups": found.groups,
         "budgets": [
             {
                 "budget": use.budget,
                 "pods": use.pods,
-                "allowed_now": use.allowed,
-                "forbids_now": use.forbids_now,
+                "allowedNow": use.allowed,
+                "forbidsNow": use.forbids_now,
                 "forbidden": use.forbidden,
             }
             for use in found.budgets
         ],
-        "has_budgets": found.has_budgets,
+        "hasBudgets": found.has_budgets,
         "summary": {
             **{fate.value: len(found.of(fate)) for fate in Fate},
             "before": report_parts.usage_value(found.before),
@@ -113,7 +113,7 @@ def _pod(pod: DrainedPod) -> dict[str, Any]:
         "fate": pod.fate.value,
         "step": pod.step,
         **({"reason": pod.reason} if pod.reason else {}),
-        **({"displaced_by": pod.displaced_by} if pod.displaced_by else {}),
+        **({"displacedBy": pod.displaced_by} if pod.displaced_by else {}),
         **({} if pod.placement is None else {"replacement": pod_value(pod.placement)}),
     }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +17,7 @@ from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import pod_devices
 from wharfinger.language.report import wording
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.simulate.cluster import Cluster
@@ -79,14 +79,14 @@ def _reasons(run: DryRun) -> Iterator[str]:
 def _value(run: DryRun, cluster: Cluster, better: Optimal | None) -> dict[str, Any]:
     value = _value_of(run, cluster)
     if better is not None:
-        plan = [asdict(placed) for placed in better.plan]
         value["optimal"] = {
             "answer": better.answer.value,
-            "evicted": [asdict(pod) for pod in better.evicted],
-            "plan": plan,
+            "evicted": better.evicted,
+            "plan": better.plan,
             "moves": better.moves,
+            "fewest": better.fewest,
             "why": better.why,
-            "left_out": better.left_out,
+            "leftOut": better.left_out,
         }
     return value
 
@@ -96,13 +96,13 @@ def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
         "mode": run.mode.value,
         **question.chain_value(run.chain),
         "pods": [pod_value(result) for result in run.results],
-        "groups": [report_parts.group_value(result) for result in run.groups],
+        "groups": run.groups,
         "summary": {
             "pods": len(run.results),
             "placed": run.placed,
             "unschedulable": run.unplaced,
             "evicted": run.evicted,
-            "reasons": [asdict(found) for found in run.reasons],
+            "reasons": run.reasons,
             "before": report_parts.usage_value(run.before),
             "after": None if run.after is None else report_parts.usage_value(run.after),
         },
@@ -121,7 +121,7 @@ def pod_value(result: PodResult) -> dict[str, Any]:
     else:
         value["totals"] = list(result.totals)
     if result.devices:
-        value["devices"] = [asdict(device) for device in result.devices]
+        value["devices"] = result.devices
     if result.victims:
         value["victims"] = list(result.victims)
     if result.explanation is not None:
@@ -130,10 +130,8 @@ def pod_value(result: PodResult) -> dict[str, Any]:
 
 
 def _explanation(found: Explanation) -> dict[str, Any]:
-    value = asdict(found)
-    for name in ("pod", "node", "message", "feasible"):
-        del value[name]
-    return value
+    """The explanation without what the decision says already."""
+    return {key: value for key, value in plain(found).items() if key not in {"pod", "node", "message", "feasible"}}
 
 
 @with_flags

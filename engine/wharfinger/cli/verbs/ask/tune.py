@@ -102,14 +102,14 @@ def _value(found: Tuned) -> dict[str, Any]:
         held_out = {"ships": old, "best": new, "worse": list(found.worse)}
     return {
         "searched": list(found.searched),
-        "held_out_data": list(found.held_out_workloads),
+        "heldOutData": list(found.held_out_workloads),
         "trials": len(found.trials) + found.unusable,
         "unusable": found.unusable,
         "ships": _trial(found, found.ships),
         "best": _trial(found, found.best),
         "front": [_trial(found, trial) for trial in found.front],
-        "held_out": held_out,
-        "failing_tests": list(found.failing),
+        "heldOut": held_out,
+        "failingTests": list(found.failing),
         "change": found.change,
     }
 

@@ -75,9 +75,9 @@ def _given(paths: list[str]) -> workloads.Workload:
 
 def _as_json(found: Measurement) -> str:
     value: dict[str, Any] = {
-        "decisions_per_second": round(found.decisions_per_second, 1),
-        "microseconds_per_decision": round(found.microseconds_per_decision, 2),
-        "placements_per_second": round(found.placements_per_second, 1),
+        "decisionsPerSecond": round(found.decisions_per_second, 1),
+        "microsecondsPerDecision": round(found.microseconds_per_decision, 2),
+        "placementsPerSecond": round(found.placements_per_second, 1),
         "nodes": found.nodes,
         "pods": found.pods,
         "placed": found.placed,

@@ -13,6 +13,7 @@ import typer
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.replay import Change, Difference, Replay
 
@@ -132,7 +133,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
         "differences": [_difference(difference) for difference in outcome.differences],
     }
     if outcome.compared:
-        value["changes"] = [dataclasses.asdict(change) | {"at": time_text(change.at)} for change in outcome.changes]
+        value["changes"] = [plain(change) | {"at": time_text(change.at)} for change in outcome.changes]
     return value
 
 

@@ -32,12 +32,12 @@ export function waysOut(ways, showNode) {
 }
 
 // From all nodes down to the feasible ones: a line for each filter that rejects any.
-export function funnel({ steps, n_nodes: all }) {
+export function funnel({ steps, nNodes: all }) {
   const run = steps.filter((step) => !step.skipped), rejecting = run.filter((step) => step.alone < all), passing = run.filter((step) => step.alone === all);
   if (!run.length) return [];
   const row = (title, left, ...more) => make("li", {}, make("div", { class: "line" }, make("strong", {}, title), make("span", { class: "left" }, `${nodes(left)} left`)), bar(all ? left / all : 0), ...more);
   const reasons = (step) => Object.entries(step.reasons).map(([reason, amount], index) => make("li", {}, `${count(amount)} × ${reason}`, index === 0 && step.example ? make("span", { class: "quiet" }, `, for example ${step.example}`) : null));
-  const rows = rejecting.map((step) => row(step.rule, step.so_far, make("ul", { class: "reasons" }, reasons(step), step.at ? make("li", { class: "quiet" }, step.at) : null)));
+  const rows = rejecting.map((step) => row(step.rule, step.soFar, make("ul", { class: "reasons" }, reasons(step), step.at ? make("li", { class: "quiet" }, step.at) : null)));
   return [part("Filters", make("ol", { class: "funnel" }, row("All nodes", all), rows),
     passing.length ? make("details", {}, make("summary", {}, `${count(passing.length)} ${passing.length === 1 ? "filter rejects" : "filters reject"} no node`), make("p", { class: "said" }, passing.map(({ rule }) => rule).join(", "))) : null)];
 }

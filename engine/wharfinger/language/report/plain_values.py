@@ -1,0 +1,35 @@
+"""What programs read, as JSON and YAML have it: the keys of every answer are in camelCase, as the fields of Kubernetes' objects are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """The value with dataclasses as objects in camelCase, members of enums as their values and tuples as lists.
+
+    The keys of a mapping stay: they are either written as they are printed, or names of the user's, such as labels and params.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: plain(getattr(value, name)) for name, key in _keys(type(value))}
+    if isinstance(value, Mapping):
+        return {key: plain(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(member) for member in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+@cache
+def _keys(model: type[Any]) -> tuple[tuple[str, str], ...]:
+    """(the name, the key) of each field of a dataclass."""
+    return tuple((field.name, camel_case(field.name)) for field in fields(model))
+
+
+def camel_case(name: str) -> str:
+    """The key for the name of a field: `minCount` for `min_count`."""
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
