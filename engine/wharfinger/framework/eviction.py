@@ -96,7 +96,7 @@ ANYONE = Evictable()
 
 def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> Evictable:
     """The pods that the policies governing a pod allow to evict for it."""
-    speaking = [policy for policy in policies if policy.victims is not None or _may_change_its_mind(policy)]
+    speaking = [policy for policy in policies if policy.victims is not None or _filters_read_pods(policy)]
     if not speaking:
         return ANYONE
     timed = any(policy.victims is not None and policy.victims.timed for policy in speaking)
@@ -113,7 +113,7 @@ def _rule(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> Callable[[
     return partial(_is_own, policy) if policy.victims is None else policy.victims.allowed(pod, at)
 
 
-def _may_change_its_mind(policy: CompiledPolicy) -> bool:
+def _filters_read_pods(policy: CompiledPolicy) -> bool:
     """True for a policy of a namespace with a filter that depends on more than node objects: evictions may change its verdicts."""
     return policy.authority.restricted and any(rule.volatility is not Volatility.STATIC for rule in policy.filters)
 

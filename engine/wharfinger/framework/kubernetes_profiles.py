@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import chain_settings, extension
-from wharfinger.framework.chain_settings import ChainConfig, exactly
+from wharfinger.framework.chain_settings import MAX_WEIGHT, ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry
 from wharfinger.language.report import wording
 from wharfinger.model.objects import DEFAULT_SCHEDULER
@@ -48,7 +48,7 @@ class PluginEntry(Part):
     """A plugin that is enabled or disabled; `weight` counts where it scores, and 0 is 1, as in kube-scheduler."""
 
     name: str
-    weight: int = Field(default=0, ge=0, le=1_000_000_000)
+    weight: int = Field(default=0, ge=0, le=MAX_WEIGHT)
 
 
 class PluginSet(Part):

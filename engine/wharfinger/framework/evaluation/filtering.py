@@ -128,7 +128,7 @@ class Filtering:
         return tuple(each for slot in self.allocating for each in _allocating(slot).allocations(attempt, row))
 
     @property
-    def _worth(self) -> Mask | None:
+    def _chosen(self) -> Mask | None:
         return None if self.node_set is None else self.node_set.mask
 
     @property
@@ -153,7 +153,7 @@ class Filtering:
             slot.evaluate(snapshot, classes if classes is not None and classes.cover(slot.domains) else None)
         self._by_domain = tuple(slot for slot in applying if slot.classes is not None)
         self._elsewhere = tuple(slot for slot in self._follows if not slot.skipped and slot.classes is None)
-        self._room.update(self.slots, attempt, self._worth, None)
+        self._room.update(self.slots, attempt, self._chosen, None)
         self._by_object, self.local = np.empty(snapshot.n_nodes, np.bool_), np.empty(snapshot.n_nodes, np.bool_)
         self._patch_static(ALL)
         self._patch_local(ALL)
@@ -182,7 +182,7 @@ class Filtering:
             return None
         renewed, domains = followed
         self._refresh_local(attempt.snapshot, changes)
-        crowding = self._room.update(self.slots, attempt, self._worth, None if domains or renewed is not NO_ROWS else changes.rows)
+        crowding = self._room.update(self.slots, attempt, self._chosen, None if domains or renewed is not NO_ROWS else changes.rows)
         if len(crowding) and not isinstance(renewed, slice):
             renewed = union(renewed, crowding)
         if changes.only(renewed):
@@ -365,38 +365,31 @@ class NominatedRoom:
         self._own = -1
 
     def update(
-        self, slots: Sequence[FilterSlot], attempt: Attempt, worth: Mask | None, changed: NDArray[np.intp] | None
+        self, slots: Sequence[FilterSlot], attempt: Attempt, chosen: Mask | None, changed: NDArray[np.intp] | None
     ) -> NDArray[np.intp]:
         """Check the nodes of `changed` again (None: all nominated ones); returns the rows that became crowded or are so no longer.
 
-        `worth` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
+        `chosen` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
         """
         nominated = attempt.snapshot.nominated_rows
         if not len(nominated) and not self.crowded:
             self._own = -1
             return NO_ROWS
-        before, self._own = self._own, _own_row(attempt)
+        before, self._own = self._own, attempt.snapshot.nominated_row(attempt.pod.uid)
         trial = FilterTrial(slots, attempt)
         if changed is None or trial.spans_nodes:
             again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
         else:
             again = np.concatenate((changed, np.array([row for row in (before, self._own) if row >= 0], np.intp)))
-        return np.array([row for row in distinct(again).tolist() if self._look(row, trial, worth)], np.intp)
+        return np.array([row for row in distinct(again).tolist() if self._check(row, trial, chosen)], np.intp)
 
-    def _look(self, row: int, trial: FilterTrial, worth: Mask | None) -> bool:
+    def _check(self, row: int, trial: FilterTrial, chosen: Mask | None) -> bool:
         """Check one node again; True if it became crowded or is crowded no longer."""
         was = row in self.crowded
-        reasons = trial.crowded(trial.suppose(row)) if worth is None or worth.item(row) else ()
+        reasons = trial.crowded(trial.suppose(row)) if chosen is None or chosen.item(row) else ()
         if reasons:
             self.crowded[row] = reasons
         elif was:
             del self.crowded[row]
         self.mask[row] = bool(reasons)
         return was != bool(reasons)
-
-
-def _own_row(attempt: Attempt) -> int:
-    """The row that the pod itself is nominated to, -1 for none."""
-    node = attempt.snapshot.nominated_to(attempt.pod.uid)
-    row = None if node is None else attempt.snapshot.row(node)
-    return -1 if row is None else row

@@ -109,7 +109,7 @@ class Search:
         changed = union(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
         self._open = resolvable
         self._seen = snapshot.revision, _objects_revision(pod, snapshot, rejection.trial), snapshot.now
-        self._own = _own_row(pod, snapshot)
+        self._own = snapshot.nominated_row(pod.uid)
         self._depends = rejection.evictable.depends
         lower = has_lower(pod.priority, snapshot)
         if self._refused or self._candidates:
@@ -130,9 +130,8 @@ class Search:
             return None
         if trial.spans_nodes and (snapshot.revision, snapshot.now) != (revision, now):
             return None
-        own = {
-            row for row in (self._own, _own_row(pod, snapshot)) if row >= 0
-        }  # the pod itself is not counted on the node that it is nominated to, so another pod of the template gets another result
+        # The pod itself is not counted on the node that it is nominated to, so another pod of the template gets another result.
+        own = {row for row in (self._own, snapshot.nominated_row(pod.uid)) if row >= 0}
         return union(union(usage, nodes), np.array(sorted(own), np.intp))
 
     def _look(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> Candidate | tuple[Reason, ...]:
@@ -266,13 +265,6 @@ def _being_preempted(pod: PodView, snapshot: Snapshot) -> bool:
         return False
     condition = next((each for each in pod.object.status.conditions if each.type == "DisruptionTarget"), None)
     return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"
-
-
-def _own_row(pod: PodView, snapshot: Snapshot) -> int:
-    """The row that the pod is nominated to, -1 for none."""
-    node = snapshot.nominated_to(pod.uid)
-    row = None if node is None else snapshot.row(node)
-    return -1 if row is None else row
 
 
 def _objects_revision(pod: PodView, snapshot: Snapshot, trial: Trial) -> int:

@@ -45,7 +45,7 @@ def needed(spec: objects.PodSpec) -> tuple[str, ...]:
 
 
 class NodeDeclaredFeatures(FilterPlugin):
-    """The plugin of that name, with the feature gates of Kubernetes 1.36 as they are by default."""
+    """`pkg/scheduler/framework/plugins/nodedeclaredfeatures`, with the feature gates of Kubernetes 1.36 as they are by default."""
 
     name = "NodeDeclaredFeatures"
     filter_volatility = Volatility.STATIC

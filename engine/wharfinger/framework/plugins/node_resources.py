@@ -227,12 +227,10 @@ class Fit(PreparedFilter):
         """The number of pods of the template that each row takes at once by this filter, `(n_rows,)`."""
         room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
         if self._needs:
-            free = self._lanes.take(snapshot, snapshot.allocatable, rows) - self._lanes.take(snapshot, snapshot.requested, rows)
-            each = free // self._amounts
+            allocatable = self._lanes.take(snapshot, snapshot.allocatable, rows)
+            each = (allocatable - self._lanes.take(snapshot, snapshot.requested, rows)) // self._amounts
             if self._left is not None:
-                each[self._left] = np.where(
-                    self._lanes.take(snapshot, snapshot.allocatable, rows)[self._left] > 0, each[self._left], MAX_AMOUNT
-                )
+                each[self._left] = np.where(allocatable[self._left] > 0, each[self._left], MAX_AMOUNT)
             room = np.minimum(room, each.min(axis=0))
         fitting: NDArray[np.int64] = np.maximum(room, 0)
         return fitting
@@ -327,9 +325,8 @@ def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationSh
     points = np.full(utilization.shape, shape[-1].score * scale, np.int64)
     for left, right in reversed(list(itertools.pairwise(shape))):
         rise, run = (right.score - left.score) * scale, right.utilization - left.utilization
-        climbed = np.trunc(rise * (utilization - left.utilization) / run).astype(
-            np.int64
-        )  # small integers: the float division is exact enough
+        # The integers are small, so the float division is exact enough.
+        climbed = np.trunc(rise * (utilization - left.utilization) / run).astype(np.int64)
         points = np.where(utilization <= right.utilization, left.score * scale + climbed, points)
     return np.where(utilization <= shape[0].utilization, shape[0].score * scale, points)
 

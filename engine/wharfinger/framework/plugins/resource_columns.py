@@ -13,7 +13,7 @@ from pydantic import Field
 from wharfinger.framework.extension import Arguments
 from wharfinger.framework.plugins.devices.class_totals import ClassTotals, DevicesOfClass
 from wharfinger.framework.plugins.devices.extended_resources import BackingClasses, is_candidate
-from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, Changes, Mask, ObjectWatch, PreparedScore, Rows, union
+from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Changes, Mask, ObjectWatch, PreparedScore, Rows, union
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import ANY_NODE
@@ -173,6 +173,6 @@ class ResourceScore(PreparedScore):
         found = [devices.log.since(read) for (_, devices), read in zip(self._lanes.backed, self._read, strict=True)]
         self._read = [devices.log.end for _, devices in self._lanes.backed]
         if any(keys is None or ANY_NODE in keys for keys in found):
-            return slice(None)
+            return ALL
         rows = sorted({row for keys in found for row in keys or () if isinstance(row, int)})
         return union(changes.rows, np.array(rows, np.intp)) if rows else changes.rows

@@ -143,6 +143,12 @@ class Snapshot:
         """The node that a pending pod is nominated to, or None."""
         return self._current().nominations.node_of(uid)
 
+    def nominated_row(self, uid: str) -> int:
+        """The row that a pending pod is nominated to, -1 for none."""
+        node = self.nominated_to(uid)
+        row = None if node is None else self.row(node)
+        return -1 if row is None else row
+
     @property
     def nominated_rows(self) -> NDArray[np.intp]:
         """The rows that some pod is nominated to, (n,) intp ascending."""

@@ -144,7 +144,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither the pod nor any placed pod has required terms that matter; `Rejected` if a selector cannot be read."""
         try:
-            incoming_pod = attempt.shared.once(SharedIncomingPod, SharedIncomingPod).latest(attempt)
+            incoming_pod = _incoming_pod(attempt)
         except InvalidObject as error:
             return Rejected((Reason(f"pod affinity cannot be read: {error}", resolvable=False),))
         prepared = PreparedAffinityFilter(incoming_pod, attempt.snapshot)
@@ -154,9 +154,13 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         """Skip if no term matches between this pod and a placed pod."""
         if self.arguments.ignore_preferred_terms_of_existing_pods and not affinity.terms_of(attempt.pod).preferred:
             return SKIP_ALWAYS
-        incoming_pod = attempt.shared.once(SharedIncomingPod, SharedIncomingPod).latest(attempt)
+        incoming_pod = _incoming_pod(attempt)
         prepared = PreparedAffinityScore(incoming_pod, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
         return prepared if prepared.any(attempt.snapshot) else Skip(prepared.stands if prepared.domains else incoming_pod.stands)
+
+
+def _incoming_pod(attempt: Attempt) -> IncomingPod:
+    return attempt.shared.once(SharedIncomingPod, SharedIncomingPod).latest(attempt)
 
 
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
-UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+UNSATISFIABLE = (spread.DO_NOT_SCHEDULE, spread.SCHEDULE_ANYWAY)
 
 
 class PodTopologySpreadArguments(Arguments):
@@ -101,13 +101,8 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
 
         As `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` (plugins/podtopologyspread/plugin.go, 1.36).
         """
-        own = pod.object.spec.topology_spread_constraints
         try:
-            constraints = (
-                spread.parse(own, pod, spread.DO_NOT_SCHEDULE)
-                if own
-                else spread.parse_default(self.defaults, pod, snapshot, spread.DO_NOT_SCHEDULE)
-            )
+            constraints = self._constraints(pod, snapshot, spread.DO_NOT_SCHEDULE)
         except InvalidObject:
             return False  # no event makes them readable
         if change.pod is not None:
@@ -135,25 +130,27 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without DoNotSchedule constraints; `Rejected` if a selector cannot be read."""
         try:
-            constraints = self._constraints(attempt, spread.DO_NOT_SCHEDULE)
-            self._constraints(attempt, spread.SCHEDULE_ANYWAY)  # a score cannot reject a pod, so its constraints are parsed here too
+            constraints = self._constraints(attempt.pod, attempt.snapshot, spread.DO_NOT_SCHEDULE)
+            self._constraints(
+                attempt.pod, attempt.snapshot, spread.SCHEDULE_ANYWAY
+            )  # a score cannot reject a pod, so its constraints are parsed here too
         except InvalidObject as error:
             return Rejected((Reason(f"topology spread constraints cannot be read: {error}", resolvable=False),))
         return HardSpread(constraints, attempt.pod, attempt.snapshot) if constraints else self._without(attempt, spread.DO_NOT_SCHEDULE)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:
         """Skip without ScheduleAnyway constraints."""
-        constraints = self._constraints(attempt, spread.SCHEDULE_ANYWAY)
+        constraints = self._constraints(attempt.pod, attempt.snapshot, spread.SCHEDULE_ANYWAY)
         if not constraints:
             return self._without(attempt, spread.SCHEDULE_ANYWAY)
         required = bool(attempt.pod.object.spec.topology_spread_constraints) or not self.system_defaulted
         return SoftSpread(constraints, attempt.pod, attempt.snapshot, feasible, required=required)
 
-    def _constraints(self, attempt: Attempt, when_unsatisfiable: str) -> tuple[Constraint, ...]:
-        own = attempt.pod.object.spec.topology_spread_constraints
+    def _constraints(self, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> tuple[Constraint, ...]:
+        own = pod.object.spec.topology_spread_constraints
         if own:
-            return spread.parse(own, attempt.pod, when_unsatisfiable)
-        return spread.parse_default(self.defaults, attempt.pod, attempt.snapshot, when_unsatisfiable)
+            return spread.parse(own, pod, when_unsatisfiable)
+        return spread.parse_default(self.defaults, pod, snapshot, when_unsatisfiable)
 
     def _without(self, attempt: Attempt, when_unsatisfiable: str) -> Skip:
         """The answer for a pod without constraints of a kind: it may get default ones by a change of Services or controllers."""

@@ -9,6 +9,7 @@ Rules of `pkg/scheduler/framework/plugins/podtopologyspread/common.go` and `plug
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins import numbers
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.domains import DomainWatch, renew_all
-from wharfinger.framework.prepared import OUTDATED, Affected, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
+from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
 from wharfinger.model.state import node_selection
@@ -175,7 +176,7 @@ def _and_selector(selector: matching.Selector, other: objects.LabelSelector | No
 
 def _affinity_mask(pod: PodView, snapshot: Snapshot) -> Mask | None:
     needed = node_selection.required(pod.object)
-    return None if needed is None else needed.matches(snapshot, slice(None))
+    return None if needed is None else needed.matches(snapshot, ALL)
 
 
 def _taint_mask(pod: PodView, snapshot: Snapshot) -> Mask:
@@ -189,11 +190,12 @@ def _digest(mask: Mask) -> bytes:
     return hashlib.blake2b(mask.tobytes(), digest_size=16).digest()
 
 
-class Spread:
+class Spread(ABC):
     """Constraints of one kind with their eligible nodes, and a watch on the counts of each."""
 
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> None:
         self.constraints = constraints
+        self.domains: tuple[str, ...] | None = tuple(sorted({constraint.topology_key for constraint in constraints}))
         self.pod = pod
         self.eligible = eligible(constraints, pod, snapshot, all_keys=all_keys)
         self._owners = ObjectWatch(snapshot, *OWNERS)
@@ -205,8 +207,9 @@ class Spread:
             return OUTDATED
         return renew_all(self.watches, snapshot.n_nodes)
 
+    @abstractmethod
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
-        raise NotImplementedError
+        """A watch on the answer of one constraint per domain."""
 
 
 class HardSpread(Spread, PreparedFilter):
@@ -216,7 +219,6 @@ class HardSpread(Spread, PreparedFilter):
 
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=True)
-        self.domains = tuple(sorted({constraint.topology_key for constraint in constraints}))
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
         selection = constraint.selection(snapshot, self.pod.namespace)
@@ -258,7 +260,6 @@ class SoftSpread(Spread, PreparedScore):
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, feasible: Mask, *, required: bool) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=required)
         self._required = required  # True if a node that lacks a key is not scored
-        self.domains = tuple(sorted({constraint.topology_key for constraint in constraints}))
         self._weigh(snapshot, feasible)
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
@@ -273,7 +274,7 @@ class SoftSpread(Spread, PreparedScore):
         if rows is OUTDATED or not len(flipped):
             return rows
         self._weigh(snapshot, feasible)
-        return slice(None)
+        return ALL
 
     def _weigh(self, snapshot: Snapshot, feasible: Mask) -> None:
         """Set the weights, which grow with the number of domains among the feasible nodes (`topologyNormalizingWeight`)."""

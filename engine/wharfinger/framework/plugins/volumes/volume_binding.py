@@ -7,7 +7,7 @@ computed together and kept until one of these objects changes. Older volumes say
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import (
+    ALL,
     OUTDATED,
     SKIP_ALWAYS,
     Affected,
@@ -191,7 +192,7 @@ def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot
     bits = np.zeros(snapshot.n_nodes, np.uint8)
     chosen = [claim for claim in claims if SELECTED_NODE in claim.metadata.annotations]
     for claim in chosen:  # a provisioner has begun to make the volume for one node
-        bits[~node_selection.named(claim.metadata.annotations[SELECTED_NODE], snapshot, slice(None))] = NO_VOLUME
+        bits[~node_selection.named(claim.metadata.annotations[SELECTED_NODE], snapshot, ALL)] = NO_VOLUME
     matching = volume_claims.Matching(snapshot)
     to_provision: list[tuple[objects.PersistentVolumeClaim, Mask]] = [(claim, np.ones(len(bits), np.bool_)) for claim in chosen]
     others = volume_claims.by_size([claim for claim in claims if claim not in chosen])
@@ -225,8 +226,12 @@ def _allowed(terms: Sequence[objects.TopologySelectorTerm], snapshot: Snapshot) 
 
 
 def _in(snapshot: Snapshot, key: str, values: Sequence[str]) -> Mask:
-    column = snapshot.label(key)  # first, as a column that is new gives its values their codes
-    return np.isin(column, [code for value in values if (code := snapshot.strings.find(value)) != arrays.ABSENT])
+    return _any_of(snapshot.label(key), values, snapshot)
+
+
+def _any_of(codes: NDArray[np.int32], values: Iterable[str], snapshot: Snapshot) -> Mask:
+    """True where the `codes` of a label's column, read before, are those of some values, `(n_rows,) bool`."""
+    return np.isin(codes, [code for value in values if (code := snapshot.strings.find(value)) != arrays.ABSENT])
 
 
 def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.StorageClass, snapshot: Snapshot) -> Mask:
@@ -247,7 +252,7 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
 
 def _within(topology: objects.LabelSelector | None, snapshot: Snapshot) -> Mask:
     try:
-        return node_selection.matches_labels(selectors.label_selector(topology), snapshot, slice(None))
+        return node_selection.matches_labels(selectors.label_selector(topology), snapshot, ALL)
     except InvalidObject:  # an offer that cannot be read offers nothing
         return np.zeros(snapshot.n_nodes, np.bool_)
 
@@ -338,5 +343,4 @@ def _in_zone(snapshot: Snapshot, rows: Rows, label: str, values: frozenset[str])
     codes = snapshot.label(label)[rows]
     if label in GENERAL:
         codes = np.where(codes == arrays.ABSENT, snapshot.label(GENERAL[label])[rows], codes)
-    wanted = [code for value in values if (code := snapshot.strings.find(value)) != arrays.ABSENT]
-    return np.isin(codes, wanted)
+    return _any_of(codes, values, snapshot)

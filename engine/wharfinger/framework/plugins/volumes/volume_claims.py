@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.prepared import Mask
+from wharfinger.framework.prepared import ALL, Mask
 from wharfinger.model import objects
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
@@ -121,7 +121,6 @@ def class_not_found(name: str) -> str:
     return f'storageclass.storage.k8s.io "{name}" not found'
 
 
-ALL = slice(None)
 FILESYSTEM = "Filesystem"
 NONE = -1
 
