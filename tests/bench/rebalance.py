@@ -79,7 +79,7 @@ def cut(name: str, seed: int, n_nodes: int, leaving: float) -> ClusterState:
     return state_of(chosen, [pod for pod in pods if pod.node_name in names and draw.random() >= leaving])
 
 
-def small(name: str, seed: int, n_nodes: int, leaving: float = 0.4) -> ClusterState:
+def small(name: str, seed: int, n_nodes: int, leaving: float) -> ClusterState:
     """Some nodes of the trace with pods of it that were placed on these nodes alone, after a part of these has left."""
     draw = random.Random(seed)
     found = cluster.load_cluster(["openb:default"])

@@ -1,11 +1,11 @@
 """`wharf rebalance` beside descheduler's HighNodeUtilization: what each frees per moved pod on the same cluster.
 
-Nodes with GPUs of the OpenB trace are filled with pods of it, on a real API server with kwok, by `policies/gpu-bin-pack.policy`; then 40 %
-of the pods leave at random. `wharf run` with the same policy places what is evicted, for both: HighNodeUtilization needs a scheduler that
-packs, and runs again and again until it evicts nothing more. `wharf rebalance --apply` may make as many moves as it has made. Whole GPUs
-and nodes without pods are counted before and after.
+Nodes with GPUs of the OpenB trace, or all of its nodes, are filled with pods of it, on a real API server with kwok, by
+`policies/gpu-bin-pack.policy`; then 40 % of the pods leave at random. `wharf run` with the same policy places what is evicted, for both:
+HighNodeUtilization needs a scheduler that packs, and runs again and again until it evicts nothing more. `wharf rebalance --apply` may make
+as many moves as it has made. Whole GPUs and nodes without pods are counted before and after.
 
-`python -m tests.bench_cluster.rebalance [--nodes N] [--seeds N] [--thresholds PERCENT…]`
+`python -m tests.bench_cluster.rebalance [--nodes N|whole] [--seeds N] [--thresholds PERCENT…]`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.bench.rebalance import POLICIES, small
+from tests.bench.rebalance import POLICIES, churned, small
 from tests.bench_cluster.contenders import ROOT, WHARF_RUN
 from tests.bench_cluster.load import Load
 from tests.cluster import objects
@@ -41,6 +41,9 @@ NAMES = {"Pod": "/api/v1/namespaces/default/pods", "Node": "/api/v1/nodes", "Rep
 ROUNDS = 10
 """HighNodeUtilization is started at most so often."""
 MILLI = 1000
+LEAVING = 0.4
+"""The share of the pods that leave at random."""
+WHOLE = "whole"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +73,10 @@ class Freed:
 class Bench:
     """A control plane with a scheduler, and the cluster that everybody begins with."""
 
-    def __init__(self, cluster: ControlPlane, seed: int, n_nodes: int) -> None:
+    def __init__(self, cluster: ControlPlane, seed: int, n_nodes: int | None) -> None:
         self._cluster = cluster
         self._load = Load(cluster)
-        state = small(CHAIN, seed, n_nodes)
+        state = churned(CHAIN, seed, LEAVING) if n_nodes is None else small(CHAIN, seed, n_nodes, LEAVING)
         snapshot = state.snapshot()
         self._nodes = [
             _node(
@@ -93,7 +96,7 @@ class Bench:
         for kind, path in (("ReplicaSet", NAMES["ReplicaSet"]), ("Pod", NAMES["Pod"]), ("Node", NAMES["Node"])):
             names = [each["metadata"]["name"] for each in self._cluster.api.list(kind)]
             self._load.send(self._load.request("DELETE", f"{path}/{name}?gracePeriodSeconds=0", name) for name in names)
-            eventually(lambda kind=kind: not self._cluster.api.any(kind))
+            eventually(lambda kind=kind: not self._cluster.api.any(kind), within=300)
         self._create("Node", self._nodes)
         sets = [self._cluster.api.create(_replica_set(f"set-{number}", pods)) for number, pods in enumerate(self._pods.values())]
         self._create("Pod", [pod for made, pods in zip(sets, self._pods.values(), strict=True) for pod in _members(made, pods)])
@@ -239,7 +242,12 @@ def compared(bench: Bench, thresholds: Sequence[int]) -> Iterator[str]:
 def main() -> int:
     """Prints a row for each run."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench_cluster.rebalance", description=__doc__.partition("\n")[0])
-    parser.add_argument("--nodes", type=int, default=100, help="of the cluster")
+    parser.add_argument(
+        "--nodes",
+        type=lambda text: None if text == WHOLE else int(text),
+        default=100,
+        help=f"of the cluster: so many with GPUs, or {WHOLE}: all nodes of the trace, with all pods that were placed on them",
+    )
     parser.add_argument("--seeds", type=int, default=2, help="so many clusters")
     parser.add_argument("--thresholds", type=int, nargs="+", default=[20, 40, 60], help="of HighNodeUtilization, in percent")
     asked = parser.parse_args()

@@ -3,10 +3,14 @@
 Deterministic with any number of processes. A trial is asked for when the answers of all but the last `MAX_CONCURRENT_TRIALS` trials before
 it are known, and the sampler gets the answers in the order of the trials. What it knows at each question is thus the same, whichever trial
 ends first.
+
+No process waits for another where that can be avoided: the first trials are submitted before Optuna is imported, and when the numbers of
+the best trial are put back one by one, the next step is submitted before the answer of this one is known.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -121,17 +125,18 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     """
     if not knobs:
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
-    study = _study(len(objectives), seed)
-    search = _Search(policies, tuple(knobs), tuple(objectives), _setup(policies, objectives, searched, held_out))
-    with where(search.setup) as executor:
-        return search.run(executor, study, most, advance)
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError("`wharf tune` needs Optuna: pip install 'wharfinger[tune]'")
+    setup = _setup(policies, objectives, searched, held_out)
+    with where(setup) as executor:
+        search = _Search(policies, tuple(knobs), tuple(objectives), setup, executor)
+        search.submit_shipped()
+        return search.run(_study(len(objectives), seed), most, advance)
 
 
 def _study(n_objectives: int, seed: int) -> optuna.Study:
-    try:
-        import optuna  # noqa: PLC0415 — an extra
-    except ImportError as error:
-        raise UsageError("`wharf tune` needs Optuna: pip install 'wharfinger[tune]'") from error
+    import optuna  # noqa: PLC0415 — `tuned` has found it, and it takes long to import
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -160,44 +165,55 @@ class _Search:
     """One search; equal numbers are tried once."""
 
     def __init__(
-        self, policies: Sequence[CompiledPolicy], knobs: tuple[Knob, ...], objectives: tuple[Objective, ...], setup: SearchSetup
+        self,
+        policies: Sequence[CompiledPolicy],
+        knobs: tuple[Knob, ...],
+        objectives: tuple[Objective, ...],
+        setup: SearchSetup,
+        executor: Executor,
     ) -> None:
-        self.setup = setup
+        self._setup = setup
+        self._executor = executor
+        self._shipped = tuple(knob.shipped for knob in knobs)
         sources = (source for policy in policies for source in (policy.policy.source, *policy.policy.imports))
         self._sources: Sequence[Source] = list({source.name: source for source in sources}.values())
         self._knobs = knobs
         self._objectives = objectives
-        self._asked: dict[tuple[float, ...], Future[Measures | str]] = {}
+        self._asked: dict[tuple[tuple[float, ...], bool], Future[Measures | str]] = {}
 
-    def run(self, executor: Executor, study: optuna.Study, most: int, advance: Callable[[], None]) -> Tuned:
+    def submit_shipped(self) -> None:
+        """Submit the trials of the policies as they are."""
+        self._submit(self._shipped)
+        if self._setup.held_out:
+            self._submit(self._shipped, held_out=True)
+
+    def run(self, study: optuna.Study, most: int, advance: Callable[[], None]) -> Tuned:
         """The outcome of a number of trials of the study."""
-        shipped = tuple(knob.shipped for knob in self._knobs)
-        first = self._submit(executor, shipped)
-        found = list(self._trials(executor, study, most, advance))
-        measures = first.result()
+        found = list(self._trials(study, most, advance))
+        measures = self._submit(self._shipped).result()
         if isinstance(measures, str):
             raise UsageError(f"the policies cannot decide as they are: {measures}")
-        ships = Trial(number=ORIGINAL_TRIAL, values=shipped, objectives=self._judged(measures))
+        ships = Trial(number=ORIGINAL_TRIAL, values=self._shipped, objectives=self._judged(measures))
         usable = [trial for trial in found if trial is not None]
-        best = self._reduced(executor, min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
+        best = self._reduced(min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
         texts = self._texts(best.values)
         return Tuned(
             knobs=self._knobs,
             objectives=self._objectives,
-            searched=tuple(map(str, self.setup.searched)),
-            held_out_workloads=tuple(map(str, self.setup.held_out)),
+            searched=tuple(map(str, self._setup.searched)),
+            held_out_workloads=tuple(map(str, self._setup.held_out)),
             trials=tuple(usable),
             unusable=len(found) - len(usable),
             ships=ships,
             best=best,
-            held_out=self._held_out(executor, ships, best) if self.setup.held_out else None,
+            held_out=self._held_out(ships, best) if self._setup.held_out else None,
             change=policy_numbers.change(self._sources, texts),
             failing=self._failing(texts),
         )
 
-    def _trials(self, executor: Executor, study: optuna.Study, most: int, advance: Callable[[], None]) -> Iterator[Trial | None]:
+    def _trials(self, study: optuna.Study, most: int, advance: Callable[[], None]) -> Iterator[Trial | None]:
         """The trials in order; None for one that no policy came of."""
-        import optuna  # noqa: PLC0415 — `_study` has found it
+        import optuna  # noqa: PLC0415 — `tuned` has found it
 
         grid: dict[str, optuna.distributions.BaseDistribution] = {}
         grid |= {knob.name: optuna.distributions.IntDistribution(0, knob.steps) for knob in self._knobs}
@@ -218,21 +234,28 @@ class _Search:
             if number < most:
                 asked = study.ask(grid)
                 values = tuple(knob.value(asked.params[knob.name]) for knob in self._knobs)
-                running.append((asked, values, self._submit(executor, values)))
+                running.append((asked, values, self._submit(values)))
 
-    def _reduced(self, executor: Executor, best: Trial) -> Trial:
+    def _reduced(self, best: Trial) -> Trial:
         """The trial with every number as shipped that can be so without making it worse, by the objectives in their order."""
-        for place, knob in enumerate(self._knobs):
-            values = (*best.values[:place], knob.shipped, *best.values[place + 1 :])
-            measures = self._submit(executor, values).result()
+        last = len(self._knobs) - 1
+        for place in range(len(self._knobs)):
+            values = self._with_shipped(best.values, place)
+            answer = self._submit(values)
+            if place < last and not isinstance(self._executor, trials.InThisProcess):
+                self._submit(self._with_shipped(best.values, place + 1))  # what follows unless this number may be as shipped
+            measures = answer.result()
             if not isinstance(measures, str) and self._judged(measures) <= best.objectives:
                 best = Trial(number=best.number, values=values, objectives=self._judged(measures))
         return best
 
-    def _submit(self, executor: Executor, values: tuple[float, ...]) -> Future[Measures | str]:
-        if values not in self._asked:
-            self._asked[values] = executor.submit(trials.run, self._texts(values), False)
-        return self._asked[values]
+    def _with_shipped(self, values: tuple[float, ...], place: int) -> tuple[float, ...]:
+        return (*values[:place], self._shipped[place], *values[place + 1 :])
+
+    def _submit(self, values: tuple[float, ...], *, held_out: bool = False) -> Future[Measures | str]:
+        if (values, held_out) not in self._asked:
+            self._asked[values, held_out] = self._executor.submit(trials.run, self._texts(values), held_out)
+        return self._asked[values, held_out]
 
     def _texts(self, values: tuple[float, ...]) -> dict[str, str]:
         named = {knob.name: value for knob, value in zip(self._knobs, values, strict=True)}
@@ -241,9 +264,9 @@ class _Search:
     def _judged(self, measures: Measures) -> tuple[float, ...]:
         return tuple(goal.of(measures) for goal in self._objectives)
 
-    def _held_out(self, executor: Executor, *compared: Trial) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    def _held_out(self, *compared: Trial) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The objectives of two trials on what was held out."""
-        answers = [executor.submit(trials.run, self._texts(trial.values), True) for trial in compared]
+        answers = [self._submit(trial.values, held_out=True) for trial in compared]
         old, new = (answer.result() for answer in answers)
         if isinstance(old, str) or isinstance(new, str):
             raise UsageError(f"the policies cannot decide on what is held out: {old if isinstance(old, str) else new}")
@@ -252,7 +275,7 @@ class _Search:
     def _failing(self, texts: Mapping[str, str]) -> tuple[str, ...]:
         """The tests of the policies that fail with these texts, and not with the shipped ones."""
         before, after = (
-            {f"{result.policy}: {result.title}" for result in policy_tests.run(self.setup.typed(written)).results if not result.passed}
+            {f"{result.policy}: {result.title}" for result in policy_tests.run(self._setup.typed(written)).results if not result.passed}
             for written in ({source.name: source.text for source in self._sources}, texts)
         )
         return tuple(sorted(after - before))

@@ -1,5 +1,9 @@
 """A search: deterministic however many processes run its trials, and better than what ships where there is something better."""
 
+import pickle
+from collections import deque
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from xml.etree import ElementTree as ET
@@ -100,6 +104,52 @@ def test_a_dask_cluster_finds_the_same(found):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         assert tuned(partial(trials.dask, address=cluster.scheduler_address), wanted=("pack", "spread", "reserve")) == found
+
+
+class Pairs(Executor):
+    """Runs what waits, the two that were submitted first at a time, once an answer is asked for: as two processes would."""
+
+    def __init__(self):
+        self.waiting = deque()
+        self.ran = []
+        self.alone = 0
+
+    def submit(self, fn, /, *args):
+        future = Asked(self)
+        self.waiting.append((future, fn, args))
+        return future
+
+    def run_two(self):
+        pair = [self.waiting.popleft() for _ in range(min(2, len(self.waiting)))]
+        self.alone += len(pair) == 1
+        for future, fn, args in pair:
+            self.ran.append((tuple(args[0].items()), args[1]))
+            future.set_result(fn(*args))
+
+
+class Asked(Future):
+    def __init__(self, executor):
+        super().__init__()
+        self.executor = executor
+
+    def result(self, timeout=None):
+        while not self.done():
+            self.executor.run_two()
+        return super().result(timeout)
+
+
+def test_no_trial_runs_twice_and_both_processes_have_work():
+    """Few run alone: the last of an odd number, and a step back that follows one that was accepted."""
+    executor = Pairs()
+
+    @contextmanager
+    def pairs(setup):
+        trials.keep(pickle.dumps(setup))
+        yield executor
+
+    assert tuned(pairs) == tuned()
+    assert len(executor.ran) == len(set(executor.ran))
+    assert executor.alone <= 3
 
 
 def test_no_dask_scheduler_is_an_error():
