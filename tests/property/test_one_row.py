@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.program import compile_policy
+from wharfinger.compiler.row_code import is_quick
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

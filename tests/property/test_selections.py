@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.compiler import texts
 from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.evaluation.selections import ItemProgram
 from wharfinger.compiler.program import compile_policy
+from wharfinger.compiler.selections import ItemProgram
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

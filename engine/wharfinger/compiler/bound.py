@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NO_POINTS, AtRows, Rows
-from wharfinger.compiler.evaluation import schedule
-from wharfinger.compiler.evaluation.row_code import OneRow
-from wharfinger.compiler.evaluation.rules import CompiledFilter, CompiledScore, Rule
-from wharfinger.compiler.evaluation.static_columns import whole
+from wharfinger.compiler import schedule
 from wharfinger.compiler.normalize import SKIPPED, VALUE
-from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.compiler.program import CompiledPolicy, whole_column
+from wharfinger.compiler.row_code import OneRow
+from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -234,7 +233,7 @@ class BoundPolicy:
                 schedule.run(part.steps, fresh)
             return fresh[part.register]
 
-        return whole(evaluate(slice(None)), snapshot.n_nodes) if part.own else self._static.get(key, snapshot, evaluate)
+        return whole_column(evaluate(slice(None)), snapshot.n_nodes) if part.own else self._static.get(key, snapshot, evaluate)
 
 
 def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]:

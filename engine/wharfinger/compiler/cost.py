@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.builtins import CATALOGUE, texts
-from wharfinger.compiler import groups as groups_of_pods
-from wharfinger.compiler import victims
-from wharfinger.compiler.evaluation import selections as selection_parts
-from wharfinger.compiler.evaluation.selections import Lookup
+from wharfinger.compiler import pod_programs
+from wharfinger.compiler import selections as selection_parts
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph import operations as ops
 from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.program import lowered_scope
 from wharfinger.compiler.rules import PolicyRoots
+from wharfinger.compiler.selections import Lookup
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Span
 from wharfinger.language.semantics import typed
@@ -159,8 +158,8 @@ def of_policy(policy: typed.Policy) -> Cost:
         policy,
         optimized(roots.module, {}, selection_parts.take_apart),
         roots.groups,
-        evicting=victims.lowered(policy, {}) if policy.victims else None,
-        grouping=None if policy.group is None else groups_of_pods.lowered(policy, policy.group, {}),
+        evicting=pod_programs.module_of_victims(policy, {}) if policy.victims else None,
+        grouping=None if policy.group is None else pod_programs.module_of_group(policy, policy.group, {}),
         scope=lowered_scope(policy, {}),
     )
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wharfinger.compiler import reads
-from wharfinger.compiler.evaluation import schedule
-from wharfinger.compiler.evaluation.rules import CompiledFilter
+from wharfinger.compiler import reads, schedule
 from wharfinger.compiler.graph.ir import Graph, Module, Node, Stage
 from wharfinger.compiler.graph.lower import lowering_of
 from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.rules import CompiledFilter
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import Kind, Type

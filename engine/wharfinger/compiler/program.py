@@ -3,6 +3,9 @@
 `compile_policy` checks the values of the params, lowers every rule into one graph (so that rules share subexpressions), optimises the
 graph and schedules it. A `CompiledPolicy` says which pods it governs; bound to one of them (`BoundPolicy`) it evaluates rules for any set
 of nodes. Its `revision` is a hash of everything that decides: two files that differ in comments, layout or tests have the same one.
+
+Columns that depend on node objects alone are kept here, longer than an evaluation: they are shared by all pods whose values in them are
+equal.
 """
 
 from __future__ import annotations
@@ -11,23 +14,25 @@ import hashlib
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.compiler import reads
-from wharfinger.compiler.evaluation import schedule
-from wharfinger.compiler.evaluation.row_code import row_code
-from wharfinger.compiler.evaluation.selections import take_apart
-from wharfinger.compiler.evaluation.static_columns import StaticColumns
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.signature import Rows
+from wharfinger.compiler import reads, schedule
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module
 from wharfinger.compiler.graph.lower import as_plain, lowering_of
 from wharfinger.compiler.graph.passes import optimized
-from wharfinger.compiler.groups import group_of
 from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
+from wharfinger.compiler.pod_programs import group_of, victims_of
+from wharfinger.compiler.row_code import row_code
 from wharfinger.compiler.rules import PolicyRoots, Resolved
-from wharfinger.compiler.victims import victims_of
+from wharfinger.compiler.selections import take_apart
 from wharfinger.errors import UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed, types
@@ -36,6 +41,7 @@ from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import Circumstances
+from wharfinger.model.state.snapshot import Snapshot
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 
@@ -302,3 +308,47 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
     yield from (preference.when for preference in policy.device_preferences if preference.when is not None)
     yield from (key.value for key in policy.tie_break)
     yield from (rule.condition for rule in policy.victims)
+
+
+MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
+
+
+@dataclass(slots=True)
+class _Kept:
+    revision: int
+    values: NDArray[Any]
+
+
+class StaticColumns:
+    """A bounded cache of columns; the least recently used ones are dropped."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable, snapshot: Snapshot, evaluate: Callable[[Rows], Any]) -> NDArray[Any]:
+        """The column of a key for all rows; `evaluate` computes it for the rows that changed since the last call."""
+        kept = self._kept.get(key)
+        changed = None if kept is None else snapshot.node_changes(kept.revision)
+        if kept is None or changed is None:
+            kept = self._kept[key] = _Kept(snapshot.revision, whole_column(evaluate(slice(None)), snapshot.n_nodes))
+            self._drop_oldest(snapshot.n_nodes)
+        elif len(changed):
+            kept.values = kept.values.copy()  # readers of the former array keep it unchanged
+            kept.values[changed] = evaluate(changed)
+        kept.revision = snapshot.revision
+        self._kept.move_to_end(key)
+        return kept.values
+
+    def _drop_oldest(self, n_nodes: int) -> None:
+        while len(self._kept) > max(8, MAX_CELLS // max(1, n_nodes)):
+            self._kept.popitem(last=False)
+
+
+def whole_column(values: Any, n_nodes: int) -> NDArray[Any]:
+    """A new column; a single value is repeated for all rows."""
+    return np.array(np.broadcast_to(values, (n_nodes,)))

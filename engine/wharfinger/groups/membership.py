@@ -22,7 +22,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import ObjectStore
 
 if TYPE_CHECKING:
-    from wharfinger.compiler.groups import CompiledGroup, Membership
+    from wharfinger.compiler.pod_programs import CompiledGroup, Membership
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.model.state.object_store import Circumstances
 

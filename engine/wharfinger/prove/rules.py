@@ -16,7 +16,7 @@ from typing import Any
 
 import z3
 
-from wharfinger.compiler.evaluation.rules import CompiledScore
+from wharfinger.compiler.rules import CompiledScore
 from wharfinger.framework import extension
 from wharfinger.framework.registry import default_registry
 from wharfinger.framework.rules.lineup import DEFAULT_QUANTUM

@@ -10,8 +10,8 @@ from tests.unit.compiler import texts
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.compiler.program import compile_policy
+from wharfinger.compiler.selections import Lookup
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Source
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies

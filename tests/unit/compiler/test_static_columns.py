@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.evaluation.static_columns import StaticColumns
+from wharfinger.compiler.program import StaticColumns
 
 from .texts import cluster, compiled, node, pod
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from wharfinger.builtins import texts
 from wharfinger.builtins.signature import AtMoment, AtRows
-from wharfinger.compiler.graph import device_sums, leaves, operations
+from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import CONST, Node, Op, Rep, Stage, Value
 from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.language.report.diagnostics import Source, Span
@@ -228,7 +228,7 @@ def _of_devices(lowering: Lowering, expr: typed.Aggregate) -> Value:
     graph, selected = lowering.graph, lowering(expr.selection).node
     value = Value(graph.const(1.0, Rep.FLOAT)) if expr.value is None else lowering(expr.value)
     counted = graph.per_device(selected if value.present is None else lowering.conjunction(selected, value.present))
-    op = Op(name=f"{expr.reduction.value} of devices", vector=device_sums.REDUCTIONS[expr.reduction], hazardous=True)
+    op = Op(name=f"{expr.reduction.value} of devices", vector=operations.DEVICE_REDUCTIONS[expr.reduction], hazardous=True)
     pair = graph.apply(op, (graph.devices(), counted, graph.per_device(value.node)), Rep.OBJECT, at=Stage.RUN)
     own = graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if expr.type.optional else None
     return Value(graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT), own)

@@ -13,18 +13,21 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wharfinger.builtins import texts
 from wharfinger.compiler.graph.ir import Op, Rep
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.operators import OPERATORS, Operator
 from wharfinger.language.semantics.types import NUMERIC, Kind
+from wharfinger.model.columns.domains import MAX_EXACT_SUM, magnitude, summed
+from wharfinger.model.devices.device_table import DevicesOf
 from wharfinger.model.objects import matching
 
 
@@ -201,3 +204,57 @@ def expression(op: Op, operands: Sequence[str], *, at_row: bool) -> str | None:
 def byte_code(source: str) -> CodeType:
     """The byte code of generated source; policies of one shape, and versions of one policy that differ in numbers, share it."""
     return compile(source, "<policy>", "exec")
+
+
+# ── aggregates over the devices of each row: from one entry per device to one per row ─────────────────────────────────────────────────────
+#
+# Each takes the devices of the rows, which of them are selected, and a value for each; it returns the result for each row and where there is
+# one. Numbers and conditions that are the same for all devices come without an axis.
+
+Answer = tuple[NDArray[np.float64], NDArray[np.bool_]]
+
+
+def _chosen(of: DevicesOf, selected: Any, value: Any) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The row and the value of each selected device."""
+    chosen = np.broadcast_to(selected, of.owners.shape)
+    return of.owners[chosen], np.broadcast_to(value, of.owners.shape)[chosen]
+
+
+def _counts(of: DevicesOf, owners: NDArray[np.intp]) -> NDArray[np.float64]:
+    return np.bincount(owners, minlength=of.n_rows).astype(np.float64)
+
+
+def _count(of: DevicesOf, selected: Any, value: Any) -> Answer:
+    found = _counts(of, _chosen(of, selected, value)[0])
+    return found, np.ones(of.n_rows, dtype=np.bool_)
+
+
+def _sum(of: DevicesOf, selected: Any, value: Any) -> Answer:
+    owners, values = _chosen(of, selected, value)
+    exact = magnitude(values) <= MAX_EXACT_SUM
+    return summed(owners.astype(np.int32), values, of.n_rows, integral=exact), np.ones(of.n_rows, dtype=np.bool_)
+
+
+def _avg(of: DevicesOf, selected: Any, value: Any) -> Answer:
+    counts = _counts(of, _chosen(of, selected, value)[0])
+    found = _sum(of, selected, value)[0] / counts
+    return found, (counts > 0) & ~np.isnan(found)
+
+
+def _extreme(ufunc: np.ufunc) -> Callable[[DevicesOf, Any, Any], Answer]:
+    def extreme(of: DevicesOf, selected: Any, value: Any) -> Answer:
+        owners, values = _chosen(of, selected, value)
+        found = np.full(of.n_rows, np.nan)
+        ufunc.at(found, owners, values)
+        return found, ~np.isnan(found)
+
+    return extreme
+
+
+DEVICE_REDUCTIONS: Mapping[typed.Reduction, Callable[[DevicesOf, Any, Any], Answer]] = {
+    typed.Reduction.COUNT: _count,
+    typed.Reduction.SUM: _sum,
+    typed.Reduction.AVG: _avg,
+    typed.Reduction.MIN: _extreme(np.fmin),
+    typed.Reduction.MAX: _extreme(np.fmax),
+}

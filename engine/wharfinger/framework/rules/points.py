@@ -32,7 +32,7 @@ from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.semantics.bounds import MAX_POINTS
 
 if TYPE_CHECKING:
-    from wharfinger.compiler.evaluation.rules import CompiledScore
+    from wharfinger.compiler.rules import CompiledScore
 
 Extent: TypeAlias = tuple[float, ...]
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.reads import reads_identity
+from wharfinger.compiler.row_code import is_quick
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import FilterPlugin, Permission, Placement, Plugin, ScorePlugin
@@ -29,8 +29,8 @@ from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.semantics.types import Shape
 
 if TYPE_CHECKING:
-    from wharfinger.compiler.evaluation.rules import CompiledFilter, CompiledScore, Rule
     from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

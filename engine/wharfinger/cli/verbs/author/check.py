@@ -16,7 +16,7 @@ from wharfinger.cli import options, pipeline, streams
 from wharfinger.cli.pipeline import Finding
 from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost, RuleCost
-from wharfinger.compiler.evaluation.selections import Lookup
+from wharfinger.compiler.selections import Lookup
 from wharfinger.errors import UsageError
 from wharfinger.language import load
 from wharfinger.language.report import render, wording

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.builtins.signature import AtNode
-from wharfinger.compiler.evaluation.rules import CompiledFilter, CompiledScore, Rule
-from wharfinger.compiler.evaluation.schedule import Registers, RowStep, StaticPart
 from wharfinger.compiler.graph.operations import byte_code, expression
+from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
+from wharfinger.compiler.schedule import Registers, RowStep, StaticPart
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.state.snapshot import Snapshot
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wharfinger.builtins.signature import AtRows
-from wharfinger.compiler.evaluation import selections
-from wharfinger.compiler.evaluation.selections import is_selection
+from wharfinger.compiler import selections
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, ordered
+from wharfinger.compiler.selections import is_selection
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.arrays import StringTable
 from wharfinger.model.objects.pod_view import PodView
