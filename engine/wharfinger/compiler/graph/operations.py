@@ -208,8 +208,8 @@ def byte_code(source: str) -> CodeType:
 
 # ── aggregates over the devices of each row: from one entry per device to one per row ─────────────────────────────────────────────────────
 #
-# Each takes the devices of the rows, which of them are selected, and a value for each; it returns the result for each row and where there is
-# one. Numbers and conditions that are the same for all devices come without an axis.
+# Each takes the devices of the rows, which of them are selected, and a value for each; it returns the result for each row and where there
+# is one. Numbers and conditions that are the same for all devices come without an axis.
 
 Answer = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
