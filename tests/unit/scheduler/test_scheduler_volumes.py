@@ -5,6 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.model import objects
 
 MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}
@@ -86,10 +88,15 @@ def test_a_provisioner_that_takes_the_node_away_is_not_waited_for():
     asyncio.run(story())
 
 
-def test_volumes_that_never_come_do_not_hold_the_place_for_ever():
+@pytest.mark.parametrize(("arguments", "seconds"), [({}, 600), ({"bindTimeoutSeconds": 20}, 20)])
+def test_volumes_that_never_come_do_not_hold_the_place_for_ever(arguments, seconds):
+    chains = {"wharfinger": assemble(config=ChainConfig(arguments={"VolumeBinding": arguments}))}
+
     async def story():
-        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
-            await world.pass_time(601, step=0.25)
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT), chains=chains) as world:
+            await world.pass_time(seconds - 1, step=0.25)
+            assert world.scheduler.state.is_assumed("uid-x")
+            await world.pass_time(2, step=0.25)
             assert "timed out" in world.cluster.pod("default/x").status.conditions[0].message
 
     asyncio.run(story())

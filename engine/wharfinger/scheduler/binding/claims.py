@@ -33,7 +33,7 @@ from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.dynamic_resources import NAME
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims, readiness, ready_by
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
+from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE, VolumeBinding
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid, is_reserved
@@ -52,8 +52,6 @@ POLL_SECONDS = 0.25
 """Seconds after which it is checked again whether claims are bound or devices ready, if the pod's device claims have not changed before."""
 WATCH_TIMEOUT = 30.0
 """Seconds after which the watch has to show a claim that was written."""
-BIND_TIMEOUT = 600.0
-"""Seconds to wait for the controllers of volumes, as `bindTimeoutSeconds` of VolumeBindingArgs."""
 
 
 class DeviceClaims:
@@ -262,10 +260,10 @@ class VolumeBinds:
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
 
-    async def bind(self, placement: Placement) -> None:
-        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound."""
-        waiting = self._waiting(placement.pod)
-        if not waiting:
+    async def bind(self, placement: Placement, chain: Chain) -> None:
+        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound, or not within `bindTimeoutSeconds`."""
+        waiting, plugin = self._waiting(placement.pod), chain.plugin(VolumeBinding.name)
+        if plugin is None or not waiting:
             return
         writer = self._cluster.ports.volumes
         if writer is None:
@@ -275,7 +273,7 @@ class VolumeBinds:
             await self._write(waiting, placement, writer)
         except WriteFailed as failed:
             raise BindFailed(f"binding volumes: {failed.reason}") from failed
-        await self._wait_for_claims(placement)
+        await self._wait_for_claims(placement, plugin.arguments.bind_timeout_seconds)
 
     def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
         """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
@@ -302,9 +300,9 @@ class VolumeBinds:
             elif volume.spec.claim_ref is None:
                 await writer.reserve_volume(volume, claim)
 
-    async def _wait_for_claims(self, placement: Placement) -> None:
+    async def _wait_for_claims(self, placement: Placement, seconds: float) -> None:
         clock = self._cluster.ports.clock
-        ends_at = clock.monotonic() + BIND_TIMEOUT
+        ends_at = clock.monotonic() + seconds
         annotated: set[str] = set()  # claims that were seen with the annotation that names the node
         while waiting := self._waiting(placement.pod):
             for claim in waiting:

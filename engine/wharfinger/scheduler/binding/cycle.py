@@ -224,7 +224,7 @@ class BindingCycle:
             for plugin in profile.pre_binds:
                 if (reason := await plugin.pre_bind(placement)) is not None:
                     raise BindFailed(f"{plugin.name}: {reason.text}")
-            await self._volumes.bind(placement)
+            await self._volumes.bind(placement, profile.chain)
             await self.claims.bind(placement, profile.chain)
         finally:
             queued.stages["pre_bind"] = clock.monotonic() - started

@@ -69,7 +69,7 @@ class PodClaims:
 
 
 class VolumeBindingArguments(Arguments):
-    """VolumeBindingArgs: the timeout for binding a placed pod's volumes; it concerns the bind, not the decision."""
+    """VolumeBindingArgs: the seconds to wait, before a placed pod is bound, until the controllers of volumes have bound its claims."""
 
     bind_timeout_seconds: int = Field(default=600, ge=0)
 
