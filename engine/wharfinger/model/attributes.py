@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -408,8 +409,8 @@ def _amount_if_any(table: str) -> Callable[[NodeView, str], int | None]:
 def _offered() -> list[Attribute]:
     rows = []
     for table, meaning in OFFERS.items():
-        whole: Callable[[Snapshot], NDArray[np.int64]] = getattr(Snapshot, table).fget
-        there: Callable[[Snapshot], NDArray[np.bool_]] = getattr(Snapshot, f"has_{table}").fget
+        whole: Callable[[Snapshot], NDArray[np.int64]] = attrgetter(table)
+        there: Callable[[Snapshot], NDArray[np.bool_]] = attrgetter(f"has_{table}")
         for place, (name, kind) in enumerate(NATIVE.items()):
             resource = resource_table.NATIVE[place]
             doc = f"{resource} by {table}: {meaning}; 0 where the node names none."
@@ -428,9 +429,9 @@ def _offered() -> list[Attribute]:
                 low=0.0,
             )
         )
-    pods = (("allocatable", Snapshot.allowed_pods), ("capacity", Snapshot.pod_capacity))
+    pods = (("allocatable", "allowed_pods"), ("capacity", "pod_capacity"))
     rows += [
-        _node_row(f"{table}.pods", Kind.COUNT, f"Pods by {table}.", _amount(table, "pods"), _numbers(column.fget), low=0.0)  # type: ignore[attr-defined]  # a property of Snapshot
+        _node_row(f"{table}.pods", Kind.COUNT, f"Pods by {table}.", _amount(table, "pods"), _numbers(attrgetter(column)), low=0.0)
         for table, column in pods
     ]
     return rows
