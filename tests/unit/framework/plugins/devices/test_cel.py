@@ -1,5 +1,9 @@
 """Selectors of devices: what they say, and kube-scheduler's words where they fail."""
 
+import gzip
+import json
+from pathlib import Path
+
 import pytest
 
 from wharfinger.framework.plugins.devices.cel import library
@@ -220,3 +224,66 @@ def test_a_limit_of_the_runtime_is_an_error_of_the_expression():
     with pytest.raises(SelectorFailed) as failed:
         answer(many)
     assert str(failed.value) == "operation cancelled: actual cost limit exceeded"
+
+
+OF_KUBERNETES = DeviceTraits(
+    driver=DOMAIN,
+    attributes={
+        DOMAIN: {"index": 0, "model": "a100", "ok": True, "ver": library.semver_value("1.9.0")},
+        "net": {"address": "10.1.2.3"},
+    },
+    capacity={DOMAIN: {"memory": library.quantity_value("40Gi"), "cores": library.quantity_value("8")}},
+    allow_multiple_allocations=False,
+    key="as Kubernetes was asked",
+)
+
+
+def test_answers_are_those_of_kubernetes():
+    differing = []
+    with gzip.open(Path(__file__).parents[4] / "cases/selectors/cases.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            case = json.loads(line)
+            try:
+                found = answer(case["expression"], OF_KUBERNETES)
+            except SelectorFailed as error:
+                found = str(error)
+            if found != case["answer"]:
+                differing.append((case, found))
+    assert not differing
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[optional.of(1)].distinct().size() == 1",
+        "[[[1].first()]].flatten().size() == 1",
+        "sets.contains([optional.none()], [])",
+        "[1].map(x, optional.of(x)).reverse().size() == 1",
+        "cel.bind(a, device.?attributes, [a].slice(0, 0).size() == 0)",
+        '[1, 2].transformMap(i, v, optional.of(v)).size() == 2 && [1].transformMapEntry(i, v, {"a": optional.of(v)}).size() == 1',
+        'dyn({"quantity": optional.of("1")}).sign() == 1',
+        "[1].map(x, [x]).map(x, {x[0]: optional.of(x)}).sort().size() == 1",
+        "[optional.of(optional.of(1))].unwrapOpt().distinct().size() == 1",
+        'optional.of([device.?driver]).orValue([]).indexOf("a") == 0',
+        "[1].all(x, dyn(true) ? [optional.of(x)].isSorted() : true)",
+        'dyn({"a": optional.of(1)})',
+        "dyn(optional.of(true))",
+    ],
+)
+def test_optional_values_that_would_end_the_process_are_refused(expression):
+    assert isinstance(compiled(expression), SelectorFailed)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'device.attributes[?"none"].?a.?b.orValue("c") == "c" && ["a"].reverse() == ["a"]',
+        "[?device.attributes[?'none'].?a].distinct().size() == 0",
+        "[optional.of(2), optional.none()].unwrapOpt().sum() == 2",
+        "[[1].first().value()].distinct() == [1]",
+        "optional.of([1, 1]).optMap(x, x.distinct().size()).orValue(0) == 1",
+        "[optional.of(1)].size() == 1 && [2, 1].sort() == [1, 2]",
+    ],
+)
+def test_optional_values_that_are_taken_out_reach_functions(expression):
+    assert answer(expression)

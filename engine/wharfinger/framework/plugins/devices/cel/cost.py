@@ -16,7 +16,7 @@ from typing import Final
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
 from wharfinger.framework.plugins.devices.cel.library import MAX_RANGE_LENGTH
-from wharfinger.framework.plugins.devices.cel.rewriting import MERGED, OF_PAIRS, SORTED
+from wharfinger.framework.plugins.devices.cel.rewriting import MERGED, NAMED, OF_PAIRS, PLACES, SORTED, SUM, WRONG
 
 MAX_COST: Final = 1_000_000
 """The limit of one expression, as in Kubernetes: at most about 0.04 s and 100 MB."""
@@ -35,23 +35,28 @@ _SAME_SIZE = {
     *(OF_PAIRS, MERGED, SORTED),
 }
 _PASSED_ON = {"optional.of", "optional.ofNonZeroValue", "value", "orValue", "or"}
-_SCALAR = {
+SCALAR = {
     *("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "-_", "_-_", "_*_", "_/_", "_%_", "@in", "in", "size", "matches"),
     *("startsWith", "endsWith", "contains", "hasValue", "isSorted"),
     *(_INDEX | _SETS | _TO_SCALAR | _LOOP_CONDITIONS),
     *("quantity", "isQuantity", "sign", "isInteger", "asInteger", "asApproximateFloat"),
     *("compareTo", "isGreaterThan", "isLessThan", "semver", "isSemver", "major", "minor", "patch", "sum", "isIP", "isCIDR", "family"),
     *("ip.isCanonical", "isGlobalUnicast", "isLinkLocalUnicast", "isLinkLocalMulticast", "includes"),
-    *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength"),
+    *("isLoopback", "isUnspecified", "containsIP", "containsCIDR", "prefixLength", "isURL"),
+    *(SUM, NAMED, *PLACES),
 }
 _NATIVE = {
     *("@in", "in", "size", "matches", "startsWith", "endsWith", "contains", "charAt", "substring", "trim"),
-    *("lowerAscii", "upperAscii", "replace", "split", "join", "format", "quote", "string", "bytes", "hasValue"),
+    *("lowerAscii", "upperAscii", "replace", "split", "join", "format", "quote", "string", "bytes", "hasValue", "first", "last"),
     *(_TO_SCALAR | _LOOP_CONDITIONS | _PASSED_ON),
 }
 """Functions of the runtime itself besides operators and `optional.…`; all others are called in Python (`library`)."""
 _CALLED: Final = 40
 """What a function in Python costs besides: 4 µs, as many as 40 operations of the runtime at most."""
+_ESCAPED = {"url", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath"}
+_ESCAPE = 3  # characters of an escaped one
+_WRONG = 700  # characters of what is wrong with a text, besides those of the text
+_QUOTE = 10  # characters of a quoted one
 _PAIRWISE = {*("matches", "find", "findAll", "contains"), *(_INDEX | _SETS)}
 
 
@@ -144,7 +149,7 @@ def _loop(message: tree.Message, scope: _Scope) -> _Found:
     key = over.part if over.inside is None or not message.get(8) else _innermost(over.inside)  # of two variables the first is the key
     variables = {tree.text(message, 1): key, tree.text(message, 8): over.part}
     inside = {**scope, **variables, tree.text(message, 3): begin}
-    times = 0 if _is_empty(tree.first(message, 2)) else over.length
+    times = 0 if tree.is_empty_list(tree.first(message, 2)) else over.length
     again, _ = _expression(tree.first(message, 5), inside)
     body, once = _expression(tree.first(message, 6), inside)
     grown = _Value(
@@ -162,19 +167,20 @@ def _innermost(value: _Value) -> _Value:
     return value if value.inside is None else _innermost(value.inside)
 
 
-def _is_empty(message: bytes) -> bool:
-    """True for `[]`, over which `cel.bind` loops."""
-    return any(not tree.first(tree.fields(items), 1) for items in tree.every(tree.fields(message), tree.LIST))
-
-
 def _call(message: tree.Message, scope: _Scope) -> _Found:
     function = tree.text(message, 2)
     sources = [*tree.every(message, 1), *tree.every(message, 3)]
     parts = [_expression(each, scope) for each in sources]
     values = [value for _, value in parts]
     own, result = _work(function, values, sources)
-    native = function.startswith(("_", "optional.")) or function.endswith("_") or function in _NATIVE
-    return sum(found for found, _ in parts) + own + (0 if native else _CALLED), result
+    costs = [found for found, _ in parts]
+    of_parts = costs[0] + max(costs[1:]) if function == "_?_:_" and len(costs) == 3 else sum(costs)
+    return of_parts + own + (0 if is_native(function) else _CALLED), result
+
+
+def is_native(function: str) -> bool:
+    """True for a function of the runtime itself, False for one that is called in Python (`library`)."""
+    return function.startswith(("_", "optional.")) or function.endswith("_") or function in _NATIVE
 
 
 def _read(function: str, values: Sequence[_Value]) -> float:
@@ -204,19 +210,28 @@ def _work(function: str, values: Sequence[_Value], sources: Sequence[bytes]) -> 
         result, read = values[0], read + values[0].length ** 2 * values[0].within
     elif function == "_+_" or function in _SAME_SIZE:
         result = _joined(values)
-    elif function == "replace" and len(values) > 2:
-        size = values[0].length + (values[0].length + 1) * values[2].length
+    elif size := _length_of_text(function, values, read):
         result = _Value(size, 1, size)
+    elif function == WRONG:
+        size = _WRONG + _QUOTE * read
+        result = _Value(2, size, 2 * size)
     elif function == "lists.range":
         size = min(MAX_RANGE_LENGTH, _integer(sources[-1]))
         result = _Value(size, 1, 2 * size)
-    elif function not in _SCALAR:  # split, join, format, flatten, findAll, …: every part, with every separator or number between
+    elif function not in SCALAR:  # split, join, format, flatten, findAll, …: every part, with every separator or number between
         between = (
             max((value.length for value in values[1:]), default=0) if function == "join" else _PRECISION if function == "format" else 1
         )
         size = sum(value.weight for value in values) + between * sum(value.length for value in values)
         result = _Value(size, size, 2 * size)
     return 1 + read + (result.weight if result is not _ONE else 0), result
+
+
+def _length_of_text(function: str, values: Sequence[_Value], read: float) -> float:
+    """The most characters of a text that a function makes longer; 0 for other functions."""
+    if function == "replace" and len(values) > 2:
+        return values[0].length + (values[0].length + 1) * values[2].length
+    return _ESCAPE * read if function in _ESCAPED else 0
 
 
 def _joined(values: Sequence[_Value]) -> _Value:

@@ -1,4 +1,4 @@
-"""Functions that Kubernetes adds to CEL: quantities, versions, regular expressions, lists, sets, addresses.
+"""Functions that Kubernetes adds to CEL: all of them, and what those for quantities, versions, texts, lists and sets do.
 
 Source: `apiserver/pkg/cel/environment/base.go` and `apiserver/pkg/cel/library`, Kubernetes 1.36. Values of types that CEL does not have are
 maps with one key that names the type (`{"quantity": nanos}`), because values of foreign types cannot be made in Python. Equal values have
@@ -10,21 +10,21 @@ strings has. So `indexOf` and `lastIndexOf`, which lists have too, get names of 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final
 
 import re2
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.plugins.devices.cel import rewriting
+from wharfinger.framework.plugins.devices.cel import addresses, formats, rewriting, urls
+from wharfinger.framework.plugins.devices.cel.addresses import CIDR, IP, NO_OVERLOAD, Value
 from wharfinger.model.objects import quantity
 
-NO_OVERLOAD = "no such overload"
-QUANTITY, SEMVER, IP, CIDR = _FOREIGN = "quantity", "semver", "ip", "cidr"
-Value = Mapping[str, Any]
+QUANTITY: Final = "quantity"
+SEMVER: Final = "semver"
+_FOREIGN: Final = frozenset({QUANTITY, SEMVER, IP, CIDR, urls.URL, formats.FORMAT})
 
 _FORMAT_WRONG = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _NUMBER = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -196,7 +196,12 @@ def _find(text: str, pattern: str) -> str:
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     if not limit:
         return []
-    found = [match.group(0) for match in _pattern(pattern).finditer(text)]
+    found: list[str] = []
+    last = -1
+    for match in _pattern(pattern).finditer(text):
+        if match.end() > last or match.start() > last:  # Go finds no empty match right behind another
+            found.append(match.group(0))
+        last = match.end()
     return found if limit < 0 else found[:limit]
 
 
@@ -233,16 +238,16 @@ def _same_kind(items: Sequence[Any]) -> Sequence[Any]:
     return items
 
 
-def _least(items: Sequence[Any]) -> Any:
-    if not items:
-        raise ValueError("min called on empty list")
-    return min(_same_kind(items))
+def _place_of(name: str, choose: Callable[..., int]) -> Callable[[Sequence[Any]], int]:
+    """The function that finds the least or largest item of a list: its place, because some kinds of items cannot be given back."""
 
+    def place(items: Sequence[Any]) -> int:
+        if not items:
+            raise ValueError(f"{name} called on empty list")
+        _same_kind(items)
+        return choose(range(len(items)), key=items.__getitem__)
 
-def _most(items: Sequence[Any]) -> Any:
-    if not items:
-        raise ValueError("max called on empty list")
-    return max(_same_kind(items))
+    return place
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -290,27 +295,7 @@ def _range(count: int) -> list[int]:
     return list(range(count))
 
 
-# ── addresses ──
-
-
-def _ip(text: str) -> dict[str, str]:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise ValueError(f"IP Address {text!r} parse error during conversion from string".replace("'", '"')) from None
-    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped is not None or address.scope_id):
-        raise ValueError(f'IP Address "{text}" is not allowed: an IPv4-mapped address or one with a zone')
-    return {IP: str(address)}
-
-
-def _cidr(text: str) -> dict[str, str]:
-    try:
-        network = ipaddress.ip_interface(text) if "/" in text else None
-    except ValueError:
-        network = None
-    if network is None:
-        raise ValueError(f'network address parse error during conversion from string: "{text}"')
-    return {CIDR: str(network)}
+# ── values ──
 
 
 def _valid(parse: Callable[[str], object]) -> Callable[[str], bool]:
@@ -324,63 +309,12 @@ def _valid(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return valid
 
 
-def _address(value: Value) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if IP not in value:
+def _text_of(value: Value) -> str:
+    """The text of an address or a network."""
+    found: str | None = value.get(IP) or value.get(CIDR)
+    if found is None:
         raise ValueError(NO_OVERLOAD)
-    return ipaddress.ip_address(value[IP])
-
-
-def _network(value: Value) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    if CIDR not in value:
-        raise ValueError(NO_OVERLOAD)
-    return ipaddress.ip_interface(value[CIDR]).network
-
-
-def _cidr_address(value: Value) -> dict[str, str]:
-    _network(value)
-    return {IP: value[CIDR].partition("/")[0]}
-
-
-def _address_in(network: Value, address: Value | str) -> bool:
-    return _address(_ip(address) if isinstance(address, str) else address) in _network(network)
-
-
-def _network_in(network: Value, other: Value | str) -> bool:
-    outer, inner = _network(network), _network(_cidr(other) if isinstance(other, str) else other)
-    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
-
-
-def _canonical(text: str) -> bool:
-    return _ip(text)[IP] == text
-
-
-def _kind_of(name: str) -> Callable[[Value], bool]:
-    def kind(value: Value) -> bool:
-        return bool(getattr(_address(value), name))
-
-    return kind
-
-
-def _is_global_unicast(value: Value) -> bool:
-    """True unless the address is unspecified, loopback, multicast, link-local or the broadcast address (`IsGlobalUnicast` of net/netip)."""
-    address = _address(value)
-    special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
-    return not special and address != ipaddress.IPv4Address("255.255.255.255")
-
-
-def _is_link_local_multicast(value: Value) -> bool:
-    """True for 224.0.0.0/24 and ff02::/16, whatever the flags of an IPv6 address are (`IsLinkLocalMulticast` of net/netip)."""
-    address = _address(value)
-    if isinstance(address, ipaddress.IPv4Address):
-        return address in ipaddress.IPv4Network("224.0.0.0/24")
-    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 2
-
-
-def _masked(value: Value) -> dict[str, str]:
-    return {CIDR: str(_network(value))}
-
-
-# ── all of it ──
+    return found
 
 
 def _is_foreign(value: Value) -> bool:
@@ -406,7 +340,10 @@ def _sum(items: Sequence[Any]) -> Any:
     kinds = {type(item) for item in items}
     if len(kinds) > 1 or not kinds <= {int, float}:
         raise ValueError(NO_OVERLOAD)
-    return sum(items[1:], items[0]) if items else 0
+    found = sum(items[1:], items[0]) if items else 0
+    if isinstance(found, int) and found not in _INT64:
+        raise ValueError("integer overflow")
+    return found
 
 
 # ── ends of macros ──
@@ -432,6 +369,9 @@ def _sorted_pairs(pairs: Sequence[Sequence[Any]]) -> list[Any]:
         raise ValueError("list elements must have the same type")
     _same_kind([key for key, _ in pairs])
     return [item for _, item in sorted(pairs, key=lambda pair: pair[0])]
+
+
+# ── all of it ──
 
 
 def functions(cel: Any) -> list[Any]:
@@ -492,9 +432,11 @@ def functions(cel: Any) -> list[Any]:
         declared(rewriting.MERGED, (anything, [items], _merged), member=False),
         declared(rewriting.SORTED, (items, [items], _sorted_pairs), member=False),
         declared("isSorted", (boolean, [items], lambda found: list(_same_kind(found)) == sorted(found))),
-        declared("sum", (anything, [items], _sum)),
-        declared("min", (anything, [items], _least)),
-        declared("max", (anything, [items], _most)),
+        declared(rewriting.SUM, (anything, [items], _sum), member=False),
+        *(
+            declared(name, (integer, [items], _place_of(name.rpartition("_")[2], choose)), member=False)
+            for name, choose in rewriting.PLACES.items()
+        ),
         declared("slice", (items, [items, integer, integer], _slice)),
         declared("flatten", (items, [items], _flatten), (items, [items, integer], _flatten)),
         declared("distinct", (items, [items], _distinct)),
@@ -507,16 +449,33 @@ def functions(cel: Any) -> list[Any]:
         cel.FunctionDecl(
             "ip",
             [
-                cel.Overload("ip_of_text", return_type=foreign, parameters=[text], is_member=False, impl=_ip),
-                cel.Overload("ip_of_cidr", return_type=foreign, parameters=[foreign], is_member=True, impl=_cidr_address),
+                cel.Overload("ip_of_text", return_type=foreign, parameters=[text], is_member=False, impl=addresses.ip),
+                cel.Overload("ip_of_cidr", return_type=foreign, parameters=[foreign], is_member=True, impl=addresses.cidr_address),
             ],
         ),
-        declared("isIP", (boolean, [text], _valid(_ip)), member=False),
-        declared("ip.isCanonical", (boolean, [text], _canonical), member=False),
-        declared("isGlobalUnicast", (boolean, [foreign], _is_global_unicast)),
-        declared("isLinkLocalUnicast", (boolean, [foreign], _kind_of("is_link_local"))),
-        declared("isLinkLocalMulticast", (boolean, [foreign], _is_link_local_multicast)),
-        declared("masked", (foreign, [foreign], _masked)),
+        declared("isIP", (boolean, [text], _valid(addresses.ip)), member=False),
+        declared("ip.isCanonical", (boolean, [text], addresses.is_canonical), member=False),
+        declared("family", (integer, [foreign], lambda value: addresses.address_of(value).version)),
+        declared("isLoopback", (boolean, [foreign], addresses.kind_of("is_loopback"))),
+        declared("isUnspecified", (boolean, [foreign], addresses.kind_of("is_unspecified"))),
+        declared("isGlobalUnicast", (boolean, [foreign], addresses.is_global_unicast)),
+        declared("isLinkLocalUnicast", (boolean, [foreign], addresses.kind_of("is_link_local"))),
+        declared("isLinkLocalMulticast", (boolean, [foreign], addresses.is_link_local_multicast)),
+        declared("cidr", (foreign, [text], addresses.cidr), member=False),
+        declared("isCIDR", (boolean, [text], _valid(addresses.cidr)), member=False),
+        declared("containsIP", (boolean, [foreign, foreign], addresses.contains_ip), (boolean, [foreign, text], addresses.contains_ip)),
+        declared(
+            "containsCIDR", (boolean, [foreign, foreign], addresses.contains_cidr), (boolean, [foreign, text], addresses.contains_cidr)
+        ),
+        declared("masked", (foreign, [foreign], addresses.masked)),
+        declared("prefixLength", (integer, [foreign], lambda value: addresses.network_of(value).prefixlen)),
+        declared("url", (foreign, [text], urls.url), member=False),
+        declared("isURL", (boolean, [text], urls.is_url), member=False),
+        *(declared(name, (text, [foreign], part)) for name, part in urls.url_parts().items()),
+        declared("getQuery", (kind.Map(text, texts), [foreign], urls.url_query)),
+        *(declared(f"format.{name}", (foreign, [], partial(formats.named, name)), member=False) for name in formats.NAMES),
+        declared(rewriting.NAMED, (foreign, [text], formats.named), member=False),
+        declared(rewriting.WRONG, (texts, [foreign, text], formats.validate), member=False),
         declared("includes", *((boolean, [target, value], _includes) for target in kinds for value in kinds)),
         declared(rewriting.IS_FOREIGN, (boolean, [foreign], _is_foreign), member=False),
         declared(
@@ -525,12 +484,32 @@ def functions(cel: Any) -> list[Any]:
             (boolean, [foreign, kind.NULL], lambda *_: False),
             member=False,
         ),
-        declared("family", (integer, [foreign], lambda value: _address(value).version)),
-        declared("isLoopback", (boolean, [foreign], lambda value: _address(value).is_loopback)),
-        declared("isUnspecified", (boolean, [foreign], lambda value: _address(value).is_unspecified)),
-        declared("cidr", (foreign, [text], _cidr), member=False),
-        declared("isCIDR", (boolean, [text], _valid(_cidr)), member=False),
-        declared("containsIP", (boolean, [foreign, foreign], _address_in), (boolean, [foreign, text], _address_in)),
-        declared("containsCIDR", (boolean, [foreign, foreign], _network_in), (boolean, [foreign, text], _network_in)),
-        declared("prefixLength", (integer, [foreign], lambda value: _network(value).prefixlen)),
+        *_standard(cel, foreign),
+    ]
+
+
+EXCLUDED: Final = ("string", "_<_", "_<=_", "_>_", "_>=_")
+"""Functions of the language that are declared here, with what the runtime can do and does not declare, or does not have."""
+
+
+def _standard(cel: Any, foreign: Any) -> list[Any]:
+    """The declarations of `EXCLUDED`: comparisons of numbers of different types, and the texts of addresses."""
+    kind = cel.Type
+    numbers = kind.INT, kind.UINT, kind.DOUBLE
+    others = kind.STRING, kind.BOOL, kind.BYTES, kind.DURATION, kind.TIMESTAMP
+    pairs = [*((one, other) for one in numbers for other in numbers), *((each, each) for each in others)]
+    text, *comparisons = EXCLUDED
+    texts = [
+        cel.Overload(f"string_{number}", return_type=kind.STRING, parameters=[each]) for number, each in enumerate((*numbers, *others))
+    ]
+    texts.append(cel.Overload("string_of_address", return_type=kind.STRING, parameters=[foreign], impl=_text_of))
+    return [
+        cel.FunctionDecl(text, texts),
+        *(
+            cel.FunctionDecl(
+                name,
+                [cel.Overload(f"{name}_{number}", return_type=kind.BOOL, parameters=[*pair]) for number, pair in enumerate(pairs)],
+            )
+            for name in comparisons
+        ),
     ]

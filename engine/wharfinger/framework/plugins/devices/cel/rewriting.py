@@ -1,8 +1,9 @@
-"""Changes of compiled expressions where the runtime lacks what Kubernetes has: its macros, and equality of its own types.
+"""Changes of compiled expressions where the runtime lacks what Kubernetes has: macros, some functions, and equality of its own types.
 
-Macros that the parser of the runtime does not know are those with two variables, `sortBy` and `unwrapOpt`. They are parsed as calls of
-functions that exist for this alone, with the variables of the macros declared. Each call is replaced by the loop that it stands for, as in
-cel-go (`ext/comprehensions.go` and `ext/lists.go`); the runtime evaluates it.
+Macros that the parser of the runtime does not know are those with two variables, and `sortBy`. They are parsed as calls of functions that
+exist for this alone, with the variables of the macros declared. Each call is replaced by the loop that it stands for, as in cel-go
+(`ext/comprehensions.go` and `ext/lists.go`); the runtime evaluates it. So are functions whose results Python cannot give back to the
+runtime: optional values, durations and times, and numbers without a sign.
 
 The runtime sees a version, quantity or address as a map. Equality of such a value with one of another type is an error in Kubernetes, and
 false for the runtime. So `left == right` becomes a comparison for each answer to whether the left side is a value of a foreign type. In
@@ -12,6 +13,7 @@ Kubernetes too, `!=` is true, and `==` is false where only the right side is for
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
@@ -25,15 +27,21 @@ _COUNTS: Final = {
     "transformMap": (3, 4),
     "transformMapEntry": (3, 4),
     "sortBy": (2,),
-    "unwrapOpt": (0,),
 }
 """The arguments of each macro, variables included: two variables where there are more arguments than two."""
 OF_PAIRS: Final = "kubernetes_map_of_pairs"
 MERGED: Final = "kubernetes_merged_maps"
 SORTED: Final = "kubernetes_sorted_pairs"
 
+SUM: Final = "kubernetes_sum"
+PLACES: Final[Mapping[str, Callable[..., int]]] = {"kubernetes_place_of_min": min, "kubernetes_place_of_max": max}
+WRONG: Final = "kubernetes_wrong"
+NAMED: Final = "kubernetes_named_format"
+
+_OPTIONAL_ENTRIES: Final = frozenset({"_[?_]", "_?._"})
 _RESULT: Final = "@result"
 _ITEM: Final = "@item"
+_ITEMS: Final = "@items"
 
 _USES = re.compile(rf"\.\s*(?:{'|'.join(_COUNTS)})\s*\(\s*([A-Za-z_]\w*)\s*,(?:\s*([A-Za-z_]\w*)\s*,)?")
 
@@ -46,7 +54,7 @@ def variables(expression: str) -> frozenset[str]:
 def declarations(cel: Any) -> list[Any]:
     """The functions as which the macros are parsed, for `cel.NewEnv`; none is ever called."""
     kind = cel.Type
-    lists = dict.fromkeys(("transformList", "sortBy", "unwrapOpt"), kind.LIST)
+    lists = dict.fromkeys(("transformList", "sortBy"), kind.LIST)
     results = {**lists, "transformMap": kind.DYN, "transformMapEntry": kind.DYN}
     return [
         cel.FunctionDecl(
@@ -59,17 +67,36 @@ def declarations(cel: Any) -> list[Any]:
             ],
         )
         for name, counts in _COUNTS.items()
+    ] + [
+        cel.FunctionDecl(
+            name, [cel.Overload(f"made_{name}", return_type=kind.DYN, parameters=[kind.DYN] * count, is_member="." not in name)]
+        )
+        for name, (count, _) in _MADE.items()
     ]
 
 
-def loop(call: tree.Message, make: tree.Maker) -> bytes | None:
+def expanded(call: tree.Message, make: tree.Maker) -> bytes | None:
+    """What a call of a macro, or of a function that is made of others, stands for; None for other calls."""
+    name = tree.text(call, 2)
+    count, made_of = _MADE.get(name, (-1, None))
+    arguments = [*tree.every(call, 1), *tree.every(call, 3)]
+    if name in _OPTIONAL_ENTRIES and _is_by_domain(arguments[0]):
+        return make.call("optional.of", make.call("_[_]", *arguments))  # every domain is there
+    return made_of(make, *arguments) if made_of is not None and len(arguments) == count else _loop(call, make)
+
+
+def _is_by_domain(expression: bytes) -> bool:
+    """True for `device.attributes` and `device.capacity`."""
+    selected = tree.fields(tree.first(tree.fields(expression), tree.SELECT))
+    return tree.text(selected, 2) in {"attributes", "capacity"} and _identifier(tree.first(selected, 1)) == "device"
+
+
+def _loop(call: tree.Message, make: tree.Maker) -> bytes | None:
     """The loop that a call stands for; None if it is no call of a macro."""
     name, arguments = tree.text(call, 2), list(tree.every(call, 3))
     if 1 not in call or len(arguments) not in _COUNTS.get(name, ()):
         return None
     over = tree.first(call, 1)
-    if not arguments:
-        return _unwrapped(over, make)
     names = [_identifier(each) for each in arguments[: 2 if len(arguments) > 2 else 1]]
     if not all(names):
         return None  # the function that stands for it has no implementation: an error
@@ -103,12 +130,54 @@ def _only_one(condition: bytes, make: tree.Maker) -> list[bytes]:
     return [make.integer(0), make.truth(True), step, make.call("_==_", make.name(_RESULT), make.integer(1))]
 
 
-def _unwrapped(over: bytes, make: tree.Maker) -> bytes:
+def _unwrapped(make: tree.Maker, over: bytes) -> bytes:
     """The values of those items that have one."""
     step = make.call("_+_", make.name(_RESULT), make.items(make.call("value", of=make.name(_ITEM))))
     step = make.call("_?_:_", make.call("hasValue", of=make.name(_ITEM)), step, make.name(_RESULT))
     return make.loop(over, [_ITEM], _RESULT, [make.items(), make.truth(True), step, make.name(_RESULT)])
 
+
+def _added(make: tree.Maker, over: bytes) -> bytes:
+    """The sum of a list: in a loop for items that Python does not give back."""
+    first = make.call("_[_]", make.name(_ITEMS), make.integer(0))
+    kinds = [make.call("_==_", make.call("type", first), make.name(kind)) for kind in ("uint", "google.protobuf.Duration")]
+    there = make.call("_>_", make.call("size", make.name(_ITEMS)), make.integer(0))
+    in_loop = make.call("_&&_", there, make.call("_||_", *kinds))
+    step = make.call("_+_", make.name(_RESULT), make.name(_ITEM))
+    zero = make.call("_-_", first, first)
+    looped = make.loop(make.name(_ITEMS), [_ITEM], _RESULT, [zero, make.truth(True), step, make.name(_RESULT)])
+    return make.bound(_ITEMS, over, make.call("_?_:_", in_loop, looped, make.call(SUM, make.name(_ITEMS))))
+
+
+def _item_at(place: str) -> Callable[[tree.Maker, bytes], bytes]:
+    def found(make: tree.Maker, over: bytes) -> bytes:
+        return make.bound(_ITEMS, over, make.call("_[_]", make.name(_ITEMS), make.call(place, make.name(_ITEMS))))
+
+    return found
+
+
+def _unless_empty(function: str) -> Callable[..., bytes]:
+    """An optional value of what a function returns, without one if that is empty."""
+
+    def optional(make: tree.Maker, *arguments: bytes) -> bytes:
+        return make.call("optional.ofNonZeroValue", make.call(function, *arguments))
+
+    return optional
+
+
+_MADE: Final[Mapping[str, tuple[int, Callable[..., bytes]]]] = {
+    "unwrapOpt": (1, _unwrapped),
+    "optional.unwrap": (1, _unwrapped),
+    "sum": (1, _added),
+    "min": (1, _item_at("kubernetes_place_of_min")),
+    "max": (1, _item_at("kubernetes_place_of_max")),
+    "validate": (2, _unless_empty(WRONG)),
+    "format.named": (1, _unless_empty(NAMED)),
+}
+"""Functions that are made of others, with the number of their arguments, the target of a member function included."""
+
+
+# ── equality ──
 
 IS_FOREIGN: Final = "kubernetes_is_foreign"
 SAME_FOREIGN: Final = "kubernetes_same_foreign"

@@ -20,7 +20,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.plugins.devices.cel import library, rewriting, syntax_tree
+from wharfinger.framework.plugins.devices.cel import library, optionals, rewriting, syntax_tree
+from wharfinger.framework.plugins.devices.cel.addresses import NO_OVERLOAD, Value
 from wharfinger.framework.plugins.devices.cel.cost import MAX_COST, cost
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent
@@ -31,7 +32,7 @@ UNLIMITED = 10**12
 MAX_ANSWERS = 100_000
 """The limit of kept answers of one selector; there are as many as distinct devices."""
 
-Attribute = bool | int | str | library.Value
+Attribute = bool | int | str | Value
 """The value of an attribute: a version is `library.semver_value(text)`."""
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
@@ -46,7 +47,9 @@ COST_EVALUATED = 150
 """The cost of one evaluation, besides that of its expression."""
 
 _STATUS = re.compile(r"[A-Z_]+: ")
-_MISSING_KEY = re.compile(r'Key not found in map : (?:"(?P<text>.*)"|(?P<other>.*))', re.DOTALL)
+_MISSING_KEY = re.compile(r"""Key not found in map : (?:(?P<quote>["'])(?P<text>.*)(?P=quote)|(?P<other>.*))""", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _NO_OVERLOAD = re.compile("No matching overloads? found")
 _INDEX = re.compile(r"Index error: index=(-?\d+)")
 _TEXTS = {"divide by zero": "division by zero", "modulo by zero": "modulus by zero"}
@@ -75,7 +78,7 @@ class DeviceTraits:
 
     driver: str
     attributes: Mapping[str, Mapping[str, Attribute]]
-    capacity: Mapping[str, Mapping[str, library.Value]]
+    capacity: Mapping[str, Mapping[str, Value]]
     allow_multiple_allocations: bool
     key: Hashable
 
@@ -134,7 +137,7 @@ class Selector:
                 return _not_bool(kind, result)
             text = str(result.value())
             missing = _MISSING_KEY.search(text)
-            domain = missing["text"] if missing else None
+            domain = _missing_text(missing) if missing else None
             if domain is None or (domain in attributes and domain in capacity):
                 return _shown(text)
             attributes.setdefault(domain, {})
@@ -142,9 +145,8 @@ class Selector:
 
 
 def _not_bool(kind: str, result: Any) -> str:
-    value = result.plain_value()
     name = kind.partition("<")[0].lower()
-    foreign = next((foreign for key, foreign in _FOREIGN.items() if name == "map" and key in value), None)
+    foreign = next((foreign for key, foreign in _FOREIGN.items() if name == "map" and key in result.plain_value()), None)
     if foreign:
         name, reason = f"kubernetes.{foreign}", f"type conversion error from '{foreign}' to 'bool'"
     else:
@@ -152,13 +154,21 @@ def _not_bool(kind: str, result: Any) -> str:
     return f"CEL result of type {name} could not be converted to bool: {reason}"
 
 
+def _missing_text(missing: re.Match[str]) -> str | None:
+    """The key of an error that names a missing key; None if it is no text."""
+    return missing["text"] and _ESCAPED.sub(
+        lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), missing["text"]
+    )
+
+
 def _shown(text: str) -> str:
     """The text of an error as kube-scheduler shows it."""
     missing = _MISSING_KEY.search(text)
     if missing:
-        return f"no such key: {missing['text'] if missing['text'] is not None else missing['other']}"
+        key = _missing_text(missing)
+        return f"no such key: {missing['other'] if key is None else key}"
     if _NO_OVERLOAD.search(text):
-        return library.NO_OVERLOAD
+        return NO_OVERLOAD
     if outside := _INDEX.search(text):
         return f"index out of bounds: {outside[1]}"
     plain = _STATUS.sub("", text, count=1)
@@ -174,7 +184,9 @@ def compiled(expression: str) -> Selector | SelectorFailed:
         kind = program.return_type().name()
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
-        serialized = syntax_tree.rewritten(program.serialize(), rewriting.loop)
+        serialized = syntax_tree.rewritten(program.serialize(), rewriting.expanded)
+        if refused := optionals.refusal(serialized):
+            return SelectorFailed(refused)
         dearest = cost(serialized)
         if dearest > MAX_COST:
             return SelectorFailed("too complex, exceeds cost limit")
@@ -205,7 +217,9 @@ def _environment(names: frozenset[str]) -> Any:
     from cel_expr_python import cel  # noqa: PLC0415 — only clusters with claims need it
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings  # noqa: PLC0415
 
+    excluded = "".join(f"  - name: {name}\n" for name in library.EXCLUDED)
     return cel.NewEnv(
+        config=cel.NewEnvConfigFromYaml(f"stdlib:\n  exclude_functions:\n{excluded}"),
         variables=dict.fromkeys({"device", *names}, cel.Type.DYN),
         extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings(2)],
         functions=[*library.functions(cel), *rewriting.declarations(cel)],
@@ -305,7 +319,7 @@ def _traits(content: DeviceContent) -> DeviceTraits:
     for name, attribute in content.device.attributes.items():
         domain, own = _qualified(name, content.driver)
         attributes.setdefault(domain, {})[own] = _read(name, attribute)
-    capacity: dict[str, dict[str, library.Value]] = {}
+    capacity: dict[str, dict[str, Value]] = {}
     for name, each in content.device.capacity.items():
         domain, own = _qualified(name, content.driver)
         capacity.setdefault(domain, {})[own] = library.quantity_value(each.value)
@@ -326,7 +340,7 @@ def _entry(content: DeviceContent, read: Read) -> TypedValue | None:
 @lru_cache(maxsize=65536)
 def _part(driver: str, shareable: bool, read: tuple[Read, ...], values: tuple[TypedValue | None, ...]) -> DeviceTraits:
     attributes: dict[str, dict[str, Attribute]] = {}
-    capacity: dict[str, dict[str, library.Value]] = {}
+    capacity: dict[str, dict[str, Value]] = {}
     for (of, domain, name), typed in zip(read, values, strict=True):
         if typed is None:
             continue

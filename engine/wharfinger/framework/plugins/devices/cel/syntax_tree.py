@@ -110,6 +110,11 @@ def expression(serialized: bytes) -> bytes:
     return first(fields(first(fields(serialized), _CHECKED)), _EXPRESSION)
 
 
+def is_empty_list(message: bytes) -> bool:
+    """True for the expression `[]`, over which `cel.bind` loops."""
+    return any(not first(fields(items), 1) for items in every(fields(message), LIST))
+
+
 class Maker:
     """Makes expressions with ids of their own."""
 
