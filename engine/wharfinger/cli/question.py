@@ -21,6 +21,7 @@ import yaml
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
+from wharfinger.event_loop import rarely
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.chain_settings import ChainConfig
@@ -114,7 +115,8 @@ def with_flags(verb: Callable[..., int]) -> Callable[..., int]:
 
     def command(**given: Any) -> int:
         grouped = {name: _taken(group, given) for name, group in groups.items()}
-        return verb(**grouped, **given)
+        with rarely():  # a question makes many objects that stay until its answer; to look through them again and again finds nothing
+            return verb(**grouped, **given)
 
     parameters = [
         flag
