@@ -18,7 +18,6 @@ from wharfinger.builtins.signature import NO_POINTS
 from wharfinger.compiler.interpreter import Interpreter, Outcome, Points
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
-from wharfinger.language.files import shown_place
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.language.semantics import describe, typed, types
@@ -164,7 +163,11 @@ class PolicyCommentary:
     def location(self, rule: str) -> str | None:
         """`file:line:column` of a policy's filter, None for any other."""
         found = self._filters.get(rule)
-        return None if found is None else shown_place(str(found[1].span))
+        if found is None:
+            return None
+        from wharfinger.language.files import shown_place  # noqa: PLC0415 — with the checker, which a question without policies spares
+
+        return shown_place(str(found[1].span))
 
     def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""
