@@ -240,12 +240,12 @@ def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None
     return Chain(links=links, rules=tuple(PolicyRules(policy) for policy in ordered))
 
 
-def with_policies(chain: Chain, policies: Sequence[CompiledPolicy], registry: Registry | None = None) -> Chain:
+def with_policies(chain: Chain, policies: Sequence[CompiledPolicy]) -> Chain:
     """The chain with these policies instead of its own; the same chain if the policies are the same. Raises as `assemble` does.
 
     The two chains share their plugins, with the state that plugins keep about pods being scheduled, and the rules of policies that stay.
     """
-    ordered = _ordered(policies, default_registry() if registry is None else registry)
+    ordered = _ordered(policies, default_registry())
     if [(policy.name, policy.revision) for policy in ordered] == [(policy.name, policy.revision) for policy in chain.policies]:
         return chain
     known = {rules.policy: rules for rules in chain.rules}

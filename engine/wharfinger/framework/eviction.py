@@ -96,14 +96,14 @@ ANYONE = Evictable()
 
 def evictable(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> Evictable:
     """The pods that the policies governing a pod allow to evict for it."""
-    speaking = [policy for policy in policies if policy.victims is not None or _filters_read_pods(policy)]
-    if not speaking:
+    limiting = [policy for policy in policies if policy.victims is not None or _filters_read_pods(policy)]
+    if not limiting:
         return ANYONE
-    timed = any(policy.victims is not None and policy.victims.timed for policy in speaking)
-    labelled = any(policy.victims is not None and policy.victims.reads_namespaces for policy in speaking)
+    timed = any(policy.victims is not None and policy.victims.timed for policy in limiting)
+    labelled = any(policy.victims is not None and policy.victims.reads_namespaces for policy in limiting)
     return Evictable(
-        tuple(policy.name for policy in speaking),
-        tuple(_rule(policy, pod, at) for policy in speaking),
+        tuple(policy.name for policy in limiting),
+        tuple(_rule(policy, pod, at) for policy in limiting),
         (at.now if timed else None, at.objects.namespace_labels if labelled else None),
     )
 

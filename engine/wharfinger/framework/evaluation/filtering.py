@@ -66,7 +66,7 @@ class Filtering:
         "slots",
     )
 
-    def __init__(self, plugins: tuple[FilterPlugin, ...], arrangements: Arrangements, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, plugins: tuple[FilterPlugin, ...], arrangements: Arrangements, stopwatch: Stopwatch | None) -> None:
         self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.effort(plugin)) for plugin in plugins)
         self.laps = NO_LAPS
         self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters that are not skipped

@@ -54,7 +54,7 @@ class Scoring:
         "tiers",
     )
 
-    def __init__(self, lineup: Lineup, arrangements: Arrangements, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, lineup: Lineup, arrangements: Arrangements, stopwatch: Stopwatch | None) -> None:
         self.slots = tuple(
             ScoreSlot(term, group, None if stopwatch is None else stopwatch.effort(term.plugin))
             for term, group in zip(lineup.scores, _groups(lineup), strict=True)

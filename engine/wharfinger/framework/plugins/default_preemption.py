@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.eviction import ANYONE, Budgets, Evictable, Supposition
+from wharfinger.framework.eviction import Budgets, Evictable, Supposition
 from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection, Trial
 from wharfinger.framework.prepared import Attempt, Mask, Reason, union
 from wharfinger.model import objects
@@ -193,7 +193,7 @@ def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
 
 
 def select_victims(  # noqa: PLR0913, PLR0917 — a node, a pod, and what decides about them
-    row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets, evictable: Evictable = ANYONE
+    row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets, evictable: Evictable
 ) -> Candidate | tuple[Reason, ...]:
     """The victims on a node and their cost, or the reasons why the node cannot be freed (`SelectVictimsOnNode`)."""
     lower = [placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority]

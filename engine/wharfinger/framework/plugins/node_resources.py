@@ -171,7 +171,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 class Fit(PreparedFilter):
     """Bit 0 for a node at its limit of pods, two bits for each resource: too full, and too small even when empty."""
 
-    def __init__(self, requests: Sequence[tuple[str, int]], left_to_claims: Sequence[str] = ()) -> None:
+    def __init__(self, requests: Sequence[tuple[str, int]], left_to_claims: Sequence[str]) -> None:
         """The filter of these requests; `left_to_claims` are not checked on nodes without them."""
         ordered = sorted(requests, key=lambda request: _place(request[0]))
         self._lanes = Lanes([name for name, _ in ordered])

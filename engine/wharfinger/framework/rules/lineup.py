@@ -148,14 +148,14 @@ class Lineup:
     @property
     def eviction_depends_on_time(self) -> bool:
         """True if preemption may be allowed later, by the passing of time alone, to evict pods that it may not evict now."""
-        speaking = (policy for policy in self.governing if policy.victims is not None)
-        return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)
+        return any(policy.victims is not None and (policy.scope_timed or policy.victims.timed) for policy in self.governing)
 
     @property
     def eviction_depends_on_namespaces(self) -> bool:
         """The same for other labels of a namespace."""
-        speaking = (policy for policy in self.governing if policy.victims is not None)
-        return any(policy.scope_reads_namespaces or (policy.victims is not None and policy.victims.reads_namespaces) for policy in speaking)
+        return any(
+            policy.victims is not None and (policy.scope_reads_namespaces or policy.victims.reads_namespaces) for policy in self.governing
+        )
 
     def quantum(self, tier: int) -> float:
         """The step to which totals of a tier are rounded."""
