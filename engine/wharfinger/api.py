@@ -47,7 +47,7 @@ from wharfinger.what_if.rebalance.plan import PlanOptions, Rebalance
 from wharfinger.what_if.supposed_changes import NodesLike
 from wharfinger.what_if.tune import knobs, workloads
 from wharfinger.what_if.tune.objectives import objective
-from wharfinger.what_if.tune.search import Tuned, tuned
+from wharfinger.what_if.tune.search import DEFAULT_TRIALS, Tuned, tuned
 from wharfinger.what_if.tune.trials import Workload, processes
 from wharfinger.what_if.tune.trials import dask as on_dask
 
@@ -248,7 +248,7 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
     pods: Sequence[Pod] | None = None,
     *,
     cost: float = 0.0,
-    most_moves: int = 100,
+    most_moves: int = rebalancing.DEFAULT_MOVES,
     most_cordons: int | None = None,
     whole: Mapping[str, str] | None = None,
     namespaces: Sequence[str] = (),
@@ -304,7 +304,7 @@ def tune(  # noqa: PLR0913 — the keywords are independent choices
     replace: Sequence[str] = (),
     load: float = 1.0,
     held_out: float = 0.5,
-    trials: int = 200,
+    trials: int = DEFAULT_TRIALS,
     seed: int = 0,
     jobs: int = 1,
     dask: str | None = None,

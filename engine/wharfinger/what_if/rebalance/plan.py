@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.model.state.snapshot import Snapshot
 
+DEFAULT_MOVES = 100
+"""The default limit of moves of a plan."""
+
 
 class Goal(Enum):
     """What a plan makes better: fewer pods on nodes that rules reject, more free nodes, more whole free GPUs, more points."""
@@ -77,7 +80,7 @@ class PlanOptions:
 
     goals: tuple[Goal, ...]
     cost: float = 0.0
-    most_moves: int = 100
+    most_moves: int = DEFAULT_MOVES
     most_cordons: int | None = None
     unit: Mapping[str, int] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)

@@ -33,6 +33,8 @@ from wharfinger.what_if.tune.workloads import Measures
 if TYPE_CHECKING:
     import optuna
 
+DEFAULT_TRIALS = 200
+"""The default number of trials."""
 MAX_CONCURRENT_TRIALS = 16
 """Trials that may run at once."""
 ORIGINAL_TRIAL = -1
@@ -115,7 +117,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     held_out: Sequence[Workload],
     where: Callable[[SearchSetup], AbstractContextManager[Executor]],
     *,
-    most: int = 200,
+    most: int = DEFAULT_TRIALS,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Tuned:

@@ -30,7 +30,7 @@ from wharfinger.simulate.cluster import Cluster
 from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution, left_cordons, sentence_about
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
-from wharfinger.what_if.rebalance.plan import NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
+from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
 
 
 def table(found: Rebalance) -> str:
@@ -97,7 +97,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     cost: Annotated[
         float, typer.Option("--cost", min=0, help="What each move must gain at least, in units of the goal: pods, nodes, GPUs, points.")
     ] = 0.0,
-    most_moves: Annotated[int, typer.Option("--most-moves", min=1, help="The most moves of the plan.")] = 100,
+    most_moves: Annotated[int, typer.Option("--most-moves", min=1, help="The most moves of the plan.")] = DEFAULT_MOVES,
     most_cordons: Annotated[
         int | None, typer.Option("--most-cordons", min=1, help="The most nodes that may be cordoned at a time; default: any number.")
     ] = None,

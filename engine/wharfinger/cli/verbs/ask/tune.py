@@ -161,7 +161,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
     ] = None,
     load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
-    n_trials: Annotated[int, typer.Option("--trials", min=1, max=MAX_TRIALS, help="How many trials.")] = 200,
+    n_trials: Annotated[int, typer.Option("--trials", min=1, max=MAX_TRIALS, help="How many trials.")] = search.DEFAULT_TRIALS,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search, of what is held out, and of --load.")] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes for the trials; default: one per core.")] = None,
     dask: Annotated[
