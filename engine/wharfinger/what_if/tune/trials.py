@@ -6,6 +6,7 @@ the interface of `concurrent.futures`, so a search does not know where its trial
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import pickle
 import signal
@@ -79,6 +80,7 @@ def keep(pickled: bytes) -> None:
 def _keep_in_child(pickled: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-c is for the process that asks
     keep(pickled)
+    gc.freeze()  # the setup stays; without it, each full collection during a trial looks through all of it
 
 
 def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:
