@@ -154,7 +154,7 @@ class Tentative:
     def takes(self, row: int, pod: PodView) -> bool:
         """True if the chain agrees to a member on a node."""
         self.spend()
-        return bool(self.evaluation(pod).filtering.feasible[row])
+        return bool(self.decider.filtering(self.snapshot, pod).feasible[row])
 
     def assume(self, pod: PodView, node: str) -> None:
         """Assume a member on a node, with the devices that it gets there."""
@@ -196,5 +196,5 @@ class Tentative:
     def reasons(self, pod: PodView, domain: Domain) -> Mapping[str, int]:
         """The number of nodes of a domain by the reason why they do not take a member."""
         snapshot = self.snapshot
-        filtering = self.decider.evaluation(snapshot, pod).filtering
+        filtering = self.decider.filtering(snapshot, pod)
         return Diagnosis(filtering, snapshot.n_nodes).reasons_among(domain.rows)

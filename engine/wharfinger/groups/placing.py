@@ -250,7 +250,7 @@ class _Search:
         sums = member_classes.Sums(snapshot.n_nodes)
         for each in self._classes:
             self.tentative.spend()
-            filtering = self.tentative.decider.evaluation(snapshot, each.pod).filtering
+            filtering = self.tentative.decider.filtering(snapshot, each.pod)
             room = member_classes.room_by(filtering, snapshot, each.pod)
             sums.add(each, filtering)
             for number, domain in enumerate(candidates):

@@ -137,7 +137,7 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
     budgets = Budgets(snapshot.objects)
     allowed = []
     for each in (yield from member_classes.classes(decider, group.waiting, snapshot)):
-        rules = decider.evaluation(snapshot, each.pod).evictable(each.pod, snapshot)
+        rules = decider.chain.lineup(each.pod, snapshot).evictable(each.pod, snapshot)
         if rules.rules:
             allowed.append(rules)
         yield

@@ -88,8 +88,8 @@ def _fit(decider: Decider, state: ClusterState, domain: Domain, members: list[Po
         reasons = {}
         if refused:
             snapshot = state.snapshot(now)
-            evaluation = decider.evaluation(snapshot, next(iter(refused.values())))
-            reasons = dict(Diagnosis(evaluation.filtering, snapshot.n_nodes).reasons_among(domain.rows))
+            filtering = decider.filtering(snapshot, next(iter(refused.values())))
+            reasons = dict(Diagnosis(filtering, snapshot.n_nodes).reasons_among(domain.rows))
         return DomainFit(key=domain.key, value=domain.value, fits=len(assumed), wanted=len(members), reasons=reasons)
     finally:
         while assumed:

@@ -453,7 +453,7 @@ class GroupCycle:
         profile, found = attempt.profile, set[Plugin]()
         kinds = list({pod.template: pod for pod in pods}.values())
         for pod in kinds[:MAX_KINDS]:
-            found |= hints.concerning(profile.decider.evaluation(self._cluster.snapshot(), pod).filtering)
+            found |= hints.concerning(profile.decider.filtering(self._cluster.snapshot(), pod))
             yield
         snapshot = self._cluster.snapshot()
         for pod in kinds[MAX_KINDS:]:

@@ -176,12 +176,12 @@ class _Checks:
             return False
         if self._unchanged_since or (self._changed is not None and node not in self._changed and not self._reads_far(pod, snapshot)):
             return True
-        return bool(self._decider.evaluation(snapshot, pod).filtering.feasible[row])
+        return bool(self._decider.filtering(snapshot, pod).feasible[row])
 
     def _reads_far(self, pod: PodView, snapshot: Snapshot) -> bool:
         found = self._far.get(pod.template)
         if found is None:
-            slots = self._decider.evaluation(snapshot, pod).filtering.slots
+            slots = self._decider.filtering(snapshot, pod).slots
             found = self._far[pod.template] = any(slot.volatility > Volatility.ROW and not slot.skipped for slot in slots)
         return found
 

@@ -25,6 +25,7 @@ from wharfinger.framework.plugin_calls import Stopwatch
 from wharfinger.framework.prepared import Attempt
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.filtering import Filtering
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -76,6 +77,12 @@ class Decider:
         evaluation = self._evaluation(snapshot, pod)
         evaluation.update(pod, snapshot)
         return evaluation
+
+    def filtering(self, snapshot: Snapshot, pod: PodView) -> Filtering:
+        """The filters' results alone for a pod, up to date; readable until the next question about a pod of its template."""
+        evaluation = self._evaluation(snapshot, pod)
+        evaluation.update_filters(pod, snapshot)
+        return evaluation.filtering
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         key = self.chain.key(pod, snapshot)

@@ -3,7 +3,8 @@
     Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
 
 An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It prepares all rules anew
-and evaluates all rows if rows were added, moved or removed. The answer is the same either way.
+and evaluates all rows if rows were added, moved or removed. The answer is the same either way. Where only the filters are asked, the scores
+wait until they are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wharfinger.framework import prepared
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
-from wharfinger.framework.evaluation.filtering import Filtering
+from wharfinger.framework.evaluation.filtering import NO_FLIPS, Filtering, Flips
 from wharfinger.framework.evaluation.scoring import Scoring
 from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.pod_devices import shared_by
@@ -44,10 +45,14 @@ class Evaluation:
     """The kept result for one template, as of `asked_at`. `version` grows with every change."""
 
     __slots__ = (
+        "_behind",
+        "_changed",
+        "_flips",
         "_laps",
         "_message",
         "_nominee",
         "_scored",
+        "_scored_at",
         "_stopwatch",
         "_strings",
         "asked_at",
@@ -73,30 +78,58 @@ class Evaluation:
         self.asked_at = 0.0
         self._nominee: str | None = None  # the uid of the pod, if it is nominated itself: its own nomination does not count against it
         self._scored = False
+        self._behind = True  # the scores are older than the filters: of the revision `_scored_at`
+        self._scored_at = -1
+        self._changed: Changes | None = None  # since then, if it is known already
+        self._flips: Flips | None = None  # since then; None if all nodes are to be scored anew
         self._message: str | None = None
 
     def update(self, pod: PodView, snapshot: Snapshot) -> None:
         """Bring the result up to date: it then equals a fresh evaluation of `pod` on `snapshot`."""
+        self.update_filters(pod, snapshot)
+        if self._behind:
+            self._update_scores(Attempt(pod, snapshot, self.shared))
+
+    def update_filters(self, pod: PodView, snapshot: Snapshot) -> None:
+        """Bring the results of the filters up to date; those of the scores may be older."""
         revision = snapshot.revision
         nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
         if revision == self.revision and snapshot.now == self.asked_at and nominee == self._nominee:
             return
         self.version += 1
         self._message = None
-        changed = self._changes(snapshot)
+        changed = self._changes(snapshot, self.revision)
         if self._stopwatch is not None:
             self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(
                 whole=changed is None, policies=self.lineup.policies
             )
         if changed is None:
             self.shared, self._strings = shared_by(self.lineup.governing), snapshot.strings
-            attempt = Attempt(pod, snapshot, self.shared)
-            self.filtering.evaluate(attempt)
-            self._laps.mark("Filter")
-            self._score(attempt)
+            self.filtering.evaluate(Attempt(pod, snapshot, self.shared))
+            self._flips = None
         else:
-            self._refresh(Attempt(pod, snapshot, self.shared), changed)
+            flips = self.filtering.refresh(Attempt(pod, snapshot, self.shared), changed)
+            self._flips = _joined(self._flips, flips) if self._behind else flips
+        self._laps.mark("Filter")
+        self._changed = None if self._behind else changed
+        self._behind = True
         self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
+
+    def _update_scores(self, attempt: Attempt) -> None:
+        """Bring the scores up to date after the filters."""
+        feasible_set, flips, scored = self.filtering.feasible_set, self._flips, self._scored
+        self._scored = False  # a score may raise
+        if feasible_set.count:
+            changed = self._changed
+            if scored and flips is not None and changed is None:
+                changed = self._changes(attempt.snapshot, self._scored_at)
+            if scored and flips is not None and changed is not None:
+                self.scoring.refresh(attempt, changed, flips, feasible_set)
+            else:
+                self.scoring.evaluate(attempt, feasible_set)
+            self._laps.mark("Score")
+            self._scored = True
+        self._behind, self._changed, self._scored_at = False, None, self.revision
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""
@@ -106,28 +139,12 @@ class Evaluation:
             self._stopwatch.ended(self._laps, "Unschedulable" if choice is None else "Success")
             self._laps = NO_LAPS
 
-    def _changes(self, snapshot: Snapshot) -> Changes | None:
-        """The changes since the last update; None if all rules must be prepared anew: rows or codes were added or moved."""
-        node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
+    def _changes(self, snapshot: Snapshot, since: int) -> Changes | None:
+        """The changes since a revision; None if all rules must be prepared anew: rows or codes were added or moved."""
+        node_rows, usage_rows = snapshot.node_changes(since), snapshot.usage_changes(since)
         if node_rows is None or usage_rows is None or snapshot.strings is not self._strings:
             return None
         return prepared.changes(node_rows, usage_rows)
-
-    def _refresh(self, attempt: Attempt, changed: Changes) -> None:
-        flips = self.filtering.refresh(attempt, changed)
-        self._laps.mark("Filter")
-        feasible_set = self.filtering.feasible_set
-        if self._scored and feasible_set.count and flips is not None:
-            self.scoring.refresh(attempt, changed, flips, feasible_set)
-            self._laps.mark("Score")
-        else:
-            self._score(attempt)
-
-    def _score(self, attempt: Attempt) -> None:
-        self._scored = self.filtering.count > 0
-        if self._scored:
-            self.scoring.evaluate(attempt, self.filtering.feasible_set)
-            self._laps.mark("Score")
 
     def rejection_message(self, snapshot: Snapshot) -> str:
         """The reason why no node is feasible, in kube-scheduler's words; computed once and shared by all pods of the template."""
@@ -177,3 +194,12 @@ class Evaluation:
         if len(rows) == 1:
             return Choice(int(rows[0]), 1)
         return Choice(int(rows[best_rows.winner(pod.uid, snapshot.name_hashes[rows])]), len(rows))
+
+
+def _joined(before: Flips | None, after: Flips | None) -> Flips | None:
+    """The flips of two updates as those of one: a row that flipped in both is as it was."""
+    if before is None or after is None:
+        return None
+    if before is NO_FLIPS or after is NO_FLIPS:
+        return after if before is NO_FLIPS else before
+    return Flips(np.setxor1d(before.rows, after.rows, assume_unique=True), np.setxor1d(before.possible, after.possible, assume_unique=True))

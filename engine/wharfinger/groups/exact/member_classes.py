@@ -91,7 +91,7 @@ def open_rows(filtering: Filtering, n_nodes: int) -> Mask:
 
 def room(decider: Decider, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64]:
     """The most pods of a template that each node may take at once, `(n_nodes,)`: never too few."""
-    return room_by(decider.evaluation(snapshot, pod).filtering, snapshot, pod)
+    return room_by(decider.filtering(snapshot, pod), snapshot, pod)
 
 
 def room_by(filtering: Filtering, snapshot: Snapshot, pod: PodView) -> NDArray[np.int64]:
@@ -176,7 +176,7 @@ def readings(decider: Decider, snapshot: Snapshot, classes: Sequence[MemberClass
 
 def read(decider: Decider, snapshot: Snapshot, each: MemberClass) -> Reading:
     """The reading of a class on a snapshot."""
-    filtering = decider.evaluation(snapshot, each.pod).filtering
+    filtering = decider.filtering(snapshot, each.pod)
     reading = Reading(open_rows=open_rows(filtering, snapshot.n_nodes))
     if filtering.refusal is not None:
         reading.complete = False
