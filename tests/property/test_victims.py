@@ -33,7 +33,8 @@ AGE = programs.operation(
     programs.call("age", programs.attribute(Subject.POD, "created")),
     type_=programs.BOOL,
 )
-conditions = st.one_of(st.sampled_from(programs.OF_PODS).flatmap(lambda of_pods: of_pods.bools), st.just(AGE))
+OF_BOTH = [programs.Expressions((Subject.POD, Subject.ITEM), depth, programs.CLOCK, cluster=False) for depth in range(3)]
+conditions = st.one_of(st.sampled_from(OF_BOTH).flatmap(lambda of_both: of_both.bools), st.just(AGE))
 victim_rules = st.builds(
     lambda condition, missing: typed.VictimRule(span=programs.SPAN, condition=condition, missing_evicts=missing),
     conditions,
