@@ -140,6 +140,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "versions": lambda n: POLICY + required('(semver(node.labels["v{0}"]) > semver("1.{0}.0"))', n),
     "quantities": lambda n: POLICY + required('(quantity(node.labels["q{0}"]).number > {0})', n),
     "labels of the namespace": lambda n: POLICY + required('pod.namespace_labels["l{0}"] == "x"', n),
+    "unknown time zones": lambda n: POLICY + required('time_of_day(tz: "Europ/Berlin{0}") > 1h', n),
     "times of day": lambda n: f"{POLICY}for pods\n" + required('(time_of_day("Europe/Berlin") > {0}s or weekday("UTC") == "mon")', n),
     # what is left of the grammar
     "plugins of every form": lambda n: (

@@ -64,6 +64,11 @@ def test_the_longest_chains_are_nothing_special(name):
     assert work(CHAINS[name]()) < 400_000
 
 
+@pytest.mark.parametrize("name", [name for name in texts.FAMILIES if name.startswith("unknown")])
+def test_names_that_were_meant_are_looked_for_within_a_budget(name):
+    assert work(texts.largest(texts.FAMILIES[name])) < 4_000_000
+
+
 def test_there_are_many_and_all_differ():
     small = [family(SMALL) for family in (texts.NESTED | texts.FAMILIES | texts.PRODUCTS).values()]
     chains = [chain() for chain in CHAINS.values()]

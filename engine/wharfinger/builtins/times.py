@@ -6,6 +6,7 @@ every machine with the same packages decides alike.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, tzinfo
 from functools import cache, lru_cache
 from importlib import resources
@@ -14,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from wharfinger.builtins.signature import AtMoment, AtNode, AtRows, always, text
+from wharfinger.builtins.signature import AtMoment, AtNode, AtRows, always
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics.bounds import UNBOUNDED
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
@@ -43,11 +44,11 @@ def zone(name: str) -> tzinfo:
         return ZoneInfo.from_file(file, key=name)
 
 
-def zone_fault(name: object) -> str | None:
-    """What is wrong with the name of a time zone, None if nothing."""
+def zone_fault(name: object, nearest: Callable[[str, Iterable[str]], str | None] = closest) -> str | None:
+    """What is wrong with the name of a time zone, None if nothing; `nearest` finds the zone that was meant."""
     if name in zone_names():
         return None
-    near = closest(str(name), zone_names())
+    near = nearest(str(name), zone_names())
     meant = f"did you mean {near}?" if near else "use a name of the IANA database, such as Europe/Berlin or UTC"
     return f"there is no time zone {str(name)!r}; {meant}"
 
@@ -79,7 +80,7 @@ def _weekday_code(context: AtNode | AtRows, tz: str) -> Any:
     return np.int32(context.snapshot.strings.code(_weekday(context, tz)))
 
 
-_TZ = text("tz", literal=True, validate=zone_fault, steps=ZONE_STEPS)
+_TZ = Parameter(name="tz", kinds=frozenset({Kind.STRING}), literal=True, validate=zone_fault, steps=ZONE_STEPS, suggests=True)
 
 TIMES = (
     Function(

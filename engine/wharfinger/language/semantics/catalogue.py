@@ -96,7 +96,8 @@ class Parameter:
     A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
     A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
     `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked; that takes
-    about as long as this number of `steps` of the check.
+    about as long as this number of `steps` of the check. One that `suggests` a near name among many takes, as a second argument, how to
+    find it: `wording.closest` as a check has it, which gives up after so many letters.
     """
 
     name: str
@@ -105,8 +106,9 @@ class Parameter:
     default: Any = None
     required: bool = True
     literal: bool = False
-    validate: Callable[[Any], str | None] | None = None
+    validate: Callable[..., str | None] | None = None
     steps: int = 1
+    suggests: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

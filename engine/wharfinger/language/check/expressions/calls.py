@@ -318,7 +318,8 @@ def _literal(context: Context, function: Function, parameter: Parameter, found: 
             Code.P217, f"`{parameter.name}` of `{function.name}` is written out, not calculated", found.span, label="not a literal"
         )
     context.work.spend(parameter.steps)
-    fault = parameter.validate(found.value) if parameter.validate else None
+    near = (context.closest,) if parameter.suggests else ()
+    fault = parameter.validate(found.value, *near) if parameter.validate else None
     if fault:
         return context.error(Code.P218, f"`{parameter.name}` of `{function.name}`: {fault}", found.span, label="refused")
     return found
