@@ -36,7 +36,10 @@ def text() -> str:
             priorityClassName=TEXT,
             nodeSelector={"type": "object", "additionalProperties": TEXT},
             tolerations=OBJECTS,
-            policies={"type": "object", "propertyNames": {"pattern": r"^[-._a-zA-Z0-9]+\.policy$"}, "additionalProperties": TEXT},
+            policies={
+                "type": "object",
+                "patternProperties": {r"^[-._a-zA-Z0-9]+\.policy$": TEXT},
+            },  # a template explains what is wrong with others,
             shippedPolicies={"type": "array", "items": TEXT, "uniqueItems": True},
             settings={"type": "object", "additionalProperties": False, "properties": fields},
             crds=_parts(install=SWITCH),
@@ -45,7 +48,7 @@ def text() -> str:
             policyApps=_parts(enabled=SWITCH),
             signals=_parts(enabled=SWITCH),
             monitoring=_parts(serviceMonitor=SWITCH, alerts=SWITCH, dashboard=SWITCH),
-            overrides={"type": "object", "propertyNames": {"pattern": "^[A-Z][A-Za-z]*/.+$"}, "additionalProperties": OBJECT},
+            overrides={"type": "object", "patternProperties": {"^[A-Z][A-Za-z]*/.+$": OBJECT}, "additionalProperties": False},
         ),
         "$defs": definitions,
     }

@@ -1,6 +1,7 @@
 """The Helm chart: the same objects as by kustomize, installed, upgraded and removed by the real Helm."""
 
 import re
+import shlex
 from functools import partial
 
 import pytest
@@ -82,6 +83,7 @@ def test_values_reach_the_objects(helm):
             "image.digest=sha256:" + "a" * 64,
             "nodeSelector.pool=system",
             "settings.limits.binds=7",
+            "settings.port=12345",
             "shippedPolicies={spread}",
             r"policies.gold\.policy=policy \"gold\"",
             "overrides.Deployment/wharfinger.spec.revisionHistoryLimit=1",
@@ -91,6 +93,7 @@ def test_values_reach_the_objects(helm):
     settings = yaml.safe_load(found["ConfigMap", "wharfinger-settings"]["data"]["wharf.yaml"])
     assert (spec["replicas"], spec["revisionHistoryLimit"], spec["template"]["spec"]["nodeSelector"]) == (3, 1, {"pool": "system"})
     assert spec["template"]["spec"]["containers"][0]["image"] == "registry.example/wharfinger@sha256:" + "a" * 64
+    assert (settings["port"], [port["containerPort"] for port in spec["template"]["spec"]["containers"][0]["ports"]]) == (12345, [12345])
     assert (settings["limits"], settings["logging"]) == ({"binds": 7}, {"format": "json"})
     assert set(found["ConfigMap", "wharfinger-policies"]["data"]) == {"spread.policy", "gold.policy"}
 
@@ -100,7 +103,13 @@ WRONG = {
     "settings.limits.gracePeriod=soon": "/settings/limits/gracePeriod",
     "settings.limit=3": "'limit' not allowed",
     "image.digest=abc": "/image/digest",
-    "policies.gold=x": "'gold' does not match",
+    "policies.gold=x": "gold is not the file name of a policy",
+    "policies.gold.policy=x": "a backslash stands before the dot",
+    "overrides.deployment.x=1": "at '/overrides': additional properties 'deployment' not allowed",
+    "settings.port=0": "there would be nothing for the probes to ask",
+    "settings.leaderElection.leaderElect=false": "set replicas to 1",
+    "admission.certManager=true": "admission.certManager is for the webhook",
+    "admission.anyCaller=true": "admission.anyCaller is for the webhook",
     "shippedPolicies={nowhere}": "the project has no policy nowhere",
     "image.repository=": "there is no published image",
     "image.repository=registry.example/wharfinger:1.2": "/image/repository",
@@ -115,6 +124,16 @@ WRONG = {
 def test_wrong_values_are_refused_and_named(helm, setting, said):
     with pytest.raises(HelmFailed, match=re.escape(said)):
         rendered(helm, setting)
+
+
+def test_the_notes_name_the_port_and_what_the_webhook_lacks(control_plane, helm):
+    def notes(*settings):
+        return helm("install", "w", FOLDER, "--dry-run=client", "--namespace", NAMESPACE, *values(*settings)).partition("NOTES:")[2]
+
+    assert "deployment/wharfinger 10261 # then open http://localhost:10261/ui" in notes()
+    assert "deployment/wharfinger 777 # then open http://localhost:777/ui" in notes("settings.port=777")
+    assert "secret" not in notes()
+    assert f"kubectl create secret tls wharfinger-admission -n {NAMESPACE}" in notes("admission.enabled=true")
 
 
 def test_null_means_none(helm):
@@ -145,9 +164,14 @@ def test_it_is_installed_upgraded_and_removed(control_plane, helm, kubectl):
         assert list(policies()["data"]) == ["NO-POLICIES"]
         control_plane.api.patch("ConfigMap", "wharfinger-policies", {"data": {"mine.policy": "x"}}, NAMESPACE)
 
+        deployed = partial(control_plane.api.get, "Deployment", "wharfinger", NAMESPACE)
+        (upgrade,) = re.findall(r"helm upgrade wharfinger <this chart> (.*shippedPolicies.*)", said)
+        helm("upgrade", "wharfinger", FOLDER, *shlex.split(upgrade))
+        assert set(policies()["data"]) == {"spread.policy", "critical-off-spot.policy", "mine.policy"}, "what was added by hand stays"
+        assert deployed()["metadata"]["generation"] == 1, "other policies are no rollout"
+
         helm(*install, *values("shippedPolicies={spread}", "settings.limits.binds=9"))
         assert set(policies()["data"]) == {"spread.policy", "mine.policy"}, "what was added by hand outlasts an upgrade"
-        deployed = partial(control_plane.api.get, "Deployment", "wharfinger", NAMESPACE)
         assert deployed()["metadata"]["generation"] == 2, "other settings are a rollout"
         helm(*install, *values("shippedPolicies={spread}", "settings.limits.binds=9"))
         assert deployed()["metadata"]["generation"] == 2, "the same values change nothing"

@@ -66,6 +66,7 @@ templates only do what kustomize does (namespace, labels, generated ConfigMaps, 
 {{- $_ := set $container "image" (include "wharfinger.image" .root) -}}
 {{- $_ := set $container "resources" $values.resources -}}
 {{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
+{{- $settings := include "wharfinger.settings" .root | fromYaml -}}
 {{- range $name, $value := dict "nodeSelector" $values.nodeSelector "tolerations" $values.tolerations "imagePullSecrets" $values.image.pullSecrets -}}
 {{- if $value }}{{ $_ := set $pod $name $value }}{{ end -}}
 {{- end -}}
@@ -80,5 +81,30 @@ templates only do what kustomize does (namespace, labels, generated ConfigMaps, 
 {{- range $container.args }}{{ $args = append $args (ternary "--admission-any-caller" . (hasPrefix "--admission-client-ca=" .)) }}{{ end -}}
 {{- $_ := set $container "args" $args -}}
 {{- end -}}
+{{- end -}}
+{{- $ports := dict "http" $settings.port "admission" (dig "admission" "port" nil $settings) -}}
+{{- range $port := $container.ports -}}
+{{- with index $ports $port.name }}{{ $_ := set $port "containerPort" . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* wharfinger.refusals: ends the rendering for values that the schema accepts and that cannot be meant. */}}
+{{- define "wharfinger.refusals" -}}
+{{- range $name, $text := .Values.policies -}}
+{{- if not (and (kindIs "string" $text) (regexMatch "^[-._a-zA-Z0-9]+\\.policy$" $name)) -}}
+{{- fail (printf "policies: %s is not the file name of a policy, such as gold.policy, with a text; in --set and --set-file a backslash stands before the dot: 'policies.gold\\.policy=gold.policy'" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "anyCaller" "certManager" -}}
+{{- if and (index $.Values.admission $name) (not $.Values.admission.enabled) -}}
+{{- fail (printf "admission.%s is for the webhook, and there is none: set admission.enabled too" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- $settings := include "wharfinger.settings" . | fromYaml -}}
+{{- if and (gt (int .Values.replicas) 1) (not (dig "leaderElection" "leaderElect" true $settings)) -}}
+{{- fail "settings.leaderElection.leaderElect is false, so every replica would place pods: set replicas to 1" -}}
+{{- end -}}
+{{- if not (int $settings.port) -}}
+{{- fail "settings.port is 0, so there would be nothing for the probes to ask" -}}
 {{- end -}}
 {{- end -}}
