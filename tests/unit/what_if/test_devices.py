@@ -11,6 +11,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.event_loop import at_once
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.copies import checkpoint_of, copied
@@ -185,7 +186,7 @@ def test_a_difference_says_devices(kind, running):
     assert f"{first.pod}  n00000 (" in said
     assert ": gpu-0)  n00000 (" in said
     assert "with other devices" in said
-    assert diff_report.value(found, Titles(before="x", after="y"))["changes"][0]["after"]["devices"][0]["device"] == "gpu-7"
+    assert plain(diff_report.value(found, Titles(before="x", after="y")))["changes"][0]["after"]["devices"][0]["device"] == "gpu-7"
 
 
 def test_the_best_placement_moves_pods_with_their_devices():
