@@ -9,10 +9,9 @@ added.
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -161,10 +160,14 @@ def refused_arguments(policy: typed.Policy, registry: Registry) -> Iterator[tupl
             yield entry.span, str(error)
 
 
-def known(name: str, names: Iterable[str]) -> None:
+def known(name: str, names: Collection[str]) -> None:
     """Raises `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
-    candidates = list(names)
-    if name not in candidates:
-        close = difflib.get_close_matches(name, candidates, n=1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(candidates)}"
-        raise UnknownObject(f"there is no plugin {name}{hint}")
+    if name not in names:
+        raise UnknownObject(no_such_plugin(name, names))
+
+
+def no_such_plugin(name: str, names: Collection[str]) -> str:
+    """The sentence about a plugin that does not exist: with the nearest of the names there are, or with all of them."""
+    near = wording.closest(name, names)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}; others can be installed as Python packages"
+    return f"there is no plugin {name}; {hint}"

@@ -20,7 +20,6 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import chain_settings, extension
 from wharfinger.framework.chain_settings import MAX_WEIGHT, ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry
-from wharfinger.language.report import wording
 from wharfinger.model.objects import DEFAULT_SCHEDULER
 from wharfinger.model.reading import decode
 
@@ -147,9 +146,7 @@ def unknown_plugin(name: str, path: chain_settings.Path, registry: Registry, fou
     if name in DEFAULT_ORDER:
         found.note(path, f"{name} does not run here; see the list of plugins")
         return
-    near = wording.closest(name, registry)
-    hint = f"did you mean {near}?" if near else f"there are {', '.join(registry)}; others can be installed as Python packages"
-    found.fault(path, f"there is no plugin {name}; {hint}")
+    found.fault(path, chain_settings.no_such_plugin(name, registry))
 
 
 def _of_plugin(
