@@ -333,7 +333,7 @@ def portions(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCap
         text = _consumed(wanted.get(name), of)
         if of.request_policy is not None and _forbidden(text, of.request_policy):
             return None
-        found.append(Portion(name, quantity.nano(text), text, quantity.nano(of.value)))
+        found.append(Portion(name, quantity.nano(text), canonical(text), quantity.nano(of.value)))
     return tuple(found)
 
 
@@ -355,7 +355,7 @@ def _in_steps(wanted: str, least: str, step: str | None) -> str:
     if step is None or not quantity.value(step):
         return wanted
     start, width = quantity.value(least), quantity.value(step)
-    return canonical(start + -(-(quantity.value(wanted) - start) // width) * width)
+    return _in_binary((start + -(-(quantity.value(wanted) - start) // width) * width) * quantity.NANO)
 
 
 def _forbidden(text: str, policy: objects.CapacityRequestPolicy) -> bool:
@@ -371,8 +371,23 @@ def _forbidden(text: str, policy: objects.CapacityRequestPolicy) -> bool:
     return bool(policy.valid_values) and all(amount != quantity.nano(value) for value in policy.valid_values)
 
 
-def canonical(units: int) -> str:
-    """A number of units as Kubernetes writes a computed quantity: with the largest suffix that loses nothing, binary from 1024 on."""
-    if units >= 1024:
-        return quantity.format_bytes(units)
-    return f"{units // 1000}k" if units and units % 1000 == 0 else str(units)
+_SUFFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+
+
+def canonical(text: str) -> str:
+    """A quantity as Kubernetes writes it: with the largest suffix that loses nothing, a binary one only from 1024 on."""
+    if text.endswith("i"):
+        return _in_binary(quantity.nano(text))
+    return text if set(text[:-1]) & {"e", "E"} else _in_decimal(quantity.nano(text))  # one with an exponent keeps it
+
+
+def _in_binary(nanos: int) -> str:
+    units, rest = divmod(nanos, quantity.NANO)
+    return _in_decimal(nanos) if rest or units < 1024 else quantity.format_bytes(units)
+
+
+def _in_decimal(nanos: int) -> str:
+    place = 0
+    while nanos and nanos % 1000 == 0 and place + 1 < len(_SUFFIXES):
+        nanos, place = nanos // 1000, place + 1
+    return f"{nanos}{_SUFFIXES[place]}" if nanos else "0"

@@ -14,6 +14,7 @@ from wharfinger.framework.plugins.devices import device_rule, search
 from wharfinger.framework.plugins.devices.cel import selector
 from wharfinger.framework.plugins.devices.cel.selector import Read, reads
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
+from wharfinger.framework.plugins.devices.requests import portions
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
 from wharfinger.model.reading import decode
@@ -272,3 +273,33 @@ def test_other_texts_are_refused(text):
 )
 def test_what_a_selector_reads_is_known_only_if_it_says_so_plainly(expression, expected):
     assert reads(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        *[
+            ("0Gi", "0"),
+            ("1024Mi", "1Gi"),
+            ("1536Mi", "1536Mi"),
+            ("1500Mi", "1500Mi"),
+            ("0.5Gi", "512Mi"),
+            ("0.5Ki", "512"),
+            ("1023", "1023"),
+        ],
+        *[
+            ("1.5", "1500m"),
+            ("1000m", "1"),
+            ("2000", "2k"),
+            ("1.5G", "1500M"),
+            ("0.0005", "500u"),
+            ("0", "0"),
+            ("1e3", "1e3"),
+            ("1E", "1E"),
+        ],
+        *[("1000000000000000000", "1E"), ("2048", "2048"), ("1.0001Ki", "1024102400u")],
+    ],
+)
+def test_consumed_capacity_is_written_as_kubernetes_writes_it(text, written):
+    (portion,) = portions({}, {"memory": objects.DeviceCapacity(value=text)})
+    assert portion.text == written
