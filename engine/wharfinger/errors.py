@@ -62,6 +62,12 @@ class UsageError(WharfingerError):
     exit_code = 2
 
 
+def missing_extra(what: str, extra: str) -> UsageError:
+    """The error for packages that are not installed: what needs which, and how an extra is added where `wharf` is installed already."""
+    package = f"'wharfinger[{extra}]'"
+    return UsageError(f"{what}: pip install {package}; with pipx: pipx runpip wharfinger install {package}")
+
+
 def printable(text: str) -> str:
     """The text in one line: a space for whatever else is white, U+FFFD for every other character that cannot be seen."""
     if text.isprintable():

@@ -21,7 +21,7 @@ async function start() {
   } catch (error) {
     client = undefined;
     const chosen = await vscode.window.showErrorMessage(
-      `Wharfinger: ${command} cannot be started (${error.message}). Install it with: pipx install 'wharfinger[lsp]'`,
+      `Wharfinger: ${command} cannot be started (${error.message}). Install it with its extra lsp, for example in a checkout: pipx install '.[lsp]'`,
       "Settings",
     );
     if (chosen) await vscode.commands.executeCommand("workbench.action.openSettings", "wharfinger.path");

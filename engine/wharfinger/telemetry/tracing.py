@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from wharfinger.emit import Handlers
-from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.errors import UsageError, WharfingerError, missing_extra
 from wharfinger.scheduler.events import AttemptEnded
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Repor
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — likewise
     except ImportError as error:
-        raise UsageError(f"tracing needs packages that are not installed ({error}): pip install 'wharfinger[tracing]'") from error
+        raise missing_extra(f"tracing needs packages that are not installed ({error})", "tracing") from error
     path = "" if endpoint.rstrip("/").endswith("/v1/traces") else "/v1/traces"
     logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would log every attempt
     logging.getLogger("opentelemetry.util.re").addFilter(_without_values)

@@ -100,7 +100,7 @@ def test_without_the_extra_it_says_what_to_install(wharf, path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_z3)
     code, _, err = wharf("prove", path, "--dead", "few")
     assert code == 2
-    assert "pip install 'wharfinger[prove]'" in err
+    assert "pip install 'wharfinger[prove]'; with pipx: pipx runpip wharfinger install 'wharfinger[prove]'" in err
 
 
 def test_check_does_not_import_z3(path):

@@ -110,7 +110,7 @@ def test_a_program_that_is_not_there_is_named_with_the_remedy(extension):
     assert told["commands"] == [each["command"] for each in MANIFEST["contributes"]["commands"]]
     (said,) = told["errors"]
     assert "/nowhere/wharf cannot be started" in said
-    assert "pipx install 'wharfinger[lsp]'" in said
+    assert "pipx install '.[lsp]'" in said
 
 
 def test_changes_of_the_settings_leave_one_server(extension):

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.errors import UsageError
+from wharfinger.errors import missing_extra
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.groups.membership import group_index, rule_of_policies
@@ -91,7 +91,7 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     try:
         import ortools.sat.python.cp_model  # noqa: F401, PLC0415 — an extra
     except ImportError as error:
-        raise UsageError("--optimal needs OR-tools: pip install 'wharfinger[optimal]'") from error
+        raise missing_extra("--optimal needs OR-tools", "optimal") from error
     gated = [pod.key for pod in pods if chain.gate(pod) is not None]
     if gated:
         return Optimal(answer=Answer.UNKNOWN, why=f"pods with a scheduling gate wait for it, not for room: {', '.join(gated[:3])}")

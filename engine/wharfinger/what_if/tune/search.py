@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, missing_extra
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.policies import policy_tests
 from wharfinger.what_if.tune import knobs as policy_numbers
@@ -128,7 +128,7 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
     if not knobs:
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
     if importlib.util.find_spec("optuna") is None:
-        raise UsageError("`wharf tune` needs Optuna: pip install 'wharfinger[tune]'")
+        raise missing_extra("`wharf tune` needs Optuna", "tune")
     setup = _setup(policies, objectives, searched, held_out)
     with where(setup) as executor:
         search = _Search(policies, tuple(knobs), tuple(objectives), setup, executor)

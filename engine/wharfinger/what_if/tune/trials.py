@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.errors import UsageError, WharfingerError, missing_extra
 from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics import typed
@@ -126,7 +126,7 @@ def dask(setup: SearchSetup, address: str) -> Iterator[Executor]:
     try:
         import distributed  # noqa: PLC0415 — an extra
     except ImportError as error:
-        raise UsageError("--dask needs Dask: pip install 'wharfinger[dask]'") from error
+        raise missing_extra("--dask needs Dask", "dask") from error
     try:
         client = distributed.Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:

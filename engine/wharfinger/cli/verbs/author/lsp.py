@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from wharfinger.cli import live_cluster, options, streams
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, missing_extra
 from wharfinger.language.report import wording
 from wharfinger.simulate.cluster import with_nodes
 
@@ -35,7 +35,7 @@ def wharf_lsp(
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
             raise
-        raise UsageError("wharf lsp needs pygls: pip install 'wharfinger[lsp]'") from error
+        raise missing_extra("wharf lsp needs pygls", "lsp") from error
     if sys.stdin.isatty():
         raise UsageError("wharf lsp is started by an editor, which writes to its standard input; docs/writing/authoring.md says how")
     cluster = None

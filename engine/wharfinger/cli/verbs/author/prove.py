@@ -11,7 +11,7 @@ import typer
 
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, missing_extra
 from wharfinger.language.report.diagnostics import PolicyError
 
 PROVED, REFUTED, FAULTY, UNKNOWN = 0, 1, 2, 3
@@ -142,7 +142,7 @@ def _statements() -> Any:
     try:
         from wharfinger.prove import statements  # noqa: PLC0415 — an extra
     except ModuleNotFoundError as error:
-        raise UsageError("`wharf prove` needs z3: pip install 'wharfinger[prove]'") from error
+        raise missing_extra("`wharf prove` needs z3", "prove") from error
     return statements
 
 

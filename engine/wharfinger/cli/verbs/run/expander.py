@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 import wharfinger
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, missing_extra
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics, answers_seen
@@ -69,7 +69,7 @@ def _certificate(listen: str, certificate: str | None, private_key: str | None) 
     try:
         from wharfinger.web.expander import Certificate  # noqa: PLC0415 — an optional library
     except ImportError as error:
-        raise UsageError(f"wharf expander needs {error.name}: pip install 'wharfinger[autoscaler]'") from error
+        raise missing_extra(f"wharf expander needs {error.name}", "autoscaler") from error
     host, _ = _address("--listen", listen)
     if (certificate is None) != (private_key is None):
         raise UsageError("--certificate and --private-key belong together; give both")
