@@ -266,6 +266,8 @@ def test_answers_are_those_of_kubernetes():
         "[optional.of(optional.of(1))].unwrapOpt().distinct().size() == 1",
         'optional.of([device.?driver]).orValue([]).indexOf("a") == 0',
         "[1].all(x, dyn(true) ? [optional.of(x)].isSorted() : true)",
+        'cel.bind(a, {"a": optional.of(1)}, a == a)',
+        'cel.bind(a, {"a": optional.of(1)}, quantity("1") == a)',
         'dyn({"a": optional.of(1)})',
         "dyn(optional.of(true))",
     ],

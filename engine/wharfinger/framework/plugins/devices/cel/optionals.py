@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 
 from wharfinger.framework.plugins.devices.cel import syntax_tree as tree
 from wharfinger.framework.plugins.devices.cel.cost import SCALAR, is_native
+from wharfinger.framework.plugins.devices.cel.rewriting import IS_FOREIGN, SAME_FOREIGN
 
 _MAX_DEPTH: Final = 8
 _FIRST_OF: Final = frozenset({"optional.of", "optional.ofNonZeroValue", "first", "last"})
+_OF_EQUALITY: Final = frozenset({IS_FOREIGN, SAME_FOREIGN})
 _ENTRY_OF: Final = frozenset({"_[?_]", "_?._"})
 
 
@@ -72,8 +74,9 @@ def _call(message: tree.Message, scope: _Scope) -> _Depth:
     values = [_of(part, scope) for number in (1, 3) for part in tree.every(message, number)]
     deepest = max((value.depth for value in values), default=0)
     if not is_native(function):
-        if deepest:
-            raise _Reached(function)
+        as_map = function in _OF_EQUALITY  # which are asked about maps only
+        if any(value.depth and not (as_map and value.sure) for value in values):
+            raise _Reached("==" if as_map else function)
         return _NONE
     if function == "optional.none":
         return _Depth(1, sure=True)

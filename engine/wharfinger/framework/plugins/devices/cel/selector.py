@@ -185,12 +185,13 @@ def compiled(expression: str) -> Selector | SelectorFailed:
         if kind not in {"BOOL", "DYN"}:
             return SelectorFailed(f"must evaluate to bool or the unknown type, not {kind.lower()}")
         serialized = syntax_tree.rewritten(program.serialize(), rewriting.expanded)
-        if refused := optionals.refusal(serialized):
-            return SelectorFailed(refused)
         dearest = cost(serialized)
         if dearest > MAX_COST:
             return SelectorFailed("too complex, exceeds cost limit")
-        program = environment.deserialize(syntax_tree.rewritten(serialized, rewriting.guarded))
+        guarded = syntax_tree.rewritten(serialized, rewriting.guarded)
+        if refused := optionals.refusal(guarded):
+            return SelectorFailed(refused)
+        program = environment.deserialize(guarded)
         return Selector(expression, int(dearest), program, serialized)
     except RuntimeError as error:  # the only error of the library
         return SelectorFailed(f"compilation failed: {_line(error)}")
