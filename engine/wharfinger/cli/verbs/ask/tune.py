@@ -180,15 +180,8 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     given = [*own, *(_workload(path, config) for path in on or ())]
     if not given:
         raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
-    factor = _share("--load", load, MAX_LOAD)
-    searched = [workloads.prepared(workload, replace or (), factor, seed) for workload in given]
-    shares = [text for text in held_out or ["50%"] if text.endswith("%")]
-    others = [path for path in held_out or () if path not in shares]
-    kept = [workloads.prepared(_workload(path, config), replace or (), factor, seed + 1) for path in others]
-    if (shares and kept) or len(shares) > 1:
-        raise UsageError("--held-out is one share of all data, or files; give one of the two")
-    if shares:
-        searched, kept = workloads.parted(searched, _share("--held-out", shares[0], 1), seed)
+    prepare = partial(workloads.prepared, words=replace or (), load=_share("--load", load, MAX_LOAD))
+    searched, kept = _parted(given, held_out or ["50%"], config, prepare, seed)
     for path in (patch, draw):
         if path is not None and not Path(path).absolute().parent.is_dir():
             raise UsageError(f"{path}: there is no such folder")
@@ -223,6 +216,18 @@ def _workload(path: str, config: ChainConfig | None) -> Workload:
     cluster = load_cluster([path])
     streams.warn(cluster.skipped)
     return workloads.waiting(path, cluster.state, cluster.pending, config)
+
+
+def _parted(
+    given: Sequence[Workload], held_out: Sequence[str], config: ChainConfig | None, prepare: Callable[..., Workload], seed: int
+) -> tuple[list[Workload], list[Workload]]:
+    """(what is searched on, what is kept from the search): a share of all data, or files of their own."""
+    searched = [prepare(workload, seed=seed) for workload in given]
+    shares = [text for text in held_out if text.endswith("%")]
+    kept = [prepare(_workload(path, config), seed=seed + 1) for path in held_out if path not in shares]
+    if (shares and kept) or len(shares) > 1:
+        raise UsageError("--held-out is one share of all data, or files; give one of the two")
+    return workloads.parted(searched, _share("--held-out", shares[0], 1), seed) if shares else (searched, kept)
 
 
 def _share(option: str, text: str, most: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated
 from urllib.parse import quote
@@ -90,16 +91,19 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if kind in POLICIES:
         _known(chain, name)
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=False)
-    index, now = all_groups(chain, found.state, found.pending), found.state.snapshot().now
-    if kind in PODS:
-        pod = _pod(found, _key(name))
-        streams.out(_shown(explained(chain, found.state, pod, now, node or [], index), output))
-    elif kind in GROUPS:
-        streams.out(_shown(explained_group(chain, found.state, index, known_group(index, _key(name)), now), output))
-    else:
-        without = with_policies(chain, [each for each in chain.policies if each.name != name])
-        streams.out(_shown(explained_policy(chain, without, found.state, name, found.pending), output))
+    streams.out(_shown(_explained(chain, found, kind, name, node or []), output))
     return 0
+
+
+def _explained(chain: Chain, found: Cluster, kind: str, name: str, nodes: Sequence[str]) -> ExplainedPod | ExplainedGroup | ExplainedPolicy:
+    """The explanation of what is decided here, by a chain on a cluster."""
+    if kind in POLICIES:
+        without = with_policies(chain, [each for each in chain.policies if each.name != name])
+        return explained_policy(chain, without, found.state, name, found.pending)
+    index, now = all_groups(chain, found.state, found.pending), found.state.snapshot().now
+    if kind in GROUPS:
+        return explained_group(chain, found.state, index, known_group(index, _key(name)), now)
+    return explained(chain, found.state, _pod(found, _key(name)), now, nodes, index)
 
 
 def _known(chain: Chain, name: str) -> None:
