@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from wharfinger.cli import question, report_parts
+from wharfinger.cli import question
 from wharfinger.explain.difference import Cause, RuleAnswer
 from wharfinger.framework import pod_devices
 from wharfinger.framework.pod_devices import GivenDevice
@@ -152,7 +152,7 @@ def _sums(found: Diff) -> Iterator[Row]:
     if before.groups or after.groups:
         placed = (f"{sum(group.is_placed for group in run.groups):,} of {len(run.groups):,}" for run in (before, after))
         yield "groups placed", *placed, ""
-    yield from report_parts.usage_rows(before.after or before.before, after.after or after.before)
+    yield from question.usage_rows(before.after or before.before, after.after or after.before)
     for former, later in zip(found.before.spreads, found.after.spreads, strict=True):
         yield from _spread(former, later)
 
@@ -300,7 +300,7 @@ def _side(side: Side) -> dict[str, Any]:
     return {
         **question.chain_value(side.chain),
         **_placed(run),
-        "utilisation": report_parts.usage_value(run.after or run.before),
+        "utilisation": question.usage_value(run.after or run.before),
         "spread": side.spreads,
     }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from wharfinger.cli.verbs.look.top import MetricsInterval, readings, screen
+from wharfinger.cli.verbs.look.running import MetricsInterval, readings, screen
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, report_parts, streams
+from wharfinger.cli import options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
@@ -41,7 +41,7 @@ def _group(room: GroupRoom) -> Iterator[str]:
             yield f"  … and {sum(each.groups for each in others):,} in {wording.count(len(others), 'other domain')}"
     if room.stop is not None:
         yield f"  the next one has no place: {room.stop.message}"
-        yield from (f"    {report_parts.domain_fit(fit)}" for fit in room.stop.nearest)
+        yield from (f"    {question.domain_fit(fit)}" for fit in room.stop.nearest)
         yield from _changes(room)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, report_parts, streams
+from wharfinger.cli import options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.dry_run import pod_value
 from wharfinger.errors import UsageError
@@ -31,7 +31,7 @@ def table(found: Drain) -> str:
     """The report for people: a line per pod that moves or cannot, then the summary."""
     listed = [_row(pod) for pod in found.pods if pod.fate is not Fate.STAYS]
     parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
-    groups = "".join(f"{line}\n" for line in report_parts.group_lines(found.groups))
+    groups = "".join(f"{line}\n" for line in question.group_lines(found.groups))
     return "\n".join([*parts, *([groups] if groups else []), "\n".join(_summary(found)) + "\n"])
 
 
@@ -60,7 +60,7 @@ def _summary(found: Drain) -> Iterator[str]:
         yield from wording.columns([header, *rows], right=frozenset({1, 2})).splitlines()
     elif not found.has_budgets:
         yield "no PodDisruptionBudget is known"
-    yield from report_parts.usage_lines(found.before, found.after)
+    yield from question.usage_lines(found.before, found.after)
 
 
 def _now(use: BudgetUse) -> str:
@@ -98,8 +98,8 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
         "hasBudgets": found.has_budgets,
         "summary": {
             **{fate.value: len(found.of(fate)) for fate in Fate},
-            "before": report_parts.usage_value(found.before),
-            "after": report_parts.usage_value(found.after),
+            "before": question.usage_value(found.before),
+            "after": question.usage_value(found.after),
         },
         "skipped": list(cluster.skipped),
     }

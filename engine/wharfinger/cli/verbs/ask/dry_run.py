@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, report_parts, streams
+from wharfinger.cli import options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
@@ -29,7 +29,7 @@ from wharfinger.what_if.optimal.search import Optimal, optimal
 
 def table(run: DryRun, cluster: Cluster) -> str:
     """The report for people: a line per pod (or an explanation) and per group, then the summary."""
-    groups = "".join(f"{line}\n" for line in report_parts.group_lines(run.groups))
+    groups = "".join(f"{line}\n" for line in question.group_lines(run.groups))
     return "\n".join(part for part in (_pods(run), groups, _summary(run, cluster)) if part)
 
 
@@ -64,7 +64,7 @@ def _summary(run: DryRun, cluster: Cluster) -> str:
     lines = [f"{run.placed:,} of {wording.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
     lines += [f"{wording.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
     lines += [f"  {line}" for line in _reasons(run)]
-    lines += report_parts.usage_lines(run.before, run.after)
+    lines += question.usage_lines(run.before, run.after)
     if cluster.ignored:
         lines.append("not needed and ignored: " + ", ".join(f"{count} {kind}" for kind, count in cluster.ignored.items()))
     return "\n".join(lines) + "\n"
@@ -103,8 +103,8 @@ def _value_of(run: DryRun, cluster: Cluster) -> dict[str, Any]:
             "unschedulable": run.unplaced,
             "evicted": run.evicted,
             "reasons": run.reasons,
-            "before": report_parts.usage_value(run.before),
-            "after": None if run.after is None else report_parts.usage_value(run.after),
+            "before": question.usage_value(run.before),
+            "after": None if run.after is None else question.usage_value(run.after),
         },
         "notes": list(run.notes),
         "ignored": dict(cluster.ignored),

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import live_cluster, options, question, report_parts, streams
+from wharfinger.cli import live_cluster, options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
@@ -57,7 +57,7 @@ def _summary(found: Rebalance) -> Iterator[str]:
     rows = [(f"{count:,}", f"may not: {reason}") for reason, count in found.staying.items()]
     if rows:
         yield from wording.columns(rows, right=frozenset({0}), indent="  ").splitlines()
-    yield from report_parts.usage_lines(found.before, found.after)
+    yield from question.usage_lines(found.before, found.after)
 
 
 def _reached(reached: GoalProgress) -> str:
@@ -80,8 +80,8 @@ def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
             "staying": dict(found.staying),
             "notEnded": list(found.left),
             "placedFirst": list(found.placed_first),
-            "before": report_parts.usage_value(found.before),
-            "after": report_parts.usage_value(found.after),
+            "before": question.usage_value(found.before),
+            "after": question.usage_value(found.after),
         },
         "skipped": list(cluster.skipped),
     }

@@ -1,11 +1,12 @@
-"""`wharf top`: a running scheduler, live in a terminal.
+"""What a running scheduler does: `wharf status` prints its policies and their state, `wharf top` shows it live in a terminal.
 
-`readings` parses `/metrics`, `MetricsInterval` compares two readings, `screen` renders lines of text no wider than the terminal. Colour is
-never the only sign.
+For `wharf top`, `readings` parses `/metrics`, `MetricsInterval` compares two readings, and `screen` renders lines of text no wider than the
+terminal. Colour is never the only sign.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -17,12 +18,67 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import typer
-from prometheus_client.parser import text_string_to_metric_families
 
 from wharfinger.cli import running_process, streams
-from wharfinger.cli.running_process import POLICIES, Decision, Decisions, PolicyStates, needs_attention, shaped
+from wharfinger.cli.running_process import POLICIES, Decision, Decisions, Finding, Policies, Policy, PolicyStates, needs_attention, shaped
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import wording
+
+# ── wharf status ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
+
+
+def wharf_status(
+    url: running_process.Url = running_process.LOCAL_ADDRESS,
+    output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
+) -> int:
+    """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is wrong."""
+    whole = running_process.plain(url, POLICIES)
+    unready = running_process.failing(url)
+    answer = shaped(whole, Policies, f"{url}{POLICIES}")
+    told = [f"not ready: {reason}" for reason in unready]
+    if output:
+        streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        for line in told:
+            streams.complain(line)
+    else:
+        streams.out("".join(f"{line}\n" for line in (*told, *_status_lines(answer))))
+    return int(
+        bool(unready)
+        or any(source["lost"] for source in answer["sources"])
+        or any(needs_attention(policy) for policy in answer["policies"])
+    )
+
+
+def _status_lines(answer: Policies) -> Iterator[str]:
+    """A table of the policies, then what was found about them and their sources."""
+    rows = [_row(policy) for policy in answer["policies"]]
+    yield from wording.columns([COLUMNS, *rows]).splitlines() if rows else ("no policies",)
+    for source in answer["sources"]:
+        if source["lost"]:
+            yield f"{source['name']} cannot be read: {source['lost']}"
+        yield from (f"{source['name']}: {note}" for note in source["notes"])
+    for policy in answer["policies"]:
+        yield from (_finding(finding) for finding in policy["diagnostics"])
+        if policy["omittedDiagnostics"]:
+            yield f"… and {policy['omittedDiagnostics']} more about {policy['key']}"
+        yield from (f"{_finding(finding)} (at present)" for finding in policy["now"])
+        yield from (f"{policy['name']}: {metric['said']}" for metric in policy["metrics"])
+
+
+def _row(policy: Policy) -> tuple[str, ...]:
+    name = policy["name"] or "?"
+    revision = (policy["revision"] or "-")[:12]
+    return name, policy["authority"], policy["state"], revision, policy["activeSince"] or "-", f"{policy['source']}: {policy['key']}"
+
+
+def _finding(finding: Finding) -> str:
+    position = f":{finding['line']}:{finding.get('column', 1)}" if "line" in finding else ""
+    return f"{finding.get('file', '')}{position}: {finding.get('severity', '')} {finding.get('code', '')}: {finding.get('message', '')}"
+
+
+# ── wharf top ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Labels = frozenset[tuple[str, str]]
 
@@ -48,6 +104,8 @@ class Readings:
 
 def readings(text: str, at: float) -> Readings:
     """The readings in the text of `/metrics`; ValueError for another text."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 — imports that `wharf status` does not need
+
     found: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
