@@ -27,6 +27,7 @@ from wharfinger.framework.prepared import (
     MAX_REASONS,
     SKIP_ALWAYS,
     Affected,
+    Changes,
     Mask,
     PreparedFilter,
     PreparedScore,
@@ -38,8 +39,6 @@ from wharfinger.framework.prepared import (
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
-    from wharfinger.framework.extension import Plugin
-    from wharfinger.framework.prepared import Changes
     from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -135,7 +134,7 @@ class TimedLaps(Laps):
 class Stopwatch(Protocol):
     """Measures the decisions of one profile."""
 
-    def effort(self, plugin: Plugin) -> Effort | None:
+    def effort(self, plugin: extension.Plugin) -> Effort | None:
         """The place to record a plugin's effort; None if it is not measured."""
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:

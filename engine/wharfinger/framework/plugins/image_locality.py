@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.extension import ScorePlugin
-from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, Mask, PreparedScore, Rows
+from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, Changes, Mask, PreparedScore, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.framework.prepared import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -34,6 +34,7 @@ from wharfinger.framework.prepared import (
     SKIP_ALWAYS,
     Affected,
     Attempt,
+    Changes,
     Mask,
     ObjectWatch,
     PreparedFilter,
@@ -48,7 +49,6 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
-    from wharfinger.framework.prepared import Changes
     from wharfinger.model.columns.pod_table import Tally
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from wharfinger.builtins import numbers
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.domains import DomainWatch, renew_all
-from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
+from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Changes, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
-    from wharfinger.framework.prepared import Changes
     from wharfinger.model.columns.domains import DomainCounts
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView

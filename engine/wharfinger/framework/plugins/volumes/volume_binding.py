@@ -25,6 +25,7 @@ from wharfinger.framework.prepared import (
     SKIP_ALWAYS,
     Affected,
     Attempt,
+    Changes,
     Mask,
     ObjectWatch,
     PreparedFilter,
@@ -41,7 +42,6 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
-    from wharfinger.framework.prepared import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot

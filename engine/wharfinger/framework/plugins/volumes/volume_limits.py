@@ -27,6 +27,7 @@ from wharfinger.framework.prepared import (
     SKIP_ALWAYS,
     Affected,
     Attempt,
+    Changes,
     ObjectWatch,
     PreparedFilter,
     Reason,
@@ -39,7 +40,6 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
-    from wharfinger.framework.prepared import Changes
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
