@@ -34,6 +34,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import workloads
 
 NODES, PLACED, DECIDED = 1000, 10_000, 5
+ANNOTATIONS = {"a": "a" * 200_000}  # of each pod that is decided about: nearly as long as Kubernetes allows
 MOST_CHECK_SECONDS, MOST_MEGABYTES, MOST_DECISION_SECONDS = 1.0, 200, 0.1
 PATIENCE = 30  # seconds until a process is given up
 SHOWN = 12
@@ -97,6 +98,7 @@ def decide(text: str, state: ClusterState) -> dict[str, Any]:
     decider = Decider(assemble([compile_policy(policy)]))
     taken = []
     for manifest in workloads.pod_manifests(DECIDED, DECIDED):
+        manifest["metadata"]["annotations"] = ANNOTATIONS
         pod = PodView(decode.convert(manifest, objects.Pod))
         snapshot = state.snapshot(1_700_000_000.0)
         start = time.process_time()

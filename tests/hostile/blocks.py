@@ -140,6 +140,9 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "versions": lambda n: POLICY + required('(semver(node.labels["v{0}"]) > semver("1.{0}.0"))', n),
     "quantities": lambda n: POLICY + required('(quantity(node.labels["q{0}"]).number > {0})', n),
     "labels of the namespace": lambda n: POLICY + required('pod.namespace_labels["l{0}"] == "x"', n),
+    "costly patterns of an annotation": lambda n: (
+        POLICY + required('matches_regex(pod.annotations["a"], "((a{1,30}){1,30})b{0}$")', min(n, 64))
+    ),
     "unknown time zones": lambda n: POLICY + required('time_of_day(tz: "Europ/Berlin{0}") > 1h', n),
     "times of day": lambda n: f"{POLICY}for pods\n" + required('(time_of_day("Europe/Berlin") > {0}s or weekday("UTC") == "mon")', n),
     # what is left of the grammar

@@ -37,6 +37,9 @@ UNKNOWN, MISSING, PRESENT = -1, 0, 1
 SPARE_CODES = 64  # room for strings that are interned later; the last entry stands for code -1, absent
 
 REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
+MAX_REGEX_WORK = 1_000_000
+"""Characters of a text times instructions of an expression: about 12 ms of RE2 at worst."""
+MAX_INSTRUCTIONS = MAX_REGEX_WORK // 253  # of an expression, so that the longest name of Kubernetes is never too long for it
 REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2
 INT64 = Magnitude(-64.0, 64.0)  # of the amounts of quantities
 DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
@@ -199,16 +202,17 @@ def compiled(pattern: str) -> Any:
 def regex_fault(pattern: object) -> str | None:
     """What is wrong with a regular expression (no RE2 syntax, or too costly), None if nothing."""
     try:
-        compiled(str(pattern))
+        size = compiled(str(pattern)).programsize
     except re2.error as error:
         reason = error.args[0] if error.args else "not understood"
         said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         return f"too costly: {said}" if "too large" in said or "repetition" in said else f"not a regular expression: {said}"
-    return None
+    return None if size <= MAX_INSTRUCTIONS else f"too costly: {size:,} instructions of RE2, at most {MAX_INSTRUCTIONS:,} are allowed"
 
 
 def _matches_regex(value: str, pattern: str) -> bool:
-    return compiled(pattern).search(value) is not None
+    expression = compiled(pattern)
+    return len(value) * expression.programsize <= MAX_REGEX_WORK and expression.search(value) is not None
 
 
 def _number(value: str) -> float | None:
@@ -272,7 +276,9 @@ STRINGS = (
         name="matches_regex",
         parameters=(text("text"), text("pattern", literal=True, validate=regex_fault, steps=REGEX_STEPS)),
         result=always(Kind.BOOL),
-        doc="Whether the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it.",
+        doc="Whether the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it. Nothing matches a "
+        f"text with more than {MAX_REGEX_WORK:,} characters times instructions of RE2 (about the characters of the expression, with "
+        "repetitions written out). Names and labels are never that long, annotations may be.",
         example='matches_regex(node.name, "^rack-[0-9]+-")',
         scalar=_matches_regex,
         vector=Kernel(_matches_regex, bool),

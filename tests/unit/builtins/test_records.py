@@ -79,7 +79,13 @@ def test_interval_of_unbounded_arguments(function: Function) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "fault"),
-    [("^a+$", None), ("(", "not a regular expression"), (r"\1", "not a regular expression"), ("((a{100}){100}){100}", "too costly")],
+    [
+        ("^a+$", None),
+        ("(", "not a regular expression"),
+        (r"\1", "not a regular expression"),
+        ("((a{100}){100}){100}", "too costly"),
+        ("a{500}b{500}" * 5, "too costly"),
+    ],
 )
 def test_regex_fault(pattern: str, fault: str | None) -> None:
     found = regex_fault(pattern)
@@ -176,3 +182,12 @@ def test_names_are_found() -> None:
     assert CATALOGUE.attribute(Subject.NODE, "free.cpu") is not None
     assert {a.subject for a in CATALOGUE.attributes(Subject.ITEM)} == {Subject.ITEM}
     assert Kind.CPU in {a.type.kind for a in CATALOGUE.attributes(Subject.NODE)}
+
+
+def test_an_expression_is_matched_with_no_text_that_takes_long() -> None:
+    function = CATALOGUE.function("matches_regex")
+    assert function is not None
+    costly = "((a{1,30}){1,30})"
+    assert function.scalar("a" * 253, costly)  # the longest name
+    assert not function.scalar("a" * 250_000, costly)
+    assert function.scalar("a" * 250_000, "^a+$")
