@@ -143,6 +143,8 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "costly patterns of an annotation": lambda n: (
         POLICY + required('matches_regex(pod.annotations["a"], "((a{1,30}){1,30})b{0}$")', min(n, 64))
     ),
+    "texts in an annotation": lambda n: POLICY + required(f'contains(pod.annotations["a"] ?? "", "{"a" * 60}b{{0}}")', min(n, 1200)),
+    "taints of many keys": lambda n: POLICY + required('taint_value(node, "k{0}") == pod.annotations["a"]', min(n, 1200)),
     "unknown time zones": lambda n: POLICY + required('time_of_day(tz: "Europ/Berlin{0}") > 1h', n),
     "times of day": lambda n: f"{POLICY}for pods\n" + required('(time_of_day("Europe/Berlin") > {0}s or weekday("UTC") == "mon")', n),
     # what is left of the grammar
