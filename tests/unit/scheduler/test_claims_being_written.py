@@ -61,6 +61,31 @@ async def test_a_pod_is_bound_as_soon_as_its_claim_is_shown():
         assert not world.scheduler._binding.claims._awaited
 
 
+@pytest.mark.parametrize(("served", "made"), [({"example.com/gpu": "4"}, []), ({}, ["<extended-resources>"])])
+async def test_no_claim_is_made_for_extended_resources_that_the_node_serves_itself(served, made):
+    class Making(LateClaims):
+        async def create(self, claim):
+            created.append(claim.metadata.name)
+            return structs.replace(claim, metadata=structs.replace(claim.metadata, name="made", uid="made"))
+
+        async def note_extended(self, *_):
+            pass
+
+    created = []
+    *others, gpu_class, claim = things("p")
+    backing = structs.replace(gpu_class, spec=structs.replace(gpu_class.spec, extended_resource_name="example.com/gpu"))
+    status = objects.NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": "110", **served})
+    asking = pod("p")
+    container = structs.replace(asking.spec.containers[0], resources=objects.ContainerResources(requests={"example.com/gpu": "1"}))
+    async with running(*others, backing, claim, structs.replace(node("n00000"), status=status), claims=Making) as world:
+        world.cluster.put(structs.replace(asking, spec=structs.replace(asking.spec, containers=(container,))))
+        for _ in range(2):
+            await world.calm()
+            world.claims.show()
+        await world.calm()
+        assert (created, world.cluster.nodes_of_pods()) == (made, {"default/p": "n00000"})
+
+
 async def test_claims_are_written_within_the_limit_of_bindings():
     under_way, most, release = [], [], asyncio.Event()
 

@@ -149,8 +149,8 @@ class DeviceClaims:
             if claim is None:
                 raise BindFailed(f'{NAME}: could not find ResourceClaim "{pod.namespace}/{name}"')
             found.append(claim)
-        chosen = self._taken.get(pod.uid, ())
-        return [*found, *(each.claim for each in chosen if each.claim.metadata.name == extended_resources.IN_MEMORY)]
+        special = (each.claim for each in self._taken.get(pod.uid, ()) if each.claim.metadata.name == extended_resources.IN_MEMORY)
+        return [*found, *(claim for claim in special if claim.spec.devices.requests)]  # else the node's device plugin serves them
 
     async def _bind(self, claim: objects.ResourceClaim, placement: Placement, writer: DeviceClaimWriter) -> None:
         pod = placement.pod

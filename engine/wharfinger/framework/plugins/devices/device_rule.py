@@ -309,11 +309,10 @@ class DeviceRule(AllocatingFilter):
         if self._open_special and self._special is not None:
             class_of = {name: found.metadata.name for name in sorted(left) if (found := self._backing.of(name)) is not None}
             requests, mappings = extended_resources.requests_of(self._pod, class_of)
-            if requests:  # the node's device plugin serves the others
-                special = objects.ResourceClaim(
-                    metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
-                )
-                specs.append(special.spec)
+            special = objects.ResourceClaim(
+                metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
+            )
+            specs.append(special.spec)
         return _Variant(left, self._known_asks.of(specs), special, mappings)
 
     def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:

@@ -17,7 +17,6 @@ from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResour
 from wharfinger.framework.plugins.devices.requests import portions
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
-from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 
 CHAIN = assemble()
@@ -66,20 +65,6 @@ def test_a_claim_in_flight_is_waited_for_and_counts_once_when_it_is_written():
     assert decide(CHAIN, state.snapshot(), pod).node == "n00000"
     state.put(with_allocation(written, None))
     assert not state.objects.following(Allocations).of_pool((devices.DRIVER, "n00000"))
-
-
-@pytest.mark.parametrize(("from_plugin", "written"), [(True, ["p-gpu"]), (False, ["p-gpu", "<extended-resources>"])])
-def test_no_claim_is_made_for_extended_resources_that_the_node_serves_itself(from_plugin, written):
-    state = with_claims(["p"])
-    (gpu_class,), node = state.objects.all(objects.DeviceClass), state.snapshot().node_object(0)
-    state.put(structs.replace(gpu_class, spec=structs.replace(gpu_class.spec, extended_resource_name="example.com/gpu")))
-    served = {"example.com/gpu": "4"} if from_plugin else {}
-    status = structs.replace(node.status, allocatable={**node.status.allocatable, **served})
-    state.put(structs.replace(node, status=status))
-    (plain,) = (pod.object for pod in pods(["p"]))
-    container = structs.replace(plain.spec.containers[0], resources=objects.ContainerResources(requests={"example.com/gpu": "1"}))
-    pod = PodView(structs.replace(plain, spec=structs.replace(plain.spec, containers=(container,))))
-    assert [each.claim.metadata.name for each in decide(CHAIN, state.snapshot(), pod).claims] == written
 
 
 def test_two_pods_may_share_an_allocation_in_flight():
