@@ -78,7 +78,7 @@ class InMemoryCluster:
         self.after_bind: Callable[[PodView, str], None] = _all_is_well
         self._objects: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}
         self._sinks: list[ClusterSink] = []
-        self._untold: deque[Callable[[ClusterSink], None]] = deque()
+        self._held_back: deque[Callable[[ClusterSink], None]] = deque()
         self._version = 0
 
     # ── objects ──
@@ -118,13 +118,13 @@ class InMemoryCluster:
 
     def catch_up(self) -> None:
         """Tell what was held back."""
-        while self._untold:
-            told = self._untold.popleft()
+        while self._held_back:
+            told = self._held_back.popleft()
             for sink in self._sinks:
                 told(sink)
 
     def _tell(self, told: Callable[[ClusterSink], None]) -> None:
-        self._untold.append(told)
+        self._held_back.append(told)
         if not self.lagging:
             self.catch_up()
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 TICKS = os.sysconf("SC_CLK_TCK")
 KUBE_SCHEDULER = "kube-scheduler"
 WHARFINGER = "wharfinger"
-UNTOLD = "untold"
+UNOBSERVED = "unobserved"
 WHARF_RUN = f"{Path(sys.executable).with_name('wharf')} run"
 
 
@@ -32,11 +32,13 @@ class Contender:
 
 
 def contenders(product: str = WHARF_RUN) -> tuple[Contender, ...]:
-    """kube-scheduler, Wharfinger started with a command line that `--kubeconfig` and so on are added to, and Wharfinger telling nobody."""
+    """kube-scheduler, Wharfinger (a command line that `--kubeconfig` and so on are added to), and Wharfinger without observation."""
     return (
         Contender(name=KUBE_SCHEDULER, answers_to="default-scheduler", start=_start_kube_scheduler),
         Contender(name=WHARFINGER, answers_to="wharfinger", start=partial(_start, product)),
-        Contender(name=UNTOLD, answers_to="wharfinger", start=partial(_start, f"{sys.executable} -m tests.bench_cluster.untold run")),
+        Contender(
+            name=UNOBSERVED, answers_to="wharfinger", start=partial(_start, f"{sys.executable} -m tests.bench_cluster.unobserved run")
+        ),
     )
 
 

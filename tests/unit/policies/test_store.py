@@ -193,7 +193,7 @@ async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
 
 
 @story
-async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
+async def test_events_that_are_held_back_are_emitted_at_the_end_in_their_order_or_never():
     world = World()
     with world.store.emit_later():
         await world.offer({"a.policy": policy("a")})

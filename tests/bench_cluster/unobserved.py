@@ -1,6 +1,6 @@
-"""`wharf run` that tells nobody: no metrics of decisions, no log lines, no decisions kept. What telling costs is what it saves.
+"""`wharf run` without observation: no metrics of decisions, no log lines, no decisions kept. The difference is what observation costs.
 
-python -m tests.bench_cluster --only basic-1000 --contender wharfinger untold --rounds 5
+python -m tests.bench_cluster --only basic-1000 --contender wharfinger unobserved --rounds 5
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wharfinger.framework.ports import Clock
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.policies import ReloadHistory
-from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.telemetry.scheduling import SchedulingTelemetry
 
 
@@ -31,21 +31,23 @@ class Unmeasured(SchedulingTelemetry):
         """Returns no stopwatch."""
 
 
-def untold(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observation:
-    """What there must be, with nobody subscribed."""
+def unobserved(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observation:
+    """The objects that a process must have, without subscribers."""
     opened.callback(logs.configure("json", "error").close)
     metrics = Metrics(CollectorRegistry())
+    recent = RecentDecisions(clock.now, clock.monotonic)
     return Observation(
         log=logs.log(),
         metrics=metrics,
         subscribers=Subscribers(),
         scheduling=Unmeasured(metrics, logs.log(), clock.monotonic),
-        recent=RecentDecisions(clock.now, clock.monotonic),
+        recent=recent,
+        history=SchedulingHistory(recent, clock),
         reloads=ReloadHistory(clock.now),
         recorder=None,
     )
 
 
 if __name__ == "__main__":
-    with patch.object(serve, "observation_of", untold):
+    with patch.object(serve, "observation_of", unobserved):
         sys.exit(main())
