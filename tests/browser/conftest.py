@@ -1,14 +1,10 @@
-"""A real Chromium without a window, driven by Playwright.
-
-Where there is none, tests are skipped and say why; with CI=true they fail instead.
-"""
-
-import os
-import shutil
+"""A real Chromium without a window, driven by Playwright."""
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from tests.browser.page import NODE, SchedulerPage, nodes
+from tests.tools import needs
 
 FLAGS = (
     "--no-sandbox",
@@ -19,29 +15,12 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-def missing():
-    """Why there is no browser; None if there is one."""
-    try:
-        import playwright  # noqa: F401 — whether it is there is the question
-    except ImportError:
-        return "Playwright is not installed"
-    return None if any(map(shutil.which, NAMES)) else f"none of {', '.join(NAMES)} is installed (Debian: apt-get install chromium)"
 
 
 @pytest.fixture(scope="session")
 def chromium():
     """The browser."""
-    reason = missing()
-    if reason is not None:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(reason)
-        pytest.skip(f"no browser: {reason}")
-    from playwright.sync_api import sync_playwright
-
-    program = next(filter(None, map(shutil.which, NAMES)))
+    program = needs("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         yield browser

@@ -6,12 +6,12 @@ more, at most, while a page is open for some seconds, the browser's driver inclu
 
 from __future__ import annotations
 
-import shutil
 import tracemalloc
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.conftest import FLAGS, NAMES
+from tests import tools
+from tests.browser.conftest import FLAGS
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 
 VISITS = 5
@@ -47,7 +47,7 @@ def megabytes(browser: Browser, url: str) -> float:
 
 def main() -> None:
     """Prints the figures."""
-    program = next(filter(None, map(shutil.which, NAMES)))
+    program = tools.found("chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         for count in (1_000, 5_000):

@@ -13,7 +13,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.conftest import FLAGS, NAMES
+from tests import tools
+from tests.browser.conftest import FLAGS
 from tests.browser.page import NODE, POD, PlaygroundPage, SchedulerPage, nodes, pod
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def take(folder: Path) -> None:
     policies.mkdir()
     for name in SHIPPED:
         shutil.copy(ROOT / "policies" / f"{name}.policy", policies)
-    program = next(filter(None, map(shutil.which, NAMES)))
+    program = tools.found("chromium")
     with SchedulerPage(policies) as page, sync_playwright() as playwright:
         populate(page, random.Random(3))
         (policies / "team-pools.policy").write_text(BROKEN)
@@ -93,7 +94,7 @@ def _details(tab: Page, folder: Path) -> None:
 
 def playground(folder: Path) -> None:
     """None; the pictures of the playground are written."""
-    program = next(filter(None, map(shutil.which, NAMES)))
+    program = tools.found("chromium")
     with PlaygroundPage() as page, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         for scheme in ("light", "dark"):

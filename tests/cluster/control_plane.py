@@ -20,6 +20,7 @@ from typing import Any, Self
 from tests.cluster.api import Api, Refused
 from tests.cluster.programs import Program, free_ports
 from tests.testbed import build
+from tests.tools import needs
 from tests.unit.web.certificates import Authority
 
 TOKEN = "admintoken"
@@ -94,7 +95,7 @@ class ControlPlane:
 
     def _start(self) -> None:
         (self.folder / "tokens.csv").write_text(TOKENS)
-        subprocess.run(["openssl", "genrsa", "-out", self.folder / "sa.key", "2048"], check=True, capture_output=True)
+        subprocess.run([needs("openssl"), "genrsa", "-out", self.folder / "sa.key", "2048"], check=True, capture_output=True)
         self.etcd.start()
         self.etcd.wait_ready()
         self.start_api_server()

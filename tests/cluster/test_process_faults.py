@@ -17,6 +17,7 @@ from tests.cluster.process import WharfProcess, run_to_end
 from tests.cluster.replicas import BINDING, CREATED, DEADLINE, NAME, configuration
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually, wait_bound
+from tests.tools import needs
 
 N_NODES = 20
 N_PODS = 1000
@@ -208,7 +209,7 @@ def test_a_token_that_is_replaced_only_after_it_was_refused_is_taken_up(proxy, l
 
 
 def test_an_authority_that_did_not_sign_the_certificate_is_named_as_the_trouble(control_plane, tmp_path):
-    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=other")
+    made = (needs("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=other")
     subprocess.run([*made, "-keyout", tmp_path / "key", "-out", tmp_path / "ca.crt"], check=True, capture_output=True)
     code, said = run_to_end(control_plane, kubeconfig=_kubeconfig(tmp_path, control_plane.kubeconfig, None, authority=tmp_path / "ca.crt"))
 

@@ -1,13 +1,13 @@
 """What the tabulator offers, as bash and zsh ask for it."""
 
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.tools import needs
 from wharfinger import cli
 from wharfinger.cli import options
 
@@ -149,8 +149,6 @@ SHELLS = {
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_completes(tmp_path, shell):
-    if shutil.which(shell) is None:
-        pytest.skip(f"there is no {shell}")
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     bin_ = Path(sys.executable).parent
     environment = {
@@ -159,5 +157,5 @@ def test_a_shell_completes(tmp_path, shell):
         "PYTHONPATH": str(Path(__file__).parents[3] / "engine"),
         "LC_ALL": "C.UTF-8",
     }
-    ran = subprocess.run([shell, "-c", SHELLS[shell]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run([needs(shell), "-c", SHELLS[shell]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ([line.split("\t")[0] for line in ran.stdout.splitlines()], ran.stderr) == (["east-1", "east-2"], "")

@@ -1,11 +1,10 @@
 """Vim loads the syntax file without an error, and colours a policy by it."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.tools import needs
 
 VIM = Path(__file__).parents[3] / "editors" / "vim"
 EXAMPLE = """# a comment
@@ -25,7 +24,6 @@ WANTED = {
 }
 
 
-@pytest.mark.skipif(shutil.which("vim") is None, reason="there is no vim")
 def test_vim_colours_a_policy(tmp_path):
     (tmp_path / "room.policy").write_text(EXAMPLE)
     asked = "\n".join(f"call add(found, synIDattr(synID({line}, {column}, 1), 'name'))" for line, column in WANTED)
@@ -33,7 +31,7 @@ def test_vim_colours_a_policy(tmp_path):
     script = "\n".join([*steps, "call writefile(found + [v:errmsg], 'found')", "qall!", ""])
     (tmp_path / "script.vim").write_text(script)
     subprocess.run(
-        ["vim", "-N", "-u", "NONE", "-es", "-S", "script.vim"],
+        [needs("vim"), "-N", "-u", "NONE", "-es", "-S", "script.vim"],
         cwd=tmp_path,
         env=os.environ | {"HOME": str(tmp_path)},
         check=False,

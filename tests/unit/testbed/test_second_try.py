@@ -112,20 +112,3 @@ def test_every_test_known_to_be_unsteady_is_there():
     for name in second_try.known():
         path, _, function = name.partition("::")
         assert re.search(rf"^(async )?def {re.escape(function)}\(", (ROOT / path).read_text(), re.MULTILINE), name
-
-
-@pytest.mark.parametrize(("ci", "code", "told"), [("true", 1, "1 error"), ("", 0, "1 skipped")])
-def test_a_browser_that_is_missing_is_a_failure_in_ci(tmp_path, ci, code, told):
-    command = [sys.executable, "-m", "pytest", "tests/browser", "-k", "test_the_cluster_is_drawn_and_follows_what_happens"]
-    environment = {**os.environ, "PATH": str(tmp_path), "CI": ci}
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-
-    assert ran.returncode == code, ran.stdout
-    assert told in ran.stdout
-    assert "none of chromium" in ran.stdout
-
-
-def test_ci_says_that_it_is_ci_before_anything_is_run():
-    commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")]
-
-    assert commands.index("export CI=true") < min(index for index, command in enumerate(commands) if command.startswith("make "))

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.cluster import objects as made
 from tests.cluster.programs import free_ports
+from tests.tools import needs
 from tests.unit.compiler.texts import compiled
 from tests.unit.web.expander_requests import request
 from wharfinger.errors import InvalidObject
@@ -111,7 +112,7 @@ def self_signed(folder):
     chain, key = folder / "tls.crt", folder / "tls.key"
     subject = ["-subj", "/CN=expander", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", chain, "-days", "1", *subject],
+        [needs("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", chain, "-days", "1", *subject],
         check=True,
         capture_output=True,
     )

@@ -190,7 +190,6 @@ def test_a_difference_says_devices(kind, running):
 
 
 def test_the_best_placement_moves_pods_with_their_devices():
-    pytest.importorskip("ortools")
     state = cluster(2)  # two nodes with 8 devices; pods want 5, 5 and, in small ones, 3 each
     for name, count in (("gpu", 5), ("three", 3)):
         spec = devices.claim("p", count).spec

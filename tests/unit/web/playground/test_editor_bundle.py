@@ -1,7 +1,6 @@
 """The editor of the playground is what editors/playground builds, byte by byte, with the licences of everything in it."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools import needs
+
 SOURCE = Path(__file__).parents[4] / "editors" / "playground"
 BUILT = resources.files("wharfinger.web.playground") / "static"
 MADE = ("editor.js", "editor.licenses.txt")
@@ -17,13 +18,10 @@ MADE = ("editor.js", "editor.licenses.txt")
 
 @pytest.mark.slow
 def test_a_build_gives_the_same_files(tmp_path):
-    if shutil.which("npm") is None:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail("npm is not installed, so the editor of the playground cannot be built again")
-        pytest.skip("npm is not installed (Debian: apt-get install npm), so the editor of the playground is not built again")
+    npm = needs("npm")
     folder = tmp_path / "playground"
     shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("node_modules"))
-    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-progress"], cwd=folder, check=True, capture_output=True)
+    subprocess.run([npm, "ci", "--ignore-scripts", "--no-progress"], cwd=folder, check=True, capture_output=True)
     made = tmp_path / "made"
     made.mkdir()
     subprocess.run(["node", "build.mjs", str(made)], cwd=folder, check=True, capture_output=True)

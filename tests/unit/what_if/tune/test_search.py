@@ -101,7 +101,8 @@ def test_another_seed_searches_elsewhere(found):
 
 
 def test_a_dask_cluster_finds_the_same(found):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         assert tuned(partial(trials.dask, address=cluster.scheduler_address), wanted=("pack", "spread", "reserve")) == found
 
