@@ -143,8 +143,8 @@ def _read(ctx: typer.Context) -> Iterator[Objects]:
 Paths = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PATHS]...",
-        help="Files, folders (every *.policy below them) or - for stdin; without any, this folder.",
+        metavar="PATHS",
+        help="Policy files, folders (all *.policy files below them) or - for stdin; default: the current folder.",
         autocompletion=offered_policies,
     ),
 ]
@@ -162,7 +162,7 @@ SNAPSHOT = typer.Option(
     "--snapshot",
     "-s",
     metavar="FILE",
-    help="What `wharf snapshot` or `kubectl get nodes,pods -A -o json` gave: files, folders, - for stdin, .gz; or openb:default, a trace.",
+    help="The output of `wharf snapshot` or `kubectl get nodes,pods -A -o json`: files, folders, - for stdin; or openb:default, a trace.",
     autocompletion=offered_snapshots,
 )
 Params = Annotated[
@@ -170,7 +170,7 @@ Params = Annotated[
     typer.Option(
         "--param",
         metavar="NAME=VALUE",
-        help="Sets a param, as it would be written in the file: keep_free=20%.",
+        help="Set a param, written as in the policy: keep_free=20%.",
         autocompletion=offered_params,
     ),
 ]
@@ -181,7 +181,7 @@ Config = Annotated[
 SchedulerName = Annotated[
     str | None,
     typer.Option(
-        "--scheduler-name", metavar="NAME", help="Which profile of --config; needed where it has several and no default-scheduler."
+        "--scheduler-name", metavar="NAME", help="The profile of --config; needed if it has several and none is default-scheduler."
     ),
 ]
 
@@ -192,16 +192,14 @@ Kubeconfig = Annotated[
         "--kubeconfig", metavar="FILE", help="The kubeconfig file; default: $KUBECONFIG, ~/.kube/config, the pod's service account."
     ),
 ]
-Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")]
+Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The context of the kubeconfig.")]
 
 
 Servers = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="The WharfingerConfiguration that says which Prometheus servers and policies there are."),
+    typer.Option("--config", metavar="FILE", help="A WharfingerConfiguration with the Prometheus servers and the policies."),
 ]
-PrometheusUrl = Annotated[
-    str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server that metrics mean which name none.")
-]
+PrometheusUrl = Annotated[str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server for metrics that name none.")]
 
 
 def existing(paths: Sequence[str] | None) -> list[str]:

@@ -27,7 +27,7 @@ _MAX_ANSWER_BYTES = 256 * 2**20
 _MAX_REFUSAL_LENGTH = 10_000
 LOCAL_ADDRESS = f"http://127.0.0.1:{PORT}"
 
-Url = Annotated[str, typer.Option("--url", metavar="URL", envvar="WHARF_URL", help="Where `wharf run` serves.")]
+Url = Annotated[str, typer.Option("--url", metavar="URL", envvar="WHARF_URL", help="The address of `wharf run`.")]
 
 
 class Refused(UsageError):

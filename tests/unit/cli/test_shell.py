@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -118,6 +119,20 @@ def test_every_verb_has_help_with_a_sentence(wharf, verb):
     code, out, _ = wharf(verb, "--help")
     assert code == 0
     assert f"Usage: wharf {verb}" in out
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_the_help_of_a_verb_ends_with_an_example_that_its_flags_accept(wharf, verb):
+    example = cli._help_of(verb).split("\n\n")[-1]
+    words = shlex.split(re.split(r" [|>] ", example)[0])
+
+    assert words[:3] == ["$", "wharf", verb]
+    assert f"\n  {example}\n" in wharf(verb, "--help")[1]
+    cli._command(verb).make_context(verb, words[3:])
+
+
+def test_help_has_no_links_of_pages(wharf):
+    assert not [verb for verb in cli.VERBS if "](" in wharf(verb, "--help")[1]]
 
 
 @pytest.mark.parametrize("asked", ["version", "--version", "-V"])

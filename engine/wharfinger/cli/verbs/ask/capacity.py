@@ -176,18 +176,25 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None,
         typer.Option("--by", metavar="LABEL", help="Count by this label of nodes instead of by node; may be given several times."),
     ] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", min=1, help="Suppose N more nodes like that of --like.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", metavar="N", min=1, help="Add N nodes like that of --like before counting.")
+    ] = None,
     like: Annotated[
         str | None,
-        typer.Option("--like", metavar="NODE", help="What the nodes of --nodes are like.", autocompletion=options.offered_nodes),
+        typer.Option(
+            "--like", metavar="NODE", help="The node that the nodes of --nodes are copies of.", autocompletion=options.offered_nodes
+        ),
     ] = None,
     most: Annotated[
-        int, typer.Option("--most", metavar="N", min=1, help="Count no more than N further pods of a workload.")
+        int, typer.Option("--most", metavar="N", min=1, help="The maximum number of further pods that are counted.")
     ] = DEFAULT_LIMIT,
     output: question.Output = Format.TABLE,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when not all of the pods fit.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if not all of the pods fit.")] = False,
 ) -> int:
-    """Say how many more pods fit, where, what stops the next one, and what would help. Changes nothing anywhere."""
+    """Report how many more pods fit, where, what stops the next one, and what would help. Writes nothing to the cluster.
+
+    $ wharf capacity --live -f web.yaml --policy policies/
+    """
     if like is None and nodes is not None:
         raise UsageError("--nodes says how many; --like NODE says what they are like")
     asked = question.read(flags, lambda found: found.pending)

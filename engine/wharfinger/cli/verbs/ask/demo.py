@@ -56,7 +56,10 @@ def wharf_demo(
         openb.Variant, typer.Option("--trace", help="The pods; a third of gpuspec33's name GPU models.")
     ] = openb.Variant.DEFAULT,
 ) -> int:
-    """Place the OpenB trace twice and compare: Kubernetes' rules alone, then with a policy (yours, if you name one)."""
+    """Place the OpenB trace twice and compare: with the rules of Kubernetes, and with a policy (--policy, or a shipped one).
+
+    $ wharf demo --policy policies/bin-pack.policy
+    """
     chosen = chosen_policies.compiled(policy or [str(shipped_policies() / POLICY)], param)
     streams.out(f"{_opening(trace)}\n\n")
     base = _show("Kubernetes", assemble(), trace)

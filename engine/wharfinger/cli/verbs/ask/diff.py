@@ -66,14 +66,16 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     by: Annotated[
         list[str] | None, typer.Option("--by", metavar="LABEL", help=f"Count pods by the values of this label of nodes; default: {ZONE}.")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=0, help="How many changes are listed for people.")] = DEFAULT_ROWS,
+    most: Annotated[int, typer.Option("--most", metavar="N", min=0, help="List no more than N changes in tables.")] = DEFAULT_ROWS,
     output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something differs.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if something differs.")] = False,
 ) -> int:
-    """Compare where pods go by two sets of policies: which pods differ, by which rule, and the sums. Changes nothing anywhere.
+    """Compare where pods are placed by two sets of policies: which pods differ, and by which rule. Writes nothing to the cluster.
 
-    What has no --against… of its own is the same on both sides; params go with their policies. Without any --against…, --policy is compared
-    with no policies, and --config alone with the settings of Kubernetes.
+    What has no --against… of its own is the same on both sides; params belong to their policies. Without any --against…, --policy is
+    compared with no policies, and --config alone with the settings of Kubernetes.
+
+    $ wharf diff --snapshot cluster.json.gz --policy new/ --against old/
     """
     found: Diff | LogDiff
     if log is None:

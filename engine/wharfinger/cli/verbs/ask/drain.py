@@ -123,21 +123,27 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     nodes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NODE]...", help="The nodes, in the order of the drain.", autocompletion=options.offered_nodes),
+        typer.Argument(metavar="NODE", help="The nodes to drain, in this order.", autocompletion=options.offered_nodes),
     ] = None,
     selector: Annotated[
-        str | None, typer.Option("--selector", "-l", metavar="SELECTOR", help="The nodes with these labels, by name: pool=old,!gpu.")
+        str | None,
+        typer.Option(
+            "--selector", "-l", metavar="SELECTOR", help="Drain the nodes with these labels, in order of their names: pool=old,!gpu."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Let pods leave that no controller creates again.")] = False,
-    delete_emptydir_data: Annotated[
-        bool, typer.Option("--delete-emptydir-data", help="Let pods leave whose emptyDir is deleted with them.")
-    ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the nodes at the end, instead of leaving them cordoned.")] = False,
-    pending: Annotated[bool, typer.Option("--pending", help="Let the snapshot's pending pods compete for room.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Evict pods without a controller too.")] = False,
+    delete_emptydir_data: Annotated[bool, typer.Option("--delete-emptydir-data", help="Evict pods with an emptyDir too.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the nodes at the end instead of keeping them cordoned.")] = False,
+    pending: Annotated[bool, typer.Option("--pending", help="Place the pending pods of the snapshot too.")] = False,
     output: question.Output = Format.TABLE,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod may not leave, or finds no other node.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 1 if a pod may not be evicted, or finds no other node.")
+    ] = False,
 ) -> int:
-    """Say where the pods of nodes would go if these were drained. Changes nothing anywhere."""
+    """Report where the pods of nodes would go if the nodes were drained. Writes nothing to the cluster.
+
+    $ wharf drain node-7 node-8 --live --policy policies/
+    """
     _refuse_contradictions(nodes or [], selector)
     asked = question.read(flags, lambda found: found.pending if pending else ())
     names = nodes or _selected(selector or "", asked.cluster)

@@ -137,13 +137,19 @@ def _explanation(found: Explanation) -> dict[str, Any]:
 @with_flags
 def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
-    pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
+    pending: Annotated[bool, typer.Option("--pending", help="Place the pending pods of the snapshot; this is the default.")] = False,
     pods_of: Annotated[
-        str | None, typer.Option("--pods-of", metavar="NAME", help="Of the pending pods only those whose spec.schedulerName this is.")
+        str | None, typer.Option("--pods-of", metavar="NAME", help="Place only the pending pods with this spec.schedulerName.")
     ] = None,
-    mode: Annotated[Mode, typer.Option("--mode", help="Whether a placement counts for the pods after it.")] = Mode.SEQUENTIAL,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            help="sequential: each placement counts for the next pods; independent: each pod is placed as if it were the only one.",
+        ),
+    ] = Mode.SEQUENTIAL,
     output: question.Output = Format.TABLE,
-    explain: Annotated[bool, typer.Option("--explain", help="Say for each pod what every rule said, with values.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain each pod: the result of every rule, with values.")] = False,
     node: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,18 +160,21 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None,
         typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.offered_pods),
     ] = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod finds no node.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a pod finds no node.")] = False,
     seconds: Annotated[
         float | None,
         typer.Option(
             "--optimal",
             metavar="SECONDS",
             min=0.001,
-            help="When pods are left over, look for so long for a placement of all of them, or for the proof that there is none.",
+            help="If pods find no node, search this long for a placement of all pods, or for a proof that there is none.",
         ),
     ] = None,
 ) -> int:
-    """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
+    """Place the pods of a snapshot, and report the node of each pod or why it has none. Writes nothing to the cluster.
+
+    $ wharf dry-run --live -f web.yaml --policy policies/ --explain
+    """
     _refuse_contradictions(flags, mode, seconds, pending=pending, pods_of=pods_of)
     asked = question.read(flags, lambda found: _pending(found, pods_of))
     waiting = asked.pods

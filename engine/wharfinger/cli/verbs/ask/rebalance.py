@@ -92,14 +92,24 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     flags: QuestionFlags,
     goal: Annotated[
         list[Goal] | None,
-        typer.Option("--goal", help="What to make better; several are worked off in order, and a later one undoes nothing of an earlier."),
+        typer.Option(
+            "--goal",
+            metavar="GOAL",
+            help="What to improve: violations, free-nodes, free-gpus or points; may be given several times, the first counts most.",
+        ),
     ] = None,
     cost: Annotated[
-        float, typer.Option("--cost", min=0, help="What each move must gain at least, in units of the goal: pods, nodes, GPUs, points.")
+        float,
+        typer.Option(
+            "--cost", metavar="AMOUNT", min=0, help="The least gain of a move, in units of the goal: pods, nodes, GPUs or points."
+        ),
     ] = 0.0,
-    most_moves: Annotated[int, typer.Option("--most-moves", min=1, help="The most moves of the plan.")] = DEFAULT_MOVES,
+    most_moves: Annotated[int, typer.Option("--most-moves", metavar="N", min=1, help="The maximum number of moves.")] = DEFAULT_MOVES,
     most_cordons: Annotated[
-        int | None, typer.Option("--most-cordons", min=1, help="The most nodes that may be cordoned at a time; default: any number.")
+        int | None,
+        typer.Option(
+            "--most-cordons", metavar="N", min=1, help="The maximum number of nodes that are cordoned at the same time; default: no limit."
+        ),
     ] = None,
     whole: Annotated[
         list[str] | None,
@@ -127,7 +137,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         str | None, typer.Option("--pods-of", metavar="NAME", help="Move only pods whose spec.schedulerName this is.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Carry the plan out on the live cluster, one move at a time; takes --live and one scheduler.")
+        bool, typer.Option("--apply", help="Carry out the plan on the live cluster, one move at a time; needs --live and one scheduler.")
     ] = False,
     plan: Annotated[
         Path | None,
@@ -136,15 +146,18 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         ),
     ] = None,
     undo_cordons: Annotated[
-        bool, typer.Option("--undo-cordons", help="Open the nodes that an --apply has left cordoned because it was killed; takes --live.")
+        bool, typer.Option("--undo-cordons", help="Uncordon the nodes that a killed --apply has left cordoned; needs --live.")
     ] = False,
     patience: Annotated[
         str, typer.Option("--patience", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
     ] = "5m",
     output: question.Output = Format.TABLE,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when the plan has moves.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the plan has moves.")] = False,
 ) -> int:
-    """Plan moves of running pods that make the cluster better by some goals. Changes nothing anywhere without --apply."""
+    """Plan moves of running pods that free nodes or GPUs, or improve placements. Writes nothing to the cluster without --apply.
+
+    $ wharf rebalance --goal free-nodes --live --policy policies/
+    """
     longest = _seconds("--patience", patience)
     if undo_cordons:
         return _undone(flags, longest, others=bool(goal or plan or apply))

@@ -87,9 +87,11 @@ def wharf_snapshot(  # noqa: PLR0913, PLR0917 — the options of a verb
     config: options.Servers = None,
     prometheus: options.PrometheusUrl = None,
 ) -> int:
-    """Capture a cluster for `wharf dry-run --snapshot FILE`: what scheduling reads of it, and nothing else. Changes nothing anywhere.
+    """Save what scheduling reads of a cluster to a file, for --snapshot of other commands. Writes nothing to the cluster.
 
-    The samples of metrics that the policies of --policy or --config read are captured too.
+    The samples of metrics that the policies of --policy or --config read are saved too.
+
+    $ wharf snapshot -o cluster.json.gz
     """
     with live_cluster.sigterm_as_interrupt(), whole(output) as stream:
         found = live_cluster.capture(kubeconfig, context)

@@ -161,9 +161,11 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
     ] = None,
     load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
-    n_trials: Annotated[int, typer.Option("--trials", min=1, max=MAX_TRIALS, help="How many trials.")] = search.DEFAULT_TRIALS,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search, of what is held out, and of --load.")] = 0,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes for the trials; default: one per core.")] = None,
+    n_trials: Annotated[int, typer.Option("--trials", metavar="N", min=1, max=MAX_TRIALS, help="How many trials.")] = search.DEFAULT_TRIALS,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="The seed of the search, of what is held out, and of --load.")
+    ] = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes for the trials; default: one per core.")] = None,
     dask: Annotated[
         str | None, typer.Option("--dask", metavar="ADDRESS", help="Run the trials on the Dask cluster with this scheduler.")
     ] = None,
@@ -171,7 +173,10 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     draw: Annotated[str | None, typer.Option("--picture", metavar="FILE", help="Write the trials as an SVG picture to this file.")] = None,
     output: question.Output = Format.TABLE,
 ) -> int:
-    """Search numbers of the policies that make objectives small, and print the best ones as a change of the files. Changes no policy."""
+    """Search for better params and weights of policies, and print the best ones as a patch. Changes no policy.
+
+    $ wharf tune -s cluster.json.gz -p policies/ --objective unplaced
+    """
     if not objectives:
         raise UsageError("--objective is missing: what is to be small? for example --objective unplaced --objective nodes_touched")
     goals = [objective(text) for text in objectives]

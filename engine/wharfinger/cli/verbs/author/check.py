@@ -37,9 +37,12 @@ class Format(Enum):
 def wharf_check(
     paths: options.Paths = None,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
-    with_cost: Annotated[bool, typer.Option("--cost", help="Print also what each rule costs to decide.")] = False,
+    with_cost: Annotated[bool, typer.Option("--cost", help="Print the cost of each rule in a decision too.")] = False,
 ) -> int:
-    """Print what is wrong with policies: exit code 0 when nothing is, 1 when something is."""
+    """Check policies: types, missing values, ranges of scores, costs. Exit code 1 if there is an error or a warning.
+
+    $ wharf check policies/
+    """
     if with_cost and output is Format.SARIF:
         raise UsageError("--cost and --format sarif exclude each other: SARIF has no place for costs")
     policies, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)

@@ -24,7 +24,12 @@ def wharf_fmt(
         bool, typer.Option("--check", help="Change nothing; list the files that would change, and fail if there are any.")
     ] = False,
 ) -> int:
-    """Rewrite policies in their canonical layout; - formats stdin to stdout. Exit code 1 where a file does not parse, or would change."""
+    """Rewrite policies in their canonical layout; `-` formats stdin to stdout.
+
+    Exit code 1 if a file does not parse, or with --check if one would change.
+
+    $ wharf fmt --check policies/
+    """
     diagnostics = Diagnostics()
     changed = [name for name in load.policy_files(options.existing(paths)) if _format(name, diagnostics, check=check)]
     streams.complain_all(render.render(diagnostics, color=streams.colors(sys.stderr)))

@@ -25,9 +25,11 @@ def wharf_lsp(
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
 ) -> int:
-    """Answer editors: findings, completion, hover, renaming and more, over standard input and output. Editors start it.
+    """Serve the Language Server Protocol to an editor, over standard input and output.
 
-    With --snapshot or --live, it also knows the labels and resources of a cluster, and how many nodes a filter lets through.
+    With --snapshot or --live, it also knows the labels and resources of a cluster, and how many nodes pass a filter.
+
+    $ wharf lsp --snapshot cluster.json.gz
     """
     try:
         from wharfinger.authoring import language_server  # noqa: PLC0415 — needs an extra, and half a second

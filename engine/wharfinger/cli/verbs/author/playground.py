@@ -29,10 +29,15 @@ HOST = "127.0.0.1"
 
 def wharf_playground(
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Where it is served; 0 is any free port.")] = PORT,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="The port of the page; 0 is any free port.")
+    ] = PORT,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
-    """Serve a page to write policies on, with their tests and what they do on a cluster; until Ctrl+C."""
+    """Serve a page on which policies are written, tested and tried on a cluster, until Ctrl+C.
+
+    $ wharf playground --snapshot cluster.json.gz --open
+    """
     given = {", ".join(snapshot): load_cluster(snapshot, skip_invalid=True)} if snapshot else {}
     for name, cluster in given.items():
         streams.warn(cluster.skipped)

@@ -74,7 +74,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--never", metavar="CONDITION", help="No pod goes to a node with this condition while one of --above would take it."),
     ] = None,
     above: Annotated[
-        str | None, typer.Option("--above", metavar="CONDITION", help="The nodes that are to win against those of --never.")
+        str | None, typer.Option("--above", metavar="CONDITION", help="The nodes that must win against those of --never.")
     ] = None,
     for_: Annotated[str | None, typer.Option("--for", metavar="CONDITION", help="The pods that --never is about; without it, all.")] = None,
     keeps: Annotated[
@@ -92,7 +92,12 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     param: options.Params = None,
     output: Annotated[Format, typer.Option("--format", help="How verdicts are printed.")] = Format.HUMAN,
 ) -> int:
-    """Prove statements about a policy: exit code 0 when proved, 1 with a counterexample, 3 when it is beyond what is modelled."""
+    """Prove statements about a policy for all pods and all clusters, or print a test that fails.
+
+    Without a statement, every rule is examined. Exit code 0: proved; 1: a counterexample; 3: beyond what is modelled.
+
+    $ wharf prove web.policy --keeps 'pod.namespace == "kube-system"'
+    """
     asked = {"--same-as": same_as, "--spares": spares, "--dead": dead, "--implied": implied, "--never": never, "--keeps": keeps}
     given = [flag for flag, value in asked.items() if value is not None]
     if len(given) > 1:

@@ -166,10 +166,15 @@ class Format(Enum):
 def wharf_test(
     paths: options.Paths = None,
     output: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.HUMAN,
-    coverage: Annotated[bool, typer.Option("--coverage", help="List what no test made true, false or missing.")] = False,
-    fail_under: Annotated[float, typer.Option("--fail-under", min=0, max=100, help="Fail below this coverage, in percent.")] = 0.0,
+    coverage: Annotated[bool, typer.Option("--coverage", help="List clauses that no test has seen true, false or missing.")] = False,
+    fail_under: Annotated[
+        float, typer.Option("--fail-under", metavar="PERCENT", min=0, max=100, help="Exit with 1 below this coverage.")
+    ] = 0.0,
 ) -> int:
-    """Run the tests of policies: exit code 0 when all pass, 1 when one fails or a policy has none."""
+    """Run the tests of policies. Exit code 1 if a test fails or a policy has no test.
+
+    $ wharf test policies/ --coverage
+    """
     try:
         policies = chosen_policies.loaded(paths)
     except PolicyError as error:

@@ -33,15 +33,21 @@ def wharf_workload(
         list[str],
         typer.Option(
             "--snapshot",
+            metavar="FILE",
             help="A snapshot, manifests or a folder, openb:default or openb:gpuspec33, or CSV files of that trace.",
             autocompletion=options.offered_snapshots,
         ),
     ],
-    name: Annotated[str, typer.Option("--name", help="The name of the workload.")] = "typical",
-    share: Annotated[str, typer.Option("--share", help="The share of the pods that the requests stand for.", metavar="PERCENT")] = "95%",
-    memory: Annotated[bool, typer.Option("--memory", help="Also tell pods apart by the memory that they ask for.")] = False,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the workload.")] = "typical",
+    share: Annotated[
+        str, typer.Option("--share", help="The share of the pods that must have one of the printed requests.", metavar="PERCENT")
+    ] = "95%",
+    memory: Annotated[bool, typer.Option("--memory", help="Distinguish pods by their memory requests too.")] = False,
 ) -> int:
-    """Write what the pods of a cluster or trace typically ask for, for `fragmentation`; policies import the file."""
+    """Print what the pods of a cluster or trace typically request, as a library for `fragmentation`.
+
+    $ wharf workload --snapshot cluster.json.gz > typical.policy
+    """
     fraction = _fraction(share)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in grammar.terminals().reserved:
         raise UsageError(f"--name {name}: not a name; names are made of letters, digits and _, and are no reserved words")

@@ -45,20 +45,27 @@ class Format(Enum):
 
 def wharf_bench(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: options.Policies = None,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the generated cluster.")] = 5000,
-    pods: Annotated[int, typer.Option("--pods", min=1, max=10_000_000, help="Pods to place.")] = 10_000,
-    running: Annotated[int, typer.Option("--running", min=0, max=10_000_000, help="Pods that run on the generated cluster already.")] = 0,
-    family: Annotated[Family, typer.Option("--family", help="What the pods of the generated cluster ask for.")] = Family["basic"],
-    templates: Annotated[int, typer.Option("--templates", min=1, max=100_000, help="Templates the pods come from, in turn.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=1_000_000, help="Nodes of the generated cluster.")] = 5000,
+    pods: Annotated[int, typer.Option("--pods", metavar="N", min=1, max=10_000_000, help="Pods to place.")] = 10_000,
+    running: Annotated[
+        int, typer.Option("--running", metavar="N", min=0, max=10_000_000, help="Running pods of the generated cluster.")
+    ] = 0,
+    family: Annotated[Family, typer.Option("--family", help="The kind of constraints of the pods.")] = Family["basic"],
+    templates: Annotated[
+        int, typer.Option("--templates", metavar="N", min=1, max=100_000, help="The number of different pod templates.")
+    ] = 1,
     snapshot: Annotated[
-        list[str] | None, typer.Option("--snapshot", "-s", metavar="FILE", help="Place the pending pods of this cluster instead.")
+        list[str] | None, typer.Option("--snapshot", "-s", metavar="FILE", help="Place the pending pods of this snapshot instead.")
     ] = None,
     param: options.Params = None,
     config: options.Config = None,
     scheduler_name: options.SchedulerName = None,
     output: Annotated[Format, typer.Option("--format", help="How the figures are printed.")] = Format.TABLE,
 ) -> int:
-    """Measure decisions per second, and the time that each rule takes over all nodes."""
+    """Measure decisions per second, and the time of each rule over all nodes.
+
+    $ wharf bench --nodes 5000 --pods 10000 --policy policies/
+    """
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
     size = workloads.Size(nodes=nodes, pods=pods, running=running, templates=templates)
     found = measure(chain, _given(snapshot) if snapshot else workloads.workload(family.value, size))

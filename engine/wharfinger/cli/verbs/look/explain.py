@@ -44,7 +44,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
         str,
         typer.Argument(
             metavar="NAME",
-            help="Which one; a pod or group of a namespace other than default is NAMESPACE/NAME.",
+            help="Its name; NAMESPACE/NAME for a pod or group outside of the namespace default.",
             autocompletion=options.offered_subjects,
         ),
     ],
@@ -62,17 +62,19 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option(
             "--node",
             metavar="NODE",
-            help="Say everything about this node; may be given several times.",
+            help="Report every rule for this node; may be given several times.",
             autocompletion=options.offered_nodes,
         ),
     ] = None,
     output: Annotated[Format, typer.Option("--format", help="How the explanation is printed.")] = Format.TEXT,
 ) -> int:
-    """Say why a pod is on its node, why not on others, and what would have to change; or what a policy does. Changes nothing anywhere.
+    """Explain why a pod is on its node or is pending, why a group waits, or what a policy does. Writes nothing to the cluster.
 
-    Of a group of pods: what it waits for, how many of its members each domain takes, and what stops the rest. Of a policy: whom it governs,
-    which nodes it rejects for them now, for whom it makes a difference, and what it costs. Asks the scheduler that runs at --url. With
-    --snapshot or --live the decisions are made here, by the policies given with --policy.
+    For a pod: why not on other nodes, and what would have to change. For a group: how many members each domain takes, and what stops the
+    rest. For a policy: which pods it governs, which nodes it rejects for them, for which pods it makes a difference, and its cost. Asks the
+    scheduler at --url; with --snapshot or --live, decides here by the policies of --policy.
+
+    $ wharf explain pod shop/web-0
     """
     if kind not in {*PODS, *GROUPS, *POLICIES}:
         raise UsageError(

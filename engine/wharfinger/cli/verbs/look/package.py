@@ -19,7 +19,10 @@ _FOLDER = resources.files("wharfinger") / "schemas" / VERSION
 
 
 def wharf_version() -> int:
-    """Print the version."""
+    """Print the version.
+
+    $ wharf version
+    """
     sys.stdout.write(f"wharfinger {wharfinger.__version__}\n")
     return 0
 
@@ -34,9 +37,14 @@ def _offered(incomplete: str) -> list[str]:
 
 
 def wharf_schema(
-    name: Annotated[str | None, typer.Argument(help="Which schema; without one, their names are listed.", autocompletion=_offered)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The name of the schema; without it, all names are listed.", autocompletion=_offered)
+    ] = None,
 ) -> int:
-    """Print the JSON Schema of the settings, of snapshots, or of what a verb prints with --format json."""
+    """Print the JSON Schema of the settings, of snapshots, or of the JSON output of a command.
+
+    $ wharf schema dry-run
+    """
     known = names()
     if name is None:
         streams.out("".join(f"{each}\n" for each in known))

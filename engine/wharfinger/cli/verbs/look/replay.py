@@ -39,19 +39,23 @@ class Outcome:
 
 
 def wharf_replay(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    log: Annotated[str, typer.Argument(metavar="LOG", help="What `wharf run --decision-log` wrote; finished files beside it come first.")],
+    log: Annotated[
+        str, typer.Argument(metavar="LOG", help="The file of `wharf run --decision-log`; finished files in the same folder are read first.")
+    ],
     policy: options.Policies = None,
     param: options.Params = None,
     scheduler_name: Annotated[
-        str | None, typer.Option("--scheduler-name", metavar="NAME", help="Which profile --policy and --param are for; default: all.")
+        str | None, typer.Option("--scheduler-name", metavar="NAME", help="The profile that --policy and --param belong to; default: all.")
     ] = None,
     pod: Annotated[str | None, typer.Option("--pod", metavar="NAMESPACE/NAME", help="Only decisions about this pod.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How the outcome is printed.")] = Format.TABLE,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="With other policies, exit with 1 when they change a decision.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if other policies change a decision.")] = False,
 ) -> int:
-    """Make every decision of a log again, and check that it comes out the same to the last bit; 1 if one does not.
+    """Make every decision of a decision log again, and compare to the last bit. Exit code 1 if one differs.
 
-    With --policy or --param other policies decide too, each time on the cluster as it was then; the decisions that they change are listed.
+    With --policy or --param, other policies decide, each time on the cluster as it was recorded; the decisions that they change are listed.
+
+    $ wharf replay decisions.jsonl --policy policies/
     """
     if pod is not None and (pod.count("/") != 1 or not all(pod.split("/"))):
         raise UsageError(f"--pod {pod}: expected NAMESPACE/NAME")

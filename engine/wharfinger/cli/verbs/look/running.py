@@ -31,9 +31,12 @@ COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 
 def wharf_status(
     url: running_process.Url = running_process.LOCAL_ADDRESS,
-    output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
+    output: Annotated[bool, typer.Option("--json", help="Print the answer of the scheduler as JSON.")] = False,
 ) -> int:
-    """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is wrong."""
+    """Show the policies of a running scheduler: the versions in force, and errors of refused texts. Exit code 1 if something is wrong.
+
+    $ wharf status --url http://127.0.0.1:10261
+    """
     whole = running_process.plain(url, POLICIES)
     unready = running_process.failing(url)
     answer = shaped(whole, Policies, f"{url}{POLICIES}")
@@ -275,10 +278,15 @@ Picture = tuple[MetricsInterval, Sequence[str], PolicyStates, Sequence[Decision]
 
 def wharf_top(
     url: running_process.Url = running_process.LOCAL_ADDRESS,
-    interval: Annotated[float, typer.Option("--interval", min=0.2, max=3600.0, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print what there is since the process began, and end.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.2, max=3600.0, help="The time between two updates.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the totals since the process started, once.")] = False,
 ) -> int:
-    """Watch a running scheduler: queues, rates, latencies, policies, rules that take time, recent decisions, errors. Ctrl-C ends it."""
+    """Watch a running scheduler: queues, rates, latencies, policies, slow rules, recent decisions, errors. Ctrl+C ends it.
+
+    $ wharf top --interval 5
+    """
     running_process.check(url)
     if once or not sys.stdout.isatty() or os.environ.get("TERM") in {"dumb", "unknown"}:  # where no line can be drawn anew
         lines = screen(*_picture(url, None), shutil.get_terminal_size((100, 40)).columns)

@@ -39,7 +39,7 @@ class Format(Enum):
 
 
 def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
-    action: Annotated[Action, typer.Argument(help="What to do with them.")],  # noqa: ARG001 — there is but one
+    action: Annotated[Action, typer.Argument(help="`check` is the only action.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
     prometheus: options.PrometheusUrl = None,
     config: options.Servers = None,
@@ -47,10 +47,13 @@ def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
     live: Annotated[bool, typer.Option("--live", help="Compare with the nodes of the cluster that the kubeconfig names.")] = False,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
-    slow: Annotated[float, typer.Option("--slow", metavar="SECONDS", help="From when on an answer is called slow.")] = 1.0,
+    slow: Annotated[float, typer.Option("--slow", metavar="SECONDS", help="The time after which an answer is reported as slow.")] = 1.0,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
 ) -> int:
-    """Ask every query of the policies and show what comes: exit code 0 when nothing is wrong with it, 1 when something is."""
+    """Run each metric query of the policies once, and report problems. Exit code 1 if there is one.
+
+    $ wharf signals check policies/ --prometheus http://prometheus:9090
+    """
     if not slow >= 0:
         raise UsageError(f"--slow: expected seconds from 0 on, not {slow:g}")
     settings = live_cluster.settings_of(config, prometheus)

@@ -33,18 +33,21 @@ def wharf_expander(  # noqa: PLR0913, PLR0917 — one parameter per flag
     param: options.Params = None,
     config: options.Config = None,
     scheduler_name: options.SchedulerName = None,
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where cluster-autoscaler reaches it.")] = LISTEN,
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="The address for cluster-autoscaler.")] = LISTEN,
     certificate: Annotated[
         str | None,
-        typer.Option("--certificate", metavar="FILE", help="The certificate of the server, which cluster-autoscaler is given too."),
+        typer.Option("--certificate", metavar="FILE", help="The certificate of the server; cluster-autoscaler needs it too."),
     ] = None,
     private_key: Annotated[str | None, typer.Option("--private-key", metavar="FILE", help="The private key of --certificate.")] = None,
     metrics: Annotated[
         str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Where /metrics, /livez and /readyz are served over HTTP; default: nowhere."),
+        typer.Option("--metrics", metavar="HOST:PORT", help="The address of /metrics, /livez and /readyz over HTTP; default: none."),
     ] = None,
 ) -> int:
-    """Tell cluster-autoscaler which group of nodes to grow (--expander=grpc). Changes nothing anywhere."""
+    """Choose node groups for cluster-autoscaler (--expander=grpc) by the policies. Writes nothing to the cluster.
+
+    $ wharf expander --policy policies/ --listen 127.0.0.1:8086
+    """
     proof = _certificate(listen, certificate, private_key)
     observed_at = None if metrics is None else _address("--metrics", metrics)
     policies = chosen_policies.compiled(policy, param)

@@ -14,10 +14,12 @@ from wharfinger.errors import UsageError
 def wharf_install(
     printed: Annotated[bool, typer.Option("--print", help="Print the manifests for `kubectl apply -f -`.")] = False,
 ) -> int:
-    """Print the definitions of the custom resources: SchedulingPolicy, PlacementPreview, PolicyApp.
+    """Print the CustomResourceDefinitions of SchedulingPolicy, PlacementPreview and PolicyApp.
 
-    Apply them before anything that uses them: `wharf install --print | kubectl apply -f -`, then `kubectl wait
+    Apply them before anything that uses them, then wait until they are established: `kubectl wait
     --for jsonpath='{.status.conditions[?(@.type=="Established")].status}'=True crd -l app.kubernetes.io/managed-by=wharfinger`.
+
+    $ wharf install --print | kubectl apply -f -
     """
     if not printed:
         raise UsageError("nothing is written to a cluster from here; --print prints the manifests for `kubectl apply -f -`")

@@ -15,7 +15,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @taking_settings
 def wharf_run(settings: Settings) -> int:
-    """Schedule the pods that name this scheduler, until SIGTERM or SIGINT; a second one stops without waiting for anything."""
+    """Run the scheduler: place the pods that name it in spec.schedulerName, until SIGTERM or SIGINT.
+
+    A second signal ends the process at once.
+
+    $ wharf run --policy policies/ --dry-run
+    """
     asyncio.run(_until_signalled(settings))
     return 0
 

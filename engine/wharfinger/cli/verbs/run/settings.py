@@ -6,6 +6,7 @@ Most flags are made from the settings; the others are about one of the profiles.
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -20,6 +21,8 @@ from wharfinger.daemon.settings_fields import Setting, settings_of
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+"""A link of Markdown: descriptions of settings are also a table of the documentation."""
 Given = Mapping[str, Any]
 """Values by the names of parameters, None for flags that are not given."""
 
@@ -51,7 +54,7 @@ _SETTINGS = {_parameter_of(setting): setting for setting in settings_of(Settings
 def _annotation(setting: Setting) -> Any:
     """The parameter for a setting as typer takes it: None where the flag is not given."""
     assert setting.flag is not None  # noqa: S101 — only those are asked for
-    option = typer.Option(setting.flag.name, metavar=setting.flag.metavar, help=setting.help, case_sensitive=False)
+    option = typer.Option(setting.flag.name, metavar=setting.flag.metavar, help=LINK.sub(r"\1", setting.help), case_sensitive=False)
     kind = list[str] if setting.type == tuple[str, ...] else setting.type
     plain = kind if kind in {bool, int, list[str]} or typing.get_origin(kind) is typing.Literal else str
     return Annotated[plain | None, option]
@@ -125,8 +128,11 @@ class Action(Enum):
     PRINT = "print"
 
 
-@partial(taking_settings, action=Annotated[Action, typer.Argument(help="What to do with them.")])
+@partial(taking_settings, action=Annotated[Action, typer.Argument(help="`print` is the only action.")])
 def wharf_config(settings: Settings) -> int:
-    """Print the settings of `wharf run` with the same flags, as a file for its --config; nothing is connected to."""
+    """Print the settings that `wharf run` with the same flags would use, as a file for --config. Connects to nothing.
+
+    $ wharf config print --policy policies/
+    """
     streams.out(settings_text(settings))
     return 0
