@@ -23,6 +23,7 @@ from wharfinger.groups.turns import all_groups
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
+from wharfinger.model.node_labels import ZONE
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -136,7 +137,7 @@ def diff(
     pods: Sequence[Pod] | None = None,
     *,
     replace: Sequence[str] = (),
-    by: Sequence[str] = (comparing.ZONE,),
+    by: Sequence[str] = (ZONE,),
     config: ChainConfig | None = None,
     against_config: ChainConfig | None = None,
 ) -> Diff: ...
@@ -159,7 +160,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     pods: Sequence[Pod] | None = None,
     *,
     replace: Sequence[str] = (),
-    by: Sequence[str] = (comparing.ZONE,),
+    by: Sequence[str] = (ZONE,),
     config: ChainConfig | None = None,
     against_config: ChainConfig | None = None,
     log: str | Path | None = None,

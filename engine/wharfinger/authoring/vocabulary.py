@@ -15,6 +15,7 @@ from wharfinger.language.check.rules import possible
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Function, Parameter
 from wharfinger.language.semantics.types import NUMERIC, UNITS, Kind, Type
+from wharfinger.model import node_labels
 
 KEYWORDS: Mapping[str, str] = {
     "import": 'Uses the lets, params and metrics of another file: `import "shared.policy" as shared`.',
@@ -175,12 +176,12 @@ OPTIONS: Mapping[str, str] = {
 """Options of the sources of metrics."""
 
 KNOWN_LABELS: Mapping[str, str] = {
-    "kubernetes.io/hostname": "The name of the node.",
-    "kubernetes.io/arch": "The architecture of the node, such as `amd64`.",
-    "kubernetes.io/os": "The operating system of the node, such as `linux`.",
-    "topology.kubernetes.io/zone": "The zone of the node.",
-    "topology.kubernetes.io/region": "The region of the node.",
-    "node.kubernetes.io/instance-type": "The type of machine.",
+    node_labels.HOSTNAME: "The name of the node.",
+    node_labels.ARCH: "The architecture of the node, such as `amd64`.",
+    node_labels.OS: "The operating system of the node, such as `linux`.",
+    node_labels.ZONE: "The zone of the node.",
+    node_labels.REGION: "The region of the node.",
+    node_labels.INSTANCE_TYPE: "The type of machine.",
 }
 """Labels of nodes that Kubernetes defines."""
 

@@ -32,6 +32,7 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import with_allocation
 from wharfinger.model.devices.device import Device
+from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -96,7 +97,7 @@ def node_manifest(name: str, fields: Fields, *, now: datetime = test_steps.START
     allocatable = {_SPELLING.get(key, key): value for key, value in amounts.items()}
     conditions = {"Ready": "True", **fields.get("conditions", {})}
     return {
-        "metadata": _metadata(name, fields, now) | {"labels": {"kubernetes.io/hostname": name, **fields.get("labels", {})}},
+        "metadata": _metadata(name, fields, now) | {"labels": {HOSTNAME: name, **fields.get("labels", {})}},
         "spec": {"unschedulable": fields.get("unschedulable", False), "taints": [_taint(text) for text in fields.get("taints", ())]},
         "status": {
             "allocatable": allocatable,

@@ -23,6 +23,7 @@ from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.language.test_steps import START
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.model.devices.shared_gpus import MAX_GPUS, WHOLE, GpuNames
+from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.objects.requests import MAX_AMOUNT
 from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
 
@@ -335,7 +336,7 @@ class World:
                 others = [slot for slot in self.slots if node(slot.node) == owner and slot.owner.endswith("other")]
                 self.facts.append(z3.Implies(used.term > 0, z3.Or(*(slot.number > 0 for slot in others))))
         if self.example:
-            for table, default in (("labels", "kubernetes.io/hostname"), ("conditions", "Ready")):
+            for table, default in (("labels", HOSTNAME), ("conditions", "Ready")):
                 if any(
                     not z3.is_int_value(key) or self.texts[key.as_long()] == default
                     for key in self.keyed.get((owner, table), (None, []))[1]

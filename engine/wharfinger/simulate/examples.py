@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wharfinger.model.node_labels import HOSTNAME, ZONE
+
 Manifest = dict[str, Any]
 
-ZONE = "topology.kubernetes.io/zone"
 JOB = "batch.kubernetes.io/job-name"
 ZONES = ("zone-a", "zone-b", "zone-c")
 APPS = ("web", "checkout", "search", "mail", "reports")
@@ -63,7 +64,7 @@ def _node(index: int) -> Manifest:
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {"kubernetes.io/hostname": name, ZONE: ZONES[index // 2 % len(ZONES)], **pool.labels},
+            "labels": {HOSTNAME: name, ZONE: ZONES[index // 2 % len(ZONES)], **pool.labels},
             "creationTimestamp": "2026-01-01T00:00:00Z",
         },
         "spec": {

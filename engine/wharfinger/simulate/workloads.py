@@ -17,11 +17,11 @@ import msgspec
 
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects
+from wharfinger.model.node_labels import HOSTNAME, INSTANCE_TYPE, ZONE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
 ZONES = 10
-ZONE_LABEL = "topology.kubernetes.io/zone"
 
 _SIZES = ((8, 32), (16, 64), (32, 128))  # CPUs and GiB of memory
 _TIERS = ("web", "api", "batch")
@@ -51,9 +51,9 @@ def _node_manifest(i: int) -> dict[str, Any]:
     cpus, memory = _SIZES[i % len(_SIZES)]
     name = f"node-{i:05d}"
     labels = {
-        "kubernetes.io/hostname": name,
-        ZONE_LABEL: f"zone-{i % ZONES}",
-        "node.kubernetes.io/instance-type": f"size-{cpus}",
+        HOSTNAME: name,
+        ZONE: f"zone-{i % ZONES}",
+        INSTANCE_TYPE: f"size-{cpus}",
         "disktype": ("hdd", "ssd", "nvme")[i % 7 % 3],
         "lifecycle": "spot" if i % 20 == 0 else "on-demand",
     }
@@ -84,8 +84,6 @@ Spec = dict[str, Any]
 
 APP = "measured"
 SELECTOR = {"matchLabels": {"app": APP}}
-ZONE = ZONE_LABEL
-HOSTNAME = "kubernetes.io/hostname"
 CHURN_TEMPLATES = 20
 FULL_NODE = {"cpu": "8", "memory": "16Gi", "pods": "110"}
 

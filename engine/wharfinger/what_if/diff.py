@@ -28,6 +28,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.groups.turns import age_key, queue_key
+from wharfinger.model.node_labels import ZONE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import copied
@@ -37,8 +38,6 @@ from wharfinger.simulate import device_claims, replay
 from wharfinger.simulate.dry_run import DryRun, PodResult, dry_run
 from wharfinger.simulate.placing import Tried, ignore
 from wharfinger.what_if.leaving_pods import recreated
-
-ZONE = "topology.kubernetes.io/zone"
 
 
 class Way(Enum):

@@ -20,15 +20,14 @@ from msgspec.structs import replace
 
 from wharfinger.errors import UsageError
 from wharfinger.framework.eviction import Budgets
+from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
-from wharfinger.model.objects.matching import NO_SCHEDULE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import ObjectStore
 
-UNSCHEDULABLE = objects.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of the API server's copy of a static pod."""
 
@@ -46,8 +45,10 @@ EXPECTED = "expected all, namespace=NAME or selector=LABELS"
 
 def cordoned(node: objects.Node) -> objects.Node:
     """The node as it is after `kubectl cordon`: unschedulable, with the taint that the node controller adds."""
-    others = tuple(taint for taint in node.spec.taints if (taint.key, taint.effect) != (UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
-    return replace(node, spec=replace(node.spec, unschedulable=True, taints=(*others, UNSCHEDULABLE)))
+    others = tuple(
+        taint for taint in node.spec.taints if (taint.key, taint.effect) != (UNSCHEDULABLE_TAINT.key, UNSCHEDULABLE_TAINT.effect)
+    )
+    return replace(node, spec=replace(node.spec, unschedulable=True, taints=(*others, UNSCHEDULABLE_TAINT)))
 
 
 def staying(pod: PodView) -> str:

@@ -21,10 +21,11 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
+from wharfinger.model.node_labels import HOSTNAME, INSTANCE_TYPE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
-from wharfinger.what_if.supposed_changes import HOSTNAME, NewNode, SupposedChanges, evaluated, node_like
+from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, evaluated, node_like
 
 FEWEST_PODS = 500
 """Pods of a group that are placed in any case, the first in the queue."""
@@ -33,7 +34,6 @@ BUDGET = 3.0
 RESOURCES = ("cpu", "memory")
 Devices: TypeAlias = tuple[str, Sequence[objects.ResourceSlice]]
 """The node of the cluster whose devices the nodes of a group are taken to have, and its own slices; "" if no node of their kind has any."""
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from wharfinger.framework.prepared import ClaimAllocation
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Turn, groups_in_steps, turns
 from wharfinger.model import objects
+from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
@@ -36,7 +37,6 @@ from wharfinger.simulate.dry_run import PodResult, gated_result, pod_result
 from wharfinger.simulate.placing import bind_claims, place_group
 from wharfinger.what_if.leaving_pods import staying
 
-HOSTNAME = "kubernetes.io/hostname"
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
 _OF_VOLUMES = (objects.PersistentVolumeClaim, objects.PersistentVolume)
 

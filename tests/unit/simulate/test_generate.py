@@ -8,7 +8,7 @@ def test_clusters_are_the_same_every_time_and_have_something_to_tell_apart():
     nodes = workloads.node_manifests(100)
     assert nodes == workloads.node_manifests(100)
     labels = [node["metadata"]["labels"] for node in nodes]
-    assert len({label[workloads.ZONE_LABEL] for label in labels}) == workloads.ZONES
+    assert len({label[workloads.ZONE] for label in labels}) == workloads.ZONES
     assert Counter(label["lifecycle"] for label in labels) == {"on-demand": 95, "spot": 5}
     assert sum(bool(node["spec"]["taints"]) for node in nodes) == 2
 

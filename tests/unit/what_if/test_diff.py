@@ -11,13 +11,14 @@ from wharfinger.explain.difference import Kind
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
+from wharfinger.model.node_labels import ZONE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import place_pod, queue_order
-from wharfinger.what_if.diff import ZONE, GroupChange, diff
+from wharfinger.what_if.diff import GroupChange, diff
 from wharfinger.what_if.leaving_pods import recreated
 
 OTHER = POLICY.replace("least_allocated", "most_allocated").replace("filter no_spot", "filter no_spot when pod.priority > 7")

@@ -5,8 +5,9 @@ import pytest
 
 from wharfinger.errors import UnknownObject
 from wharfinger.model import objects
+from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.what_if.supposed_changes import HOSTNAME, nodes_like
+from wharfinger.what_if.supposed_changes import nodes_like
 
 MODEL = {
     "metadata": {"name": "gpu-7", "labels": {HOSTNAME: "gpu-7", "pool": "gpu"}},

@@ -278,14 +278,10 @@ class VolumeBinds:
     def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
         """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
         store = self._cluster.state.objects
-        found = []
         for use in volume_claims.claims_used(pod):
-            claim = volume_claims.claim_of(use, pod, store)
-            if claim is None:
+            if volume_claims.claim_of(use, pod, store) is None:
                 raise BindFailed(volume_claims.claim_not_found(use.claim))
-            if not volume_claims.fully_bound(claim) and claim not in found:
-                found.append(claim)
-        return found
+        return volume_claims.waiting_claims(pod, store)
 
     async def _write(self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter) -> None:
         """Reserve volumes, and name the node to provisioners."""

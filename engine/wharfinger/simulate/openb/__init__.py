@@ -25,6 +25,7 @@ from importlib import resources
 from typing import Any
 
 from wharfinger.errors import InvalidObject
+from wharfinger.model.node_labels import HOSTNAME
 
 GPU = "nvidia.com/gpu"
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -87,7 +88,7 @@ def _shipped(name: str) -> Iterator[Row]:
 
 def _node(name: str, row: Row) -> dict[str, Any]:
     gpus = int(row["gpu"])
-    labels = {"kubernetes.io/hostname": name}
+    labels = {HOSTNAME: name}
     amounts = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", "pods": MAX_PODS}
     if gpus:
         labels[GPU_PRODUCT] = row["model"]

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from wharfinger.language.report.wording import count
 from wharfinger.model.devices.device import WHOLE, Device
 from wharfinger.model.devices.held_devices import HeldDevice, Holding
+from wharfinger.model.node_labels import ZONE
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Coloring, Tiles
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.kept_result import Evaluation
     from wharfinger.model.state.snapshot import Snapshot
 
-ZONE = "topology.kubernetes.io/zone"
 MAX_PODS_OF_NODE = 250
 """Most pods of a node that are listed."""
 

@@ -20,11 +20,12 @@ from wharfinger.groups.results import GroupResult
 from wharfinger.groups.terms import NotFound
 from wharfinger.groups.turns import Turn, groups_among, set_group_sizes, turns
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.node_labels import BETA_ZONE, HOSTNAME, REGION, ZONE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import place_on
 from wharfinger.what_if.capacity.further_pods import FurtherPod, WorkloadPods, further_groups
-from wharfinger.what_if.supposed_changes import HOSTNAME, NewNode, SupposedChanges, nodes_like
+from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, nodes_like
 
 if TYPE_CHECKING:
     from wharfinger.groups.attempt import Attempt
@@ -37,7 +38,7 @@ PLACED_PER_DECISION = 20  # how many times faster a round places pods than singl
 
 _FIT = "NodeResourcesFit"
 _SHORT = "Insufficient "
-_ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone")
+_ZONES = (ZONE, REGION, BETA_ZONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,11 @@ from msgspec import structs
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.plugins.taint_toleration import UNSCHEDULABLE_TAINT
 from wharfinger.framework.prepared import Mask
 from wharfinger.model.objects import key_of, kind_of
 from wharfinger.simulate import device_claims
-from wharfinger.what_if.leaving_pods import UNSCHEDULABLE, cordoned, recreated
+from wharfinger.what_if.leaving_pods import cordoned, recreated
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -117,7 +118,7 @@ class Draft:
         if row is None or not snapshot.unschedulable[row]:
             return
         node = snapshot.node(row).object
-        taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
+        taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)
         self.state.update_node(structs.replace(node, spec=structs.replace(node.spec, unschedulable=False, taints=taints)))
         self._undo.append(partial(self.state.update_node, node))
 

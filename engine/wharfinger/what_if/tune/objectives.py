@@ -24,13 +24,14 @@ import numpy as np
 
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
+from wharfinger.model.node_labels import REGION, ZONE
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import openb
 from wharfinger.simulate.dry_run import Utilisation, utilisation
 
 GPUS = (openb.GPU_MILLI, openb.GPU, "amd.com/gpu", "gpu.intel.com/i915")
 """Resources that count GPUs; the first that some node offers is meant by `gpu_unallocated`."""
-SHORT = {"zone": "topology.kubernetes.io/zone", "region": "topology.kubernetes.io/region"}
+SHORT = {"zone": ZONE, "region": REGION}
 
 UNPLACED, EVICTED, MOVES = "unplaced", "evicted", "moves"
 PLAIN = (UNPLACED, EVICTED, MOVES, "nodes_touched", "gpu_unallocated")

@@ -15,7 +15,8 @@ from wharfinger.cli.diff_report import Titles
 from wharfinger.cli.question import Question, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.what_if.diff import ZONE, Diff, LogDiff, diff, log_diff
+from wharfinger.model.node_labels import ZONE
+from wharfinger.what_if.diff import Diff, LogDiff, diff, log_diff
 from wharfinger.what_if.leaving_pods import replaced_pods
 
 DEFAULT_ROWS = 50

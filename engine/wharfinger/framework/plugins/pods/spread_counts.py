@@ -23,6 +23,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.domains import DomainWatch, renew_all
 from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Changes, Mask, ObjectWatch, PreparedFilter, PreparedScore, Reason, Rows
 from wharfinger.model import objects
+from wharfinger.model.node_labels import HOSTNAME, ZONE
 from wharfinger.model.objects import matching
 from wharfinger.model.state import node_selection
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
-HOSTNAME = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE = "DoNotSchedule"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 HONOR = "Honor"

@@ -37,6 +37,7 @@ from wharfinger.framework.prepared import (
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays
+from wharfinger.model.node_labels import BETA_REGION, BETA_ZONE, GENERAL, REGION, ZONE
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
 from wharfinger.model.state import node_selection
@@ -50,12 +51,7 @@ UNREACHABLE, NO_VOLUME, NO_SPACE, NO_SUCH_VOLUME = 1, 2, 4, 8  # the bits of the
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
-BETA_REGION = "failure-domain.beta.kubernetes.io/region"
-ZONE = "topology.kubernetes.io/zone"
-REGION = "topology.kubernetes.io/region"
 TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-GENERAL = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # the label to read if a node lacks the older one
 SEPARATOR = "__"  # between the zones of a volume that is in several
 
 
