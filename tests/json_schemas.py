@@ -122,6 +122,7 @@ class PolicyCost(TypedDict):
     together: Cost
     evicting: int
     grouping: int
+    instructions: int
 
 
 class Check(TypedDict):

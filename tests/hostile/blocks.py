@@ -141,7 +141,11 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "quantities": lambda n: POLICY + required('(quantity(node.labels["q{0}"]).number > {0})', n),
     "labels of the namespace": lambda n: POLICY + required('pod.namespace_labels["l{0}"] == "x"', n),
     "costly patterns of an annotation": lambda n: (
-        POLICY + required('matches_regex(pod.annotations["a"], "((a{1,30}){1,30})b{0}$")', min(n, 64))
+        POLICY + required('matches_regex(pod.annotations["a"], "((a{1,30}){1,30})b{0}$")', min(n, 5))
+    ),
+    "costly patterns of node names": lambda n: POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 3)),
+    "more costly patterns than are allowed": lambda n: (
+        POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 90))
     ),
     "texts in an annotation": lambda n: POLICY + required(f'contains(pod.annotations["a"] ?? "", "{"a" * 60}b{{0}}")', min(n, 1200)),
     "taints of many keys": lambda n: POLICY + required('taint_value(node, "k{0}") == pod.annotations["a"]', min(n, 1200)),

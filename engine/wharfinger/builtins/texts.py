@@ -199,10 +199,16 @@ def compiled(pattern: str) -> Any:
     return re2.compile(pattern, options)
 
 
+def instructions(pattern: str) -> int:
+    """The instructions that RE2 makes of a regular expression; raises re2.error if it is invalid or too costly."""
+    size: int = compiled(pattern).programsize
+    return size
+
+
 def regex_fault(pattern: object) -> str | None:
     """What is wrong with a regular expression (no RE2 syntax, or too costly), None if nothing."""
     try:
-        size = compiled(str(pattern)).programsize
+        size = instructions(str(pattern))
     except re2.error as error:
         reason = error.args[0] if error.args else "not understood"
         said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

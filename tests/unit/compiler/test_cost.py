@@ -120,6 +120,10 @@ def many(n, rule):
         ("filter f{i} {{ require not starts_with(node.labels['a{i}'] ?? 'none', pod.name) }}", 6, 66),
         ("filter f{i} {{ require not ends_with(node.name, 'a{i}') }}", 16, 166),
         ("filter f{i} {{ require not matches_regex(pod.labels['app'] ?? 'none', 'a{i}') }}", 20, None),
+        ("filter f{i} {{ require not matches_regex(node.name, 'a{{1,300}}{i:03}') }}", 8, 16),
+        ("filter f{i} {{ require not matches_regex(pod.name, 'a{{1,300}}{i:03}') }}", 8, 16),
+        ("score s{i} = count(pods where matches_regex(it.labels['a'] ?? '', 'a{{1,300}}{i:03}'), on: node) normalize minmax", 8, 16),
+        ("metric m{i}: percent = prometheus('q', node: 'n', relabel: 'a{{1,300}}{i:03}')\nprefer i{i} = m{i} < 50% on missing 0", 8, 16),
         ("score s{i} = count(pods, within: 'k{i}') normalize max on missing 0", 33, 331),
         ("score s{i} = max(pods, it.priority, within: 'k{i}') normalize max on missing 0", 33, 333),
         ("filter f{i} {{ require not (node.labels matches 'a{i} in (b,c)') }}", 96, None),
@@ -156,6 +160,27 @@ def test_each_pod_is_asked_a_bounded_number_of_questions_about_its_group(most, t
         for n, codes in ((limit, []), (most, ["P610"])):
             pattern = " and ".join(f"matches_regex(pod.labels['app'] ?? 'none', 'a{i}')" for i in range(n))
             assert reported(checked('policy "p"\n' + text.format(pattern=pattern), authority)) == codes
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("for pods where {pattern}", "matches_regex"),
+        ("for pods where {pattern}\ngroup by pod.name {{ min_count 2 }}", "group"),
+        ("group by pod.name {{ min_count if {pattern} then 2 else 3 }}", "group"),
+        ("preemption {{\n  never_evict when {of_item}\n}}", "never_evict"),
+    ],
+)
+def test_regular_expressions_outside_of_rules_count_too_and_are_named(text, place):
+    pattern, of_item = (f"matches_regex({whose}.labels['app'] ?? 'none', 'a{{1,1000}}b{{1,900}}')" for whose in ("pod", "it"))
+    rule = "filter f { require not matches_regex(node.name, 'b{1,1000}') }\n"
+    policy = checked('policy "p"\n' + text.format(pattern=pattern, of_item=of_item) + "\n" + rule, WEB)
+    found = Diagnostics()
+    cost.report(policy, found)
+    (refused,) = found
+    assert "5,805 instructions of RE2" in refused.message
+    assert refused.span.text.startswith(place)
+    assert reported(with_authority(policy, CLUSTER)) == []
 
 
 OF_CLUSTERS = {"gpu-sharing"}

@@ -386,8 +386,9 @@ class Code(Enum):
     P610 = Record(
         "policy costs too much to decide",
         "What a policy costs is known before it decides: how many numbers it computes for each node, how many selections of pods it "
-        "counts, and whether it has to look at every placed pod. A policy of a namespace may cost less than one of the cluster, and none "
-        "of its selections may look at every placed pod. `wharf check --cost` prints what each rule costs.",
+        "counts, how large its regular expressions are, and whether it has to look at every placed pod. A policy of a namespace may cost "
+        "less than one of the cluster, and none of its selections may look at every placed pod. `wharf check --cost` prints what each rule "
+        "costs.",
     )
     # ── P7xx tests ──
     P701 = Record(

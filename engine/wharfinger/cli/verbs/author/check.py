@@ -96,9 +96,13 @@ def cost_tables(costs: Mapping[str, Cost]) -> str:
 def _cost_table(name: str, cost: Cost) -> str:
     rows = [(name, *HEAD), *(_cost_row(rule.rule, rule) for rule in cost.rules), _cost_row("together", cost)]
     table = wording.columns(rows, right=frozenset({1, 2, 3, 4}))
-    for amount, of in ((cost.evicting, "preemption asks {} of a pod that may be evicted"), (cost.grouping, "group asks {} of each pod")):
+    for amount, unit, of in (
+        (cost.evicting, "operation", "preemption asks {} of a pod that may be evicted"),
+        (cost.grouping, "operation", "group asks {} of each pod"),
+        (cost.instructions, "instruction", "regular expressions have {}"),
+    ):
         if amount:
-            table += of.format(wording.count(amount, "operation")) + "\n"
+            table += of.format(wording.count(amount, unit)) + "\n"
     return table
 
 
@@ -117,7 +121,8 @@ def with_costs(findings: str, costs: Mapping[str, Cost]) -> str:
 
 def _cost_plain(name: str, cost: Cost) -> dict[str, Any]:
     rules = [{"rule": rule.rule, "line": rule.span.line, **_numbers(rule)} for rule in cost.rules]
-    return {"policy": name, "rules": rules, "together": _numbers(cost), "evicting": cost.evicting, "grouping": cost.grouping}
+    apart = {"evicting": cost.evicting, "grouping": cost.grouping, "instructions": cost.instructions}
+    return {"policy": name, "rules": rules, "together": _numbers(cost), **apart}
 
 
 def _numbers(cost: Cost | RuleCost) -> dict[str, Any]:
