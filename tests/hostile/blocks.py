@@ -144,9 +144,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
         POLICY + required('matches_regex(pod.annotations["a"], "((a{1,30}){1,30})b{0}$")', min(n, 5))
     ),
     "costly patterns of node names": lambda n: POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 3)),
-    "more costly patterns than are allowed": lambda n: (
-        POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 90))
-    ),
+    "more costly patterns than are allowed": lambda n: POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 90)),
     "texts in an annotation": lambda n: POLICY + required(f'contains(pod.annotations["a"] ?? "", "{"a" * 60}b{{0}}")', min(n, 1200)),
     "taints of many keys": lambda n: POLICY + required('taint_value(node, "k{0}") == pod.annotations["a"]', min(n, 1200)),
     "unknown time zones": lambda n: POLICY + required('time_of_day(tz: "Europ/Berlin{0}") > 1h', n),
