@@ -180,12 +180,14 @@ class ClusterTables:
     def update_node(self, node: objects.Node) -> None:
         """Apply a node's new object; a heartbeat is not recorded as a change of its row."""
         row = self.nodes.row_of[node.metadata.name]
-        self._see_node(node)
-        self.revision += 1
-        if not changed_parts(self.nodes.objects[row], node):
-            self.nodes.objects[row] = node
+        changed = bool(changed_parts(self.nodes.objects[row], node))
+        if changed:
+            self.nodes.update(node)  # first: a bad quantity must change nothing
         else:
-            self.nodes.update(node)
+            self.nodes.objects[row] = node
+        self.revision += 1
+        self._see_node(node)
+        if changed:
             self.gpus.set_node(row, node, self._pods_on(row))
             self.node_changes.record(row, self.revision)
             self.nodes.compact()

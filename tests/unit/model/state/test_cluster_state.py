@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from tests.unit.model import clusters
 from wharfinger.errors import InvalidObject, UnknownObject
@@ -179,10 +180,13 @@ def test_a_pod_that_cannot_be_read_leaves_no_trace():
 
 def test_a_node_that_cannot_be_read_leaves_no_trace():
     cluster = clusters.state(["a"])
-    with pytest.raises(InvalidObject):
-        cluster.add_node(clusters.node("b", cpu="much"))
-    with pytest.raises(InvalidObject):
-        cluster.update_node(clusters.node("a", cpu="much"))
+    before = cluster.revision, cluster.snapshot().now
+    late = objects.NodeCondition(type="Ready", status="True", last_heartbeat_time=datetime.fromtimestamp(9, UTC))
+    for name in ("b", "a"):
+        broken = clusters.node(name, cpu="much")
+        with pytest.raises(InvalidObject):
+            cluster.add_node(structs.replace(broken, status=structs.replace(broken.status, conditions=(late,))))
+    assert (cluster.revision, cluster.snapshot().now) == before
     assert list(cluster.snapshot().names) == ["a"]
     assert cluster.snapshot().allocatable[0].tolist() == [4000]
 
