@@ -159,6 +159,9 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
     "permit": (extension.Permission,),
     "pre_bind": (Reason, type(None)),
     "bind": (Reason, bool),
+    "annotations": (Mapping,),
+    "given": (tuple,),
+    "shortage": (tuple,),
 }
 """Types that a method may return; for methods whose answer is not checked elsewhere (verdicts and scores are)."""
 
@@ -296,7 +299,8 @@ def _first(culprits: NDArray[np.bool_], values: NDArray[Any]) -> Any:
 
 def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
     """Every method that the framework calls of a plugin, by name: the extension point's class and the method it has there."""
-    bases: tuple[type[extension.Plugin], ...] = (extension.Plugin, *extension.POINTS.values())
+    own = extension.AnnotatingPlugin, extension.DevicePlugin  # which Kubernetes does not have
+    bases: tuple[type[extension.Plugin], ...] = (extension.Plugin, *extension.POINTS.values(), *own)
     return {name: (base, method) for base in bases for name, method in calls_of(base).items()}
 
 

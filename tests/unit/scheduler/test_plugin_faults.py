@@ -32,6 +32,9 @@ HARMLESS = {
     "sort_key": lambda pod: -pod.priority,
     "post_filter": lambda attempt, rejection: extension.PostFilterOutcome(message="no way out"),
     "permit": lambda placement, waiting: extension.Permission(),
+    "annotations": lambda attempt, row: {},
+    "given": lambda attempt, row, claims: (),
+    "shortage": lambda attempt, rows: (),
 }
 """What each method answers while nothing is wrong; None where nothing is said here. Those of prepared rules get the pod first."""
 AWAITED = {"pre_bind", "bind", "post_bind"}
@@ -42,7 +45,13 @@ class Broken(Exception):
 
 
 PREPARED = {"prepare_filter": PreparedFilter, "prepare_score": PreparedScore}
-METHODS = sorted({*plugin_calls.calls(), *plugin_calls.calls_of(PreparedFilter), *plugin_calls.calls_of(PreparedScore)})
+METHODS = sorted(
+    {
+        *(name for name in plugin_calls.calls() if name not in {"given", "shortage"}),  # which explanations alone ask
+        *plugin_calls.calls_of(PreparedFilter),
+        *plugin_calls.calls_of(PreparedScore),
+    }
+)
 
 
 def everything(failing):
@@ -78,7 +87,8 @@ def everything(failing):
         return type("Rule", (base,), {"reasons": (Reason("unfit"),), **{name: method(name) for name in plugin_calls.calls_of(base)}})()
 
     methods = {name: method(name) for name in plugin_calls.calls()}
-    plugin = type("Everything", tuple(extension.POINTS.values()), {"name": "Everything", **methods})()
+    bases = (*extension.POINTS.values(), extension.AnnotatingPlugin, extension.DevicePlugin)
+    plugin = type("Everything", bases, {"name": "Everything", **methods})()
     plugin.ill, plugin.called = True, set()
     return plugin
 
@@ -195,6 +205,18 @@ def _odd(method):
         return Oddity()
 
     return awaited if method in AWAITED else lambda self: Oddity()
+
+
+@pytest.mark.parametrize("method", ["annotations", "given", "shortage"])
+def test_points_that_kubernetes_does_not_have_are_fenced_too(method):
+    def broken(self, *_):
+        raise Broken("broken")
+
+    harmless = dict.fromkeys(("annotations", "given", "shortage"), lambda self, *_: ())
+    bases = (extension.FilterPlugin, extension.AnnotatingPlugin, extension.DevicePlugin)
+    plugin = type("Choosing", bases, {"name": "Choosing", "prepare_filter": lambda self, _: None, **harmless, method: broken})()
+    with pytest.raises(PluginFault, match=f"plugin Choosing failed in {method}: Broken: broken"):
+        getattr(plugin_calls.fenced(plugin), method)(None, None)
 
 
 def test_built_in_plugins_and_methods_that_are_not_overridden_stay_as_they_are():
