@@ -72,7 +72,8 @@ def _kinds(parameter: Parameter) -> str:
 def plugins() -> str:
     """The score plugins that `base kubernetes` reweighs."""
     rows = (
-        (f"`{name}`", ", ".join(f"`{key}`" for key in sorted(keys)) or "none") for name, keys in sorted(CATALOGUE.score_plugins().items())
+        (f"`{name}`", ", ".join(f"`{key}`" for key in sorted(plugin.arguments)) or "none")
+        for name, plugin in sorted(CATALOGUE.score_plugins().items())
     )
     return table(("plugin", "arguments"), rows)
 

@@ -143,8 +143,8 @@ def _annotations(place: Place) -> Iterator[Offer]:
 
 def _plugins(place: Place) -> Iterator[Offer]:
     yield from _keywords(place)
-    for name, arguments in CATALOGUE.score_plugins().items():
-        yield Offer.word(place, name, "plugin", detail=", ".join(sorted(arguments)) or "no arguments")
+    for name, plugin in CATALOGUE.score_plugins().items():
+        yield Offer.word(place, name, "plugin", detail=", ".join(sorted(plugin.arguments)) or "no arguments")
 
 
 def _words(place: Place) -> Iterator[Offer]:
@@ -283,9 +283,9 @@ def _keys(place: Place, frame: Frame) -> Iterator[Offer]:
             yield Offer.word(place, name, "key", insert=f"{name}: ", doc=doc)
         return
     path = frame.path()
-    arguments = CATALOGUE.score_plugins().get(path[0]) if path else None
-    if arguments is not None:
-        for name in sorted(arguments) if len(path) == 1 else ():
+    plugin = CATALOGUE.score_plugins().get(path[0]) if path else None
+    if plugin is not None:
+        for name in sorted(plugin.arguments) if len(path) == 1 else ():
             yield Offer.word(place, name, "key", insert=f"{name}: ")
         return
     yield from _keys_of_object(place, path)

@@ -205,10 +205,10 @@ def _key(_: Document, word: Word, __: typed.Expr | None) -> str:
 
 
 def _plugin(_: Document, word: Word, __: typed.Expr | None) -> str:
-    arguments = CATALOGUE.score_plugins().get(word.text)
-    if arguments is None:
+    plugin = CATALOGUE.score_plugins().get(word.text)
+    if plugin is None:
         return ""
-    return f"A score of kube-scheduler. Arguments: {wording.listed(arguments) or 'none'}."
+    return f"A score of kube-scheduler. Arguments: {wording.listed(plugin.arguments) or 'none'}."
 
 
 def _declared(document: Document, word: Word, _: typed.Expr | None) -> str:

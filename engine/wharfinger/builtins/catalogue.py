@@ -1,6 +1,6 @@
-"""Everything that a policy may name: attributes of the model, the builtin functions, and Kubernetes' score plugins.
+"""Everything that a policy may name: attributes of the model, the builtin functions, and Kubernetes' plugins.
 
-The score plugins live in the framework, above this layer; a test compares the table here with the registry.
+The plugins live in the framework, above this layer; a test compares the table here with the registry.
 """
 
 from __future__ import annotations
@@ -9,20 +9,30 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from wharfinger.builtins import fragmentation, nodes, numbers, points, resources, texts, times
-from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
+from wharfinger.language.semantics.catalogue import Attribute, Function, PluginRecord, Subject
 from wharfinger.model import attributes
 
-SCORE_PLUGINS: Mapping[str, frozenset[str]] = {
-    "DynamicResources": frozenset({"filterTimeout", "bindingTimeout"}),
-    "ImageLocality": frozenset(),
-    "InterPodAffinity": frozenset({"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"}),
-    "NodeAffinity": frozenset({"addedAffinity"}),
-    "NodeResourcesBalancedAllocation": frozenset({"resources"}),
-    "NodeResourcesFit": frozenset({"strategy", "resources", "shape"}),
-    "PodTopologySpread": frozenset({"defaultConstraints", "defaultingType"}),
-    "TaintToleration": frozenset(),
+PLUGINS: Mapping[str, PluginRecord] = {
+    "NodeUnschedulable": PluginRecord(is_filter=True),
+    "NodeName": PluginRecord(is_filter=True),
+    "TaintToleration": PluginRecord(is_filter=True, weight=3),
+    "NodeAffinity": PluginRecord(is_filter=True, weight=2, arguments=frozenset({"addedAffinity"})),
+    "NodePorts": PluginRecord(is_filter=True),
+    "NodeResourcesFit": PluginRecord(is_filter=True, weight=1, arguments=frozenset({"strategy", "resources", "shape"})),
+    "VolumeRestrictions": PluginRecord(is_filter=True),
+    "NodeVolumeLimits": PluginRecord(is_filter=True),
+    "VolumeBinding": PluginRecord(is_filter=True),
+    "VolumeZone": PluginRecord(is_filter=True),
+    "PodTopologySpread": PluginRecord(is_filter=True, weight=2, arguments=frozenset({"defaultConstraints", "defaultingType"})),
+    "InterPodAffinity": PluginRecord(
+        is_filter=True, weight=2, arguments=frozenset({"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"})
+    ),
+    "DynamicResources": PluginRecord(is_filter=True, weight=2, arguments=frozenset({"filterTimeout", "bindingTimeout"})),
+    "NodeResourcesBalancedAllocation": PluginRecord(weight=1, arguments=frozenset({"resources"})),
+    "ImageLocality": PluginRecord(weight=1),
+    "NodeDeclaredFeatures": PluginRecord(is_filter=True),
+    "GpuShares": PluginRecord(is_filter=True),
 }
-
 
 FUNCTIONS = (
     *numbers.NUMBERS,
@@ -73,9 +83,13 @@ class Builtins:
         """What is wrong with a regular expression: no RE2 syntax, or too costly; None if nothing."""
         return texts.regex_fault(pattern)
 
-    def score_plugins(self) -> Mapping[str, frozenset[str]]:
-        """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""
-        return SCORE_PLUGINS
+    def plugins(self) -> Mapping[str, PluginRecord]:
+        """The built-in plugins that filter or score nodes, by name, in the order in which a chain runs them."""
+        return PLUGINS
+
+    def score_plugins(self) -> Mapping[str, PluginRecord]:
+        """Those of them that score, which `base kubernetes` may reweigh."""
+        return {name: record for name, record in PLUGINS.items() if record.weight is not None}
 
 
 CATALOGUE = Builtins()

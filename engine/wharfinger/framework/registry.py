@@ -1,8 +1,7 @@
 """The registry of plugins.
 
-Built-in plugins are the modules of `framework/plugins/`, in Kubernetes' default order below; a new one is one file (and one line here if
-Kubernetes does not have it). Plugins of other packages announce themselves by an entry point in the group `wharfinger.plugins` whose value
-is the plugin class.
+Built-in plugins are the classes in the modules of `framework/plugins/`, in Kubernetes' default order below. Plugins of other packages
+announce themselves by an entry point in the group `wharfinger.plugins` whose value is the plugin class.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
-from wharfinger.builtins.catalogue import SCORE_PLUGINS
+from wharfinger.builtins.catalogue import PLUGINS
 from wharfinger.builtins.nodes import pattern_fault, pattern_of, tolerates
 from wharfinger.builtins.texts import hash_of, regex_fault
 from wharfinger.framework import extension, registry
 from wharfinger.language.report.diagnostics import Diagnostics, Source
-from wharfinger.language.semantics.catalogue import Function, Subject
+from wharfinger.language.semantics.catalogue import Function, PluginRecord, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -168,12 +168,21 @@ def test_taint_pattern(pattern: str, wanted: bool) -> None:
     assert pattern_of(pattern)(objects.Taint(key="dedicated", value="gpu", effect="NoSchedule")) is wanted
 
 
-def test_score_plugins_are_those_of_the_framework() -> None:
-    scoring = {plugin.name: plugin for _, plugin in registry.built_in() if issubclass(plugin, extension.ScorePlugin)}
-    assert set(SCORE_PLUGINS) == set(scoring)
+def test_plugins_are_those_of_the_framework() -> None:
+    """The names, which of them filter, and of scores the default weight and the arguments that a policy may give."""
     short = {"NodeResourcesFit": {"strategy", "resources", "shape"}}  # a policy writes the inside of scoringStrategy
-    for name, plugin in scoring.items():
-        assert SCORE_PLUGINS[name] == short.get(name, {field.alias for field in plugin.arguments_model.model_fields.values()})
+    found = {}
+    for _, plugin in registry.built_in():
+        filters, scores = issubclass(plugin, extension.FilterPlugin), issubclass(plugin, extension.ScorePlugin)
+        if filters or scores:
+            arguments = short.get(plugin.name, {field.alias for field in plugin.arguments_model.model_fields.values()})
+            found[plugin.name] = PluginRecord(
+                is_filter=filters,
+                weight=plugin.default_weight if issubclass(plugin, extension.ScorePlugin) else None,
+                arguments=frozenset(name for name in arguments if scores and name is not None),
+            )
+    assert found == PLUGINS
+    assert list(PLUGINS) == [name for name in registry.DEFAULT_ORDER if name in PLUGINS]
 
 
 def test_names_are_found() -> None:

@@ -34,6 +34,8 @@ HOLDS = [
     'place two expect two on device "nic", "big-0"',
     'place share expect share on g expect share on device "0"',
     'running x on a { devices: { "gpu.example.com": 3 } } place p expect p pending',
+    """running x on g { requests: { "alibabacloud.com/gpu-milli": 800 } } running y on g { requests: { "alibabacloud.com/gpu-milli": 800 } }
+    place share expect g rejected by GpuShares""",
 ]
 FAILS = [
     ('place p expect p on device "gpu-0"', "and has big-0, not gpu-0"),

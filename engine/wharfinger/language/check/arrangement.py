@@ -21,25 +21,6 @@ from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
 
-# Hard constraints of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go): plugins that filter and do not score.
-HARD = frozenset(
-    {
-        "NodeUnschedulable",
-        "NodeName",
-        "NodePorts",
-        "VolumeRestrictions",
-        "NodeVolumeLimits",
-        "VolumeBinding",
-        "VolumeZone",
-        "DynamicResources",
-        "NodeDeclaredFeatures",
-        "SchedulingGates",
-        "PrioritySort",
-        "DefaultPreemption",
-        "DefaultBinder",
-    }
-)
-
 
 def base_of(context: Context, items: Sequence[ast.Base]) -> tuple[typed.BaseOverride, ...]:
     """The overrides of built-in score plugins that are right."""
@@ -62,14 +43,14 @@ def _override(context: Context, entry: ast.BaseEntry) -> typed.BaseOverride | No
     if entry.plugin not in plugins:
         _no_plugin(context, entry, tuple(plugins))
         return None
-    arguments = _plugin_arguments(context, entry, plugins[entry.plugin])
+    arguments = _plugin_arguments(context, entry, plugins[entry.plugin].arguments)
     if arguments is None or (weight is not None and is_unknown(weight)):
         return None
     return typed.BaseOverride(plugin=entry.plugin, span=entry.plugin_span, weight=weight, arguments=arguments)
 
 
 def _no_plugin(context: Context, entry: ast.BaseEntry, plugins: tuple[str, ...]) -> None:
-    if entry.plugin in HARD:
+    if entry.plugin in context.catalogue.plugins():
         help_ = f"only scores can be reweighed: {listed(plugins)}"
         message = f"`{entry.plugin}` is a hard constraint and always holds"
         context.error(Code.P312, message, entry.plugin_span, label="not a score", help=help_)

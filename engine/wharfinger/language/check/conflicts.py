@@ -10,21 +10,11 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.bounds import MAX_POINTS, Interval
+from wharfinger.language.semantics.catalogue import PluginRecord
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.intervals import Intervals
 from wharfinger.language.semantics.typed import walk
 from wharfinger.language.semantics.types import Shape
-
-# Weights of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go); these scores are in tier 1.
-BASE_WEIGHTS: Mapping[str, float] = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "NodeResourcesFit": 1,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-}
 
 
 def same_for_all(intervals: Intervals, score: typed.Score) -> tuple[Span, str] | None:
@@ -66,14 +56,19 @@ def tiers(intervals: Intervals, scores: Sequence[typed.Score]) -> dict[int, Tier
     return found
 
 
-def dominated(intervals: Intervals, policy: typed.Policy, score: typed.Score, tier: Tier) -> tuple[str, str] | None:
-    """A message and a help when one step of a two-valued score outweighs everything else in its tier; None otherwise."""
+def dominated(
+    intervals: Intervals, plugins: Mapping[str, PluginRecord], policy: typed.Policy, score: typed.Score, tier: Tier
+) -> tuple[str, str] | None:
+    """A message and a help when one step of a two-valued score outweighs everything else in its tier; None otherwise.
+
+    `plugins` are Kubernetes' own scores, which are in tier 1.
+    """
     step = _step(intervals, score)
     own, most = intervals.of(score.weight)
     others = tier.sum_of_others(most)
     if not step or tier.scores == 1 or math.isinf(others):
         return None
-    base = _base(intervals, policy) if score.tier == 1 else 0.0
+    base = _base(intervals, plugins, policy) if score.tier == 1 else 0.0
     rest = base + others * MAX_POINTS
     least = own * step
     if least <= rest:
@@ -92,9 +87,9 @@ def _step(intervals: Intervals, score: typed.Score) -> float:
     return abs(ends[0][0] - ends[1][0]) if all(low == high for low, high in ends) else 0.0
 
 
-def _base(intervals: Intervals, policy: typed.Policy) -> float:
+def _base(intervals: Intervals, plugins: Mapping[str, PluginRecord], policy: typed.Policy) -> float:
     """The points that Kubernetes' own scores can give in total."""
-    weights = dict(BASE_WEIGHTS)
+    weights = {name: plugin.weight or 0.0 for name, plugin in plugins.items()}
     for override in policy.base:
         if override.weight is not None:
             weights[override.plugin] = intervals.of(override.weight)[1]

@@ -264,7 +264,7 @@ def _influence(lints: Lints, score: typed.Score, tier: Tier) -> None:
         span, label = why
         lints.warn(Code.L301, f"score `{score.name}` never changes which node wins", span, score.span, label=label)
         return
-    found = dominated(lints.context.intervals, lints.policy, score, tier)
+    found = dominated(lints.context.intervals, lints.context.catalogue.score_plugins(), lints.policy, score, tier)
     if found is not None:
         message, help_ = found
         lints.warn(Code.L302, message, score.span, label="dominates", help=help_)

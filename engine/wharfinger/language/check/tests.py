@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from wharfinger.language import ast, test_steps
-from wharfinger.language.check.arrangement import HARD
 from wharfinger.language.check.context import Context, constant, infer, is_unknown, type_text
 from wharfinger.language.check.expressions.values import assignable, unit_help
 from wharfinger.language.report.codes import Code
@@ -420,7 +419,8 @@ class _Script:
             return
         scores = step.expectation is Expectation.SCORE
         known, others = (self.policy.scores, self.policy.filters) if scores else (self.policy.filters, self.policy.scores)
-        if step.rule in known or (not scores and step.rule in HARD | _FILTERS):
+        plugin = self.context.catalogue.plugins().get(step.rule)
+        if step.rule in known or (not scores and plugin is not None and plugin.is_filter):
             return
         what = "score" if scores else "filter"
         near = self.context.closest(step.rule, known)
@@ -441,8 +441,6 @@ class _Script:
 
 
 _ABOUT_VICTIMS = frozenset({Expectation.EVICTED, Expectation.NOT_EVICTED})
-# Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
-_FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})
 _STEPS: Mapping[type[ast.TestStep], Callable[[_Script, Any], None]] = {
     test_steps.Object: _Script._object,  # noqa: SLF001  # the table is part of the class
     test_steps.Running: _Script._running,  # noqa: SLF001  # as above

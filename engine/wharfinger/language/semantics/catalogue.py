@@ -1,4 +1,4 @@
-"""Records that describe what a policy may name: attributes, functions and sources of metrics.
+"""Records that describe what a policy may name: attributes, functions, plugins of Kubernetes and sources of metrics.
 
 The language layer knows only these records and the `Catalogue` that finds them. The attribute rows live in `model/attributes.py`, the
 function records in `builtins/`; the checker, the compiler, the interpreter, the reference page and the suggestions all read the same
@@ -152,6 +152,19 @@ class Function:
     folded: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginRecord:
+    """A plugin that filters or scores nodes in every chain.
+
+    `weight` is the default weight of its score, None if it does not score; `arguments` are the names of the arguments that `base
+    kubernetes` may give it.
+    """
+
+    is_filter: bool = False
+    weight: float | None = None
+    arguments: frozenset[str] = frozenset()
+
+
 class Catalogue(Protocol):
     """What the checker may ask about names."""
 
@@ -170,8 +183,11 @@ class Catalogue(Protocol):
     def regex_fault(self, pattern: str) -> str | None:
         """What is wrong with a regular expression, or None."""
 
-    def score_plugins(self) -> Mapping[str, frozenset[str]]:
-        """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""
+    def plugins(self) -> Mapping[str, PluginRecord]:
+        """The built-in plugins that filter or score nodes, by name."""
+
+    def score_plugins(self) -> Mapping[str, PluginRecord]:
+        """Those of them that score, which `base kubernetes` may reweigh."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
