@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Failed
-from wharfinger.event_loop import at_once, until
+from wharfinger.event_loop import until
 from wharfinger.framework.chain import Chain
 from wharfinger.groups.membership import GroupIndex, GroupRule, group_of_policies, no_rule
 from wharfinger.model.state.cluster_state import ClusterState
@@ -104,7 +104,7 @@ class Scheduler:
         self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
         self._rest = rest
         self._stopping = False
-        self._regrouping: Iterator[None] | None = None  # what is left of following the groups of other policies
+        self._regrouping: Iterator[None] | None = None  # what is left of following other policies, or labels of namespaces
         self._namespaces: set[str] = set()  # that have other labels since the groups of their pods were asked for
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
@@ -220,15 +220,15 @@ class Scheduler:
         deciding = not self.missing_kinds and self._ports.leadership.is_leader
         if not deciding:
             self._group_cycle.cancel()
-        if self._regrouping is not None:
-            self._regroup_slice()
+        if self._regrouping is None and self._namespaces and deciding:
+            namespaces, self._namespaces = self._namespaces, set()
+            self._regrouping = itertools.chain(self._following_labels(namespaces), self.queue.regroup())
+        if self._regrouping is not None and self._regroup_slice():
             await self._ports.clock.sleep(self._rest())
             return
         if not deciding:
             await until(self._wake, self._ports.clock, MAX_IDLE_SECONDS)
             return
-        if self._namespaces:
-            self._follow_namespaces()
         self.queue.flush()
         self._group_cycle.reservations.review()
         if self.budget.review():
@@ -290,38 +290,36 @@ class Scheduler:
         index.sized = self.state.set_group_size if any(profile.reads_sizes for profile in self.profiles) else None
         for key in () if index.sized is not None else tuple(self.state.snapshot().group_sizes):
             self.state.set_group_size(key, 0)
-        known = self._known_in_groups()
-        self._regrouping = itertools.chain(index.follow_rule(self._group_rule(), known.values()), self.queue.regroup())
+        self._regrouping = itertools.chain(index.follow_rule(self._group_rule(), self._known_in_groups()), self.queue.regroup())
         self._regroup_slice()
 
-    def _regroup_slice(self) -> None:
-        """Go on with `_regroup` for a slice of time."""
+    def _regroup_slice(self) -> bool:
+        """Go on with `_regrouping` for a slice of time; True if a part is left for the next step."""
         clock = self._ports.clock
         ends_at = clock.monotonic() + self.settings.slice_seconds
+        self._wake.set()  # for what is left, and for labels that changed meanwhile
         for _ in self._regrouping or ():
             if clock.monotonic() > ends_at:
-                self._wake.set()
-                return
+                return True
         self._regrouping = None
         self._permits.cluster_changed()
+        return False
 
-    def _known_in_groups(self) -> dict[str, PodView]:
-        """The pods that groups are made of, by uid: all that have not ended, with the nodes of those that are assumed."""
-        known = {pod.uid: pod for pod in self.known_pods if not pod.finished}
-        return known | {pod.uid: pod for pod, assumed in self.state.placements() if assumed}
+    def _known_in_groups(self) -> Iterator[PodView]:
+        """The pods that groups are made of: all that have not ended, with the nodes of those that are assumed when they are asked."""
+        return (self.state.assumed(pod.uid) or pod for pod in tuple(self.known_pods) if not pod.finished)
+
+    def _following_labels(self, namespaces: Collection[str]) -> Iterator[None]:
+        """Put the pods of namespaces that have other labels into the groups that the policies name now, in steps of one pod."""
+        for pod in tuple(self.known_pods):
+            if pod.namespace in namespaces and not pod.finished and self.known_pod(pod.key) is pod:  # others were put by their own events
+                self.queue.groups.index.put(self.state.assumed(pod.uid) or pod)
+            yield
 
     def _relabelled(self, namespace: str) -> None:
         """Note that a namespace has other labels, if groups depend on them."""
         if any(policy.groups_read_namespaces for profile in self.profiles for policy in profile.grouping):
             self._namespaces.add(namespace)
-
-    def _follow_namespaces(self) -> None:
-        """Put the pods of namespaces that have other labels into the groups that the policies name now."""
-        namespaces, self._namespaces = self._namespaces, set()
-        for pod in self._known_in_groups().values():
-            if pod.namespace in namespaces:
-                self.queue.groups.index.put(pod)
-        at_once(self.queue.regroup())
 
     def _changed(self) -> None:
         self._permits.cluster_changed()

@@ -3,15 +3,20 @@
 import asyncio
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
-from wharfinger.framework.chain import assemble
+from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.groups.membership import GroupIndex, group_index
 from wharfinger.model.objects import Namespace, ObjectMeta
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 ML = 'pod.namespace_labels["team"] == "ml"'
 ONLY_GPU = 'filter gpu { require node.labels["gpu"] == "yes" else "no GPU" on missing reject }'
 GANG = 'group by pod.namespace_labels["team"] { min_count 2 }'
+ONE_AT_A_TIME = SchedulerSettings(slice_seconds=-1)  # each slice ends after its first pod
 
 
 def namespace(**labels):
@@ -98,3 +103,147 @@ def test_other_labels_of_a_namespace_put_waiting_pods_into_a_group():
             assert set(world.cluster.nodes_of_pods()) == {"default/one", "default/two"}
 
     asyncio.run(story())
+
+
+def test_the_pods_of_a_namespace_follow_its_labels_a_slice_at_a_time(monkeypatch):
+    """However many pods a namespace has, its labels must not keep the event loop from everybody else."""
+    steps, put = [0], GroupIndex.put
+
+    def counted(self, pod):
+        steps[-1] += 1
+        return put(self, pod)
+
+    async def each_turn():
+        while True:
+            steps.append(0)
+            await asyncio.sleep(0)
+
+    async def story():
+        pods = [pod(f"p{number}") for number in range(40)]
+        async with running(namespace(), *pods, chains=chains(GANG.replace("2", "50")), settings=ONE_AT_A_TIME) as world:
+            await world.pass_time(2)
+            turns = asyncio.ensure_future(each_turn())
+            monkeypatch.setattr(GroupIndex, "put", counted)
+            world.cluster.put(namespace(team="ml"))
+            await world.pass_time(1)
+            turns.cancel()
+            assert sum(steps) == 40
+            assert max(steps) == 1
+            assert [len(entry.members) for entry in world.scheduler.queue.groups] == [40]
+
+    asyncio.run(story())
+
+
+def test_nothing_is_decided_before_all_pods_follow_the_labels():
+    async def story():
+        pods = [pod(f"p{number}") for number in range(40)]
+        async with running(namespace(), *pods, chains=chains(GANG.replace("2", "41")), settings=ONE_AT_A_TIME) as world:
+            await world.pass_time(2)
+            world.cluster.put(namespace(team="ml"))
+            world.cluster.put(node("a", cpu="64"))
+            await world.pass_time(3)
+            assert world.cluster.bindings == []
+            world.cluster.put(namespace())
+            await world.pass_time(3)
+            assert len(world.cluster.bindings) == 40
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_labels_that_change_again_meanwhile_are_followed_too(turns):
+    async def story():
+        async with running(namespace(), *(pod(name, nodeName="n") for name in "abc"), chains=chains(GANG), settings=ONE_AT_A_TIME) as world:
+            world.cluster.put(namespace(team="ml"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            world.cluster.put(namespace(team="web"))
+            await world.calm()
+            assert list(world.scheduler.queue.groups.index) == ["default/web"]
+
+    asyncio.run(story())
+
+
+def test_a_pod_that_is_assumed_counts_as_placed_in_its_other_group():
+    async def story():
+        rules = GANG.replace("2", "1") + '\npermit hold timeout 1h { require pod.annotations["go"] == "yes" on missing reject }'
+        async with running(namespace(team="ml"), node("a"), pod("one"), chains=chains(rules)) as world:
+            await world.pass_time(2)
+            world.cluster.put(namespace(team="web"))
+            await world.pass_time(2)
+            assert world.scheduler.state.is_assumed("uid-one")
+            assert world.scheduler.queue.groups.index.n_placed("default/web") == 1
+
+    asyncio.run(story())
+
+
+def test_labels_that_change_all_the_time_do_not_keep_pods_from_being_placed():
+    async def story():
+        rules = GANG.replace("2", "1")
+        async with running(namespace(), node("a"), chains=chains(rules), settings=ONE_AT_A_TIME) as world:
+            world.cluster.put(namespace(team="ml"))
+            world.cluster.put(pod("one"))
+            for number in range(60):
+                await asyncio.sleep(0)
+                world.cluster.put(namespace(team=f"ml-{number}"))
+            assert world.cluster.nodes_of_pods() == {"default/one": "a"}
+
+    asyncio.run(story())
+
+
+POLICIES = [
+    GANG,
+    'group by pod.labels["team"] { min_count 3 }',
+    f'for pods where {ML}\ngroup by "all" {{ min_count 2 }}',
+    "filter f { require node.pod_count < 99 }",
+]
+happening = st.one_of(
+    st.tuples(st.just("label"), st.sampled_from(["ml", "web", None])),
+    st.tuples(st.just("pod"), st.sampled_from("abcdef")),
+    st.tuples(st.just("bound"), st.sampled_from("abcdef")),
+    st.tuples(st.just("remove"), st.sampled_from("abcdef")),
+    st.tuples(st.just("policy"), st.sampled_from(POLICIES)),
+    st.tuples(st.just("turns"), st.integers(1, 4)),
+)
+
+
+@given(st.lists(happening, max_size=25))
+@example([("label", "ml"), ("turns", 2), ("pod", "a"), ("bound", "b"), ("remove", "f"), ("remove", "e"), ("pod", "e")])
+@example([("label", "ml"), ("turns", 2), ("policy", POLICIES[1]), ("turns", 2), ("label", "web"), ("remove", "f"), ("pod", "e")])
+def test_whatever_happens_meanwhile_the_groups_are_those_of_an_index_built_anew(events):
+    async def story():
+        pods = [pod(name, cpu="8", labels={"team": "x"}) for name in "abcdef"]
+        async with running(node("a"), namespace(), *pods, chains=chains(GANG), settings=ONE_AT_A_TIME) as world:
+            scheduler, there = world.scheduler, {each.metadata.name for each in pods}
+            for number, (kind, what) in enumerate(events):
+                match kind:
+                    case "label":
+                        world.cluster.put(namespace(**({} if what is None else {"team": what})))
+                    case "pod" | "bound":
+                        bound = {"nodeName": "a"} if kind == "bound" else {}
+                        world.cluster.put(pod(what, cpu="8", uid=f"uid-{what}-{number}", labels={"team": f"y{number % 2}"}, **bound))
+                        there.add(what)
+                    case "remove" if what in there:
+                        world.cluster.remove("Pod", f"default/{what}")
+                        there.discard(what)
+                    case "policy":
+                        chain = scheduler.profiles["wharfinger"].chain
+                        scheduler.adopt({"wharfinger": with_policies(chain, [compiled(f'policy "p"\n{what}')])})
+                    case "turns":
+                        for _ in range(what):
+                            await asyncio.sleep(0)
+                    case _:
+                        pass
+            for _ in range(4):
+                await world.pass_time(1)
+            index, fresh = scheduler.queue.groups.index, group_index(scheduler.known_pods, scheduler.state.objects, scheduler._group_rule())
+            assert shown(index) == shown(fresh)
+            assert {(queued.uid, queued.group) for queued in scheduler.queue} == {
+                (each.uid, fresh.key_of(each.uid)) for each in scheduler.known_pods if not each.node_name
+            }
+
+    asyncio.run(story())
+
+
+def shown(index):
+    return {key: (sorted(each.uid for each in index.members(key)), index.n_placed(key), index.terms(key)) for key in index}

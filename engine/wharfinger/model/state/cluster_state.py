@@ -180,7 +180,7 @@ class ClusterState:
                 self._tables.take_out(placement)
                 self._tables.leaving.discard(pod.uid)
             return placement.assumed
-        return self._is_aside_assumed(pod.uid) and self._aside.take(pod.uid) is not None
+        return self.is_assumed(pod.uid) and self._aside.take(pod.uid) is not None
 
     def _remove_placement(self, uid: str) -> bool:
         placement: Placement | None = self._tables.pods.by_uid.get(uid)
@@ -195,19 +195,20 @@ class ClusterState:
 
     def is_assumed(self, uid: str) -> bool:
         """True if a pod is assumed and not confirmed yet."""
+        return self.assumed(uid) is not None
+
+    def assumed(self, uid: str) -> PodView | None:
+        """The pod of that uid with its node if it is assumed and not confirmed yet; None otherwise."""
         placement = self._tables.pods.by_uid.get(uid)
         if placement is not None:
-            return placement.assumed
-        return self._is_aside_assumed(uid)
+            return placement.pod if placement.assumed else None
+        aside = self._aside.get(uid)
+        return aside[0] if aside is not None and aside[1] else None
 
     def placements(self) -> Iterator[tuple[PodView, bool]]:
         """Every pod that is assumed (True) or placed (False), on a known node or aside."""
         yield from ((placement.pod, placement.assumed) for placement in self._tables.pods.by_uid.values())
         yield from (pod for pod, _ in self._aside.items())
-
-    def _is_aside_assumed(self, uid: str) -> bool:
-        found = self._aside.get(uid)
-        return found is not None and found[1]
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Nominate a node for a pending pod, by preemption; valid until the pod is assumed, placed, removed or denominated."""
