@@ -10,6 +10,7 @@ from lsprotocol import types as lsp
 from tests.unit.language.diagnostic_case import cases, content
 from wharfinger.authoring.actions import actions
 from wharfinger.authoring.document import Document, findings
+from wharfinger.authoring.inline_texts import InlayHints
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.protocol_answers import Answers
 from wharfinger.authoring.statements import Statements
@@ -80,6 +81,16 @@ def test_every_question_has_an_answer(cluster, found):
     answers.formatting(document)
     answers.completion(document, offset)
     answers.actions(document, 0, length, [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(begun())
+def test_inlay_hints_do_not_depend_on_what_was_asked_before(found):
+    """Those that were kept from an earlier version are those that the text has when it is read for the first time."""
+    text, offset = found
+    hints = InlayHints()
+    for version in (text[:offset], text[:offset] + "\n" + text[offset:], text):
+        assert hints.of(Document("x.policy", version)) == InlayHints().of(Document("x.policy", version))
 
 
 @settings(max_examples=300, deadline=None)

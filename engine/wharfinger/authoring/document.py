@@ -6,7 +6,7 @@ What is wrong with it is said in the words of `wharf check`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from wharfinger.framework import chain_settings
 from wharfinger.framework.registry import default_registry
 from wharfinger.language import ast, files
 from wharfinger.language.check.context import Notes
-from wharfinger.language.format import format_source
+from wharfinger.language.format import format_verified
 from wharfinger.language.load import Loader, OnDisk, Texts
 from wharfinger.language.parse.parser import NAMED, parse
 from wharfinger.language.parse.tokens import Token
@@ -103,6 +103,7 @@ class Document:
         self.name = name
         self.version = version
         self._near: tuple[int, Document] | None = None
+        self._uses: dict[int, list[Statement]] = {}
         self._known = frozenset[str]()
         self._stored = texts if texts is not None else NoFiles()
         self._texts = Opened({name: self.text}, self._stored)
@@ -121,7 +122,14 @@ class Document:
         """The text in its canonical layout, or None where it does not parse."""
         if not self._read.are_in_order():  # the parser would look for what was meant, which takes many times as long
             return None
-        return format_source(self.source, Diagnostics())
+        file, found = self._tree
+        return None if file is None or found.has_errors else format_verified(file)
+
+    @cached_property
+    def _tree(self) -> tuple[ast.File | None, Diagnostics]:
+        """The syntax tree of the text, and what parsing it finds."""
+        found = Diagnostics()
+        return parse(self.source, found), found
 
     @cached_property
     def tokens(self) -> list[Token]:
@@ -151,12 +159,6 @@ class Document:
         """The document with nothing but its declarations, at the same places: enough to know what names mean."""
         return self._only(lambda each: each.kind in DECLARING)
 
-    @cached_property
-    def inferring(self) -> Document:
-        """The document with its declarations and scores: enough for what is inferred of them."""
-        kept = DECLARING | {"SCORE", "PREFER", "AVOID"}
-        return self if self.is_checked else self._only(lambda each: each.kind in kept)
-
     def around(self, offset: int) -> Document:
         """What says what is meant at an offset: the whole document if that has been checked, else a part of it."""
         return self if self.is_checked else self.part(offset)
@@ -167,10 +169,18 @@ class Document:
         if here is None:
             return self.declarations
         if self._near is None or self._near[0] != here.start:
-            needed = self._needed(here)
-            near = self._only(lambda each: each.start == here.start or each.start in needed)
-            self._near = (here.start, near)
+            self._near = (here.start, self.of([here]))
         return self._near[1]
+
+    def of(self, wanted: Sequence[Statement]) -> Document:
+        """The document with some statements and the declarations that they need only."""
+        kept = self._needed(wanted).keys() | {each.start for each in wanted}
+        return self._only(lambda each: each.start in kept)
+
+    def says(self, here: Statement) -> tuple[str, ...] | None:
+        """The texts of a statement and of all declarations that it needs; None if one of them is an import, whose text is elsewhere."""
+        found = [here, *(needed for _, needed in sorted(self._needed([here]).items()))]
+        return None if any(each.kind == "IMPORT" for each in found) else tuple(self.text[each.start : each.end] for each in found)
 
     def with_names(self, offset: int) -> Document:
         """The document as in `part`, where all other names are known, but not what they mean: enough for errors of the statement.
@@ -182,23 +192,41 @@ class Document:
             return self.declarations
         known = frozenset(name for each in self.statements for name in each.names(_NAMED))
         own = here.names(_NAMED)
-        kept = self._needed(here) | {here.start} | {each.start for each in self.statements if own & each.names(_NAMED)}
+        kept = self._needed([here]).keys() | {here.start} | {each.start for each in self.statements if own & each.names(_NAMED)}
         if here.kind == "TEST" and any(_names_of_policy(word) and word.name not in known for word in here.words):
             kept |= {each.start for each in self.statements if each.kind != "TEST"}
         found = self._only(lambda each: each.start in kept)
         found._known = known  # noqa: SLF001  # of this class
         return found
 
-    def _needed(self, here: Statement) -> set[int]:
-        """Where the statements begin that a statement needs: the head of the policy, and declarations of names that it uses, and so on."""
-        declares = {name: each for each in self.statements for name in each.names(DECLARED_VALUES)}
-        found = {each.start for each in self.statements if each.kind in {"POLICY", "FOR"}}
-        pending = [each for each in self.statements if each.start in found or each is here]
+    def _needed(self, wanted: Iterable[Statement]) -> dict[int, Statement]:
+        """What some statements need, by where it begins: the head of the policy, and declarations of names that they use, and so on."""
+        found = {each.start: each for each in self._heads}
+        pending = [*self._heads, *wanted]
         while pending:
-            used = pending.pop().names(_USES)
-            new = [declares[name] for name in used & declares.keys() if declares[name].start not in found]
-            found |= {each.start for each in new}
-            pending += new
+            new = {each.start: each for each in self._used(pending.pop()) if each.start not in found}
+            found |= new
+            pending += new.values()
+        return found
+
+    @cached_property
+    def _heads(self) -> list[Statement]:
+        return [each for each in self.statements if each.kind in {"POLICY", "FOR"}]
+
+    def _used(self, here: Statement) -> list[Statement]:
+        """The declarations of the names that a statement uses, and others of those that it declares, which is an error."""
+        if here.start not in self._uses:
+            names = here.names(_USES | DECLARED_VALUES) & self._declaring.keys()
+            self._uses[here.start] = [each for name in names for each in self._declaring[name]]
+        return self._uses[here.start]
+
+    @cached_property
+    def _declaring(self) -> dict[str, list[Statement]]:
+        """The declarations by the names that they declare."""
+        found: dict[str, list[Statement]] = {}
+        for each in self.statements:
+            for name in each.names(DECLARED_VALUES):
+                found.setdefault(name, []).append(each)
         return found
 
     def _only(self, kept: Callable[[Statement], bool]) -> Document:
@@ -234,8 +262,12 @@ class Document:
 
     def _parsed(self, source: Source, diagnostics: Diagnostics) -> ast.File | None:
         """The tree of a text; names of statements that were left out of this one count as declared."""
-        file = parse(source, diagnostics)
-        if file is None or not self._known or source.name != self.name:
+        if source != self.source:
+            return parse(source, diagnostics)
+        file, found = self._tree
+        for diagnostic in found:
+            diagnostics.add(diagnostic)
+        if file is None or not self._known:
             return file
         items = file.policy.items if file.policy is not None else file.items
         declared = {item.name for item in (*items, *file.imports) if isinstance(item, NAMED)}

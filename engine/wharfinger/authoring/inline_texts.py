@@ -6,11 +6,12 @@ cluster a filter lets through.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wharfinger.authoring.document import Document
 from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.statements import Statement
 from wharfinger.authoring.vocabulary import range_text, type_with_unit
 from wharfinger.authoring.words import Role
 from wharfinger.compiler.bound import BoundPolicy
@@ -37,20 +38,46 @@ class InlayHint:
     doc: str
 
 
-def inlay_hints(document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
-    """The hints between two offsets: behind the name of a let its type and range, behind that of a score the range of its value."""
-    end = len(document.text) if end is None else end
-    document = document.inferring
-    found: list[InlayHint] = []
-    for word in document.words:
-        if word.role is Role.LET and start <= word.start <= end:
-            found += _of_let(document, word.name, word.end)
+class InlayHints:
+    """The inlay hints of one document, version after version.
+
+    The hints in a statement are kept until it changes, or a declaration that it needs; then it is checked again with what it needs.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...] | None, list[InlayHint]] = {}  # by what the statement says; offsets from its beginning
+
+    def of(self, document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
+        """The hints between two offsets: behind the name of a let its type and range, behind that of a score the range of its value."""
+        end = len(document.text) if end is None else end
+        near = [each for each in document.statements if each.kind in _WITH_HINTS and each.start <= end and start <= each.end]
+        shown = [(each, document.says(each)) for each in near]
+        new = [each for each, said in shown if said not in self._kept]
+        inferred = _inferred(document if document.is_checked else document.of(new), new) if new else {}
+        found = [(each, said, inferred[each.start] if each.start in inferred else self._kept[said]) for each, said in shown]
+        self._kept = {said: hints for _, said, hints in found if said is not None}
+        hints = [replace(hint, offset=each.start + hint.offset) for each, _, of_statement in found for hint in of_statement]
+        return [each for each in hints if start <= each.offset <= end]
+
+
+_WITH_HINTS = frozenset({"LET", "SCORE", "PREFER", "AVOID"})
+
+
+def _inferred(document: Document, statements: Sequence[Statement]) -> dict[int, list[InlayHint]]:
+    """The hints in some statements by where the statements begin; their offsets are from there."""
     file = document.checked.file
     items = file.policy.items if file is not None and file.policy is not None else ()
-    for item in items:
-        if isinstance(item, ast.Score) and start <= item.name_span.start <= end:
-            found += _of_score(document, item)
-    return sorted(found, key=lambda hint: hint.offset)
+    scores = {item.name_span.start: item for item in items if isinstance(item, ast.Score)}
+    found: dict[int, list[InlayHint]] = {}
+    for each in statements:
+        hints = found[each.start] = []
+        for word in each.words:
+            if word.role is Role.LET:
+                hints += _of_let(document, word.name, word.end)
+            elif word.start in scores:
+                hints += _of_score(document, scores[word.start])
+        found[each.start] = [replace(hint, offset=hint.offset - each.start) for hint in hints]
+    return found
 
 
 def _of_let(document: Document, name: str, at: int) -> list[InlayHint]:

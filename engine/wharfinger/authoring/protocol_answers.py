@@ -26,7 +26,7 @@ from wharfinger.authoring import (
 from wharfinger.authoring.actions import Action
 from wharfinger.authoring.completion_place import Offer
 from wharfinger.authoring.document import Document, Finding, findings
-from wharfinger.authoring.inline_texts import Passing
+from wharfinger.authoring.inline_texts import InlayHints, Passing
 from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.positions import Positions
 from wharfinger.errors import UsageError, WharfingerError
@@ -152,6 +152,7 @@ class Answers:
         self._positions: dict[str, tuple[str, Positions]] = {}
         self._passing: dict[str, Passing] = {}
         self._results: dict[tuple[str, str], str] = {}
+        self._hints: dict[str, InlayHints] = {}
 
     # ── places ──
 
@@ -348,7 +349,7 @@ class Answers:
         """What is inferred."""
         return [
             lsp.InlayHint(self.position(document, each.offset), each.text, kind=lsp.InlayHintKind.Type, tooltip=each.doc)
-            for each in inline_texts.inlay_hints(document, start, end)
+            for each in self._hints.setdefault(document.name, InlayHints()).of(document, start, end)
         ]
 
     # ── changes and commands ──

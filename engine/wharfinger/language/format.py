@@ -58,17 +58,20 @@ def canonical(file: ast.File) -> str:
 
 
 def format_source(source: Source, diagnostics: Diagnostics) -> str | None:
-    """The formatted text of a source, or None with findings where it does not parse.
-
-    The result is parsed again and compared, so that formatting can never change what a policy says.
-    """
+    """The formatted text of a source, or None with findings where it does not parse."""
     found = Diagnostics()  # apart, because findings about other files are no reason to leave this one alone
     file = parse(source, found)
     for diagnostic in found:
         diagnostics.add(diagnostic)
-    if file is None or found.has_errors:
-        return None
-    text = format_file(file)
+    return None if file is None or found.has_errors else format_verified(file)
+
+
+def format_verified(file: ast.File) -> str:
+    """The formatted text of a file without errors.
+
+    It is parsed again and compared, so that formatting can never change what a policy says.
+    """
+    source, text = file.span.source, format_file(file)
     if text == source.text:
         return text
     again = parse(Source(name=source.name, text=text), Diagnostics())

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.language.diagnostic_case import NAME, cases, content
+from tests.work import calls
 from wharfinger.authoring import vocabulary
 from wharfinger.authoring.completion import offers
 from wharfinger.authoring.document import Document, Opened, findings
@@ -156,6 +157,14 @@ def test_highlights_tell_names_apart():
 def test_formatting_is_that_of_fmt():
     assert Document("x", 'policy   "x"\nscore  s=1').formatted == 'policy "x"\n\nscore s = 1\n'
     assert Document("x", 'policy "x"\nscore s = (').formatted is None
+
+
+def test_formatting_reads_a_text_that_has_been_checked_no_second_time():
+    text = 'policy "x"\n' + "".join(f"let a{i} = {i} * ({i} + node.pod_count)\n" for i in range(50))
+    first, second = Document("x", text), Document("x", text)
+    assert first.checked.policy is not None
+    assert second.statements
+    assert calls(lambda: first.formatted) * 10 < calls(lambda: second.formatted) * 9
 
 
 @pytest.mark.parametrize("case", DIAGNOSED[::12], ids=str)
