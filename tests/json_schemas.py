@@ -96,15 +96,20 @@ class Selection(TypedDict):
     operations: int
 
 
-class Cost(TypedDict):
+class CostAmounts(TypedDict):
     """Operations for each node, and for each pod that is placed."""
 
     per_node: int
     kept: int
     per_placed_pod: int
     per_template: int
-    selections: list[Selection]
     decided_for: Literal["pod", "template"]
+
+
+class Cost(CostAmounts):
+    """Operations, and the selections of placed pods that they are for."""
+
+    selections: list[Selection]
 
 
 class RuleCost(Cost):
@@ -635,16 +640,11 @@ class Differing(TypedDict):
     causes: list[str]
 
 
-class ExplainedCost(TypedDict):
-    """What a policy costs to decide, in operations."""
+class ExplainedCost(CostAmounts):
+    """What a policy costs to decide; `evicting` for each pod that may be evicted, `grouping` for each pod that may belong to a group."""
 
-    operations: int
-    kept: int
-    asked: int
-    counted: int
     evicting: int
     grouping: int
-    per_pod: bool
 
 
 class ExplainPolicy(TypedDict):
@@ -716,7 +716,7 @@ class Metric(TypedDict):
     series: int | None
     coverage: float | None
     min_coverage: float
-    newest_age_seconds: float | None
+    youngest_seconds: float | None
     least: float | None
     most: float | None
     errors: list[str]

@@ -168,10 +168,10 @@ def test_the_cache_of_a_running_scheduler_is_what_the_api_server_has(control_pla
         pods(200, scheduler=NAME)
         pods(20, prefix="others", scheduler="nobody")
         eventually(lambda: len(found(control_plane)[0]) == 200)
-        eventually(lambda: cache_of(process)["nPods"] == 200 and cache_of(process)["equal"])
+        eventually(lambda: cache_of(process)["pods"] == 200 and cache_of(process)["equal"])
         control_plane.api.delete("Pod", "pod-0000")
         control_plane.api.delete("Node", "node-0003")
-        eventually(lambda: cache_of(process)["nNodes"] == 9 and cache_of(process)["equal"])
+        eventually(lambda: cache_of(process)["nodes"] == 9 and cache_of(process)["equal"])
         assert cache_of(process)["assumed"] == {}
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.compiler import pod_programs
@@ -145,6 +145,16 @@ class Amounts:
     def recounted(self) -> int:
         """Those of `counted` that are repeated for other values of the pod to be placed."""
         return sum(selection.recounted for selection in self.selections)
+
+    def amounts(self) -> dict[str, Any]:
+        """The operations by what they are for, under the keys that programs read."""
+        return {
+            "perNode": self.operations,
+            "kept": self.kept,
+            "perPlacedPod": self.asked,
+            "perTemplate": self.counted,
+            "decidedFor": "pod" if self.per_pod else "template",
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

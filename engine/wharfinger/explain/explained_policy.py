@@ -25,7 +25,7 @@ from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.prepared import Mask
 from wharfinger.language.report import wording
-from wharfinger.language.report.plain_values import camel_case, plain
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import Circumstances
@@ -74,7 +74,7 @@ class PodDifference:
 class ExplainedPolicy:
     """The report. `scope` is the condition of `for pods where`, None for all pods. `suspended` are sentences about metrics without a say.
 
-    `looked_at` is the number of pods that were decided about, on `n_nodes` nodes.
+    `looked_at` is the number of pods that were decided about, on `nodes` nodes.
     """
 
     policy: str
@@ -82,7 +82,7 @@ class ExplainedPolicy:
     authority: str
     scope: str | None
     governed: Governed
-    n_nodes: int
+    nodes: int
     looked_at: int
     filters: tuple[RejectingFilter, ...]
     differing: tuple[PodDifference, ...]
@@ -100,15 +100,12 @@ class ExplainedPolicy:
             "authority": self.authority,
             "scope": self.scope,
             "governed": plain(self.governed),
-            "nodes": self.n_nodes,
+            "nodes": self.nodes,
             "lookedAt": self.looked_at,
             "filters": plain(self.filters),
             "differing": [_plain(found) for found in self.differing],
             "suspended": list(self.suspended),
-            "cost": {
-                camel_case(name): getattr(self.cost, name)
-                for name in ("operations", "kept", "asked", "counted", "evicting", "grouping", "per_pod")
-            },
+            "cost": {**self.cost.amounts(), "evicting": self.cost.evicting, "grouping": self.cost.grouping},
         }
 
 
@@ -145,7 +142,7 @@ def explained_policy(chain: Chain, without: Chain, state: ClusterState, name: st
             of=len(every),
             examples=tuple(pod.key for pod in looked_at[:MAX_EXAMPLES]),
         ),
-        n_nodes=snapshot.n_nodes,
+        nodes=snapshot.n_nodes,
         looked_at=len(looked_at),
         filters=found.filters(),
         differing=tuple(found.differing),
@@ -259,7 +256,7 @@ def _lines(found: ExplainedPolicy) -> Iterator[str]:
 def _rejecting(found: ExplainedPolicy) -> Iterator[str]:
     if not found.filters:
         return
-    yield f"  nodes of {found.n_nodes:,} that its filters reject, for {wording.count(found.looked_at, 'pod')} looked at"
+    yield f"  nodes of {found.nodes:,} that its filters reject, for {wording.count(found.looked_at, 'pod')} looked at"
     rows = [("nodes", "pods", "filter"), *((f"{each.nodes:,}", f"{each.pods:,}", _filter(each)) for each in found.filters)]
     yield from wording.columns(rows, right=frozenset({0, 1}), indent="    ").splitlines()
 

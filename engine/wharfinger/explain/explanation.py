@@ -85,7 +85,7 @@ class Explanation:
     pod: str
     node: str | None
     message: str
-    n_nodes: int
+    nodes: int
     feasible: int
     margin: float | None
     ties: int
@@ -120,7 +120,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         pod=decision.pod.key,
         node=decision.node,
         message=decision.message,
-        n_nodes=decision.n_nodes,
+        nodes=decision.n_nodes,
         feasible=decision.feasible,
         margin=decision.margin,
         ties=decision.ties,
@@ -238,7 +238,7 @@ def _headline(found: Explanation) -> Iterator[str]:
 
 
 def _summary(found: Explanation) -> Iterator[str]:
-    yield f"{found.feasible:,} of {wording.count(found.n_nodes, 'node')} feasible"
+    yield f"{found.feasible:,} of {wording.count(found.nodes, 'node')} feasible"
     if found.margin is None:
         yield "no other to compare with"
     elif found.margin > 0:
@@ -258,7 +258,7 @@ def _filters(found: Explanation) -> str:
         rows += [("", "", "", f"  {reason}") for reason in _reasons(step)]
     if len(rows) == 1:
         return ""
-    head = f"  nodes that pass each filter alone, and with all filters above it (of {found.n_nodes:,})\n"
+    head = f"  nodes that pass each filter alone, and with all filters above it (of {found.nodes:,})\n"
     return head + wording.columns(rows, right=frozenset({1, 2}), indent="  ")
 
 

@@ -180,8 +180,8 @@ class Comparison:
     `assumed` are pods with the nodes that were chosen for them, whose binding the watch has not shown yet: no difference, unless they stay.
     """
 
-    n_nodes: int
-    n_pods: int
+    nodes: int
+    pods: int
     missing_nodes: tuple[str, ...]
     extra_nodes: tuple[str, ...]
     missing_pods: tuple[str, ...]
@@ -207,8 +207,8 @@ def compare(state: ClusterState, nodes: Sequence[Node], pods: Iterable[Pod]) -> 
         OnOtherNode(pod=own.key, believed=own.node_name, actual=other.node_name) for own, other in both if own.node_name != other.node_name
     ]
     return Comparison(
-        n_nodes=len(there),
-        n_pods=len(actual),
+        nodes=len(there),
+        pods=len(actual),
         missing_nodes=tuple(sorted(there - known)),
         extra_nodes=tuple(sorted(known - there)),
         missing_pods=tuple(sorted(view.key for uid, view in actual.items() if uid not in believed)),

@@ -24,7 +24,7 @@ def test_counts_are_those_of_the_nodes_one_by_one(case):
             continue
         rejected = {report.node for report in found.asked if any(verdict.rule == step.rule for verdict in report.rejected_by)}
         left -= rejected
-        assert step.alone == found.n_nodes - len(rejected)
+        assert step.alone == found.nodes - len(rejected)
         assert step.so_far == len(left)
         assert step.example == min(rejected, default=None)
     assert len(left) == found.feasible

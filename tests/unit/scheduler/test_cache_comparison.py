@@ -39,7 +39,7 @@ def state():
 def test_a_true_picture_is_equal(state):
     found = compare(state, NODES, PODS)
     assert found.equal
-    assert (found.n_nodes, found.n_pods, dict(found.assumed)) == (2, 2, {})
+    assert (found.nodes, found.pods, dict(found.assumed)) == (2, 2, {})
 
 
 def test_nodes_that_are_missing_or_extra(state):

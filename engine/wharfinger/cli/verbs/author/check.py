@@ -127,13 +127,9 @@ def _cost_plain(name: str, cost: Cost) -> dict[str, Any]:
 
 def _numbers(cost: Cost | RuleCost) -> dict[str, Any]:
     return {
-        "perNode": cost.operations,
-        "kept": cost.kept,
-        "perPlacedPod": cost.asked,
-        "perTemplate": cost.counted,
+        **cost.amounts(),
         "selections": [
             {"line": each.span.line, "column": each.span.column, "lookup": WORDS[each.lookup], "operations": each.operations}
             for each in cost.selections
         ],
-        "decidedFor": "pod" if cost.per_pod else "template",
     }

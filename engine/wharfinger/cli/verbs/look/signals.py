@@ -144,7 +144,7 @@ def _plain(each: MetricSurvey) -> dict[str, Any]:
         "series": None if found is None else found.n_series,
         "coverage": None if fares is None else round(fares.coverage, 4),
         "minCoverage": each.metric.min_coverage,
-        "newestAgeSeconds": None if fares is None or not math.isfinite(fares.age) else round(fares.age, 1),
+        "youngestSeconds": None if fares is None or not math.isfinite(fares.age) else round(fares.age, 1),
         "least": float(values.min()) if len(values) else None,
         "most": float(values.max()) if len(values) else None,
         "errors": list(each.errors),

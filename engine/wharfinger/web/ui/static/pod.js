@@ -14,7 +14,7 @@ export function pod({ told, past, trouble, showNode, colour }) {
 }
 
 export function headline({ boundTo, explanation: found }) {
-  const feasible = `${count(found.feasible)} of ${nodes(found.nNodes)} feasible`;
+  const feasible = `${count(found.feasible)} of ${nodes(found.nodes)} feasible`;
   if (boundTo) return verdict("good", `On ${boundTo}`, `If it were decided now: ${found.node ?? "nowhere"}, ${feasible}.`);
   if (found.node === null) return verdict("bad", lacks(found), found.message);
   const ahead = found.margin === null ? "" : found.margin > 0 ? `, ${number(found.margin)} points ahead of ${found.top[1]?.node}` : `, level with ${found.top[1]?.node}`;
@@ -23,7 +23,7 @@ export function headline({ boundTo, explanation: found }) {
 }
 
 // The reason that stops most nodes, in a few words.
-function lacks({ steps, nNodes: all }) {
+function lacks({ steps, nodes: all }) {
   const reasons = steps.flatMap((step) => Object.entries(step.reasons)).sort((one, other) => other[1] - one[1]);
   if (!all) return "Fits nowhere: there are no nodes";
   return reasons.length ? `Fits on none of ${nodes(all)}: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `Fits on none of ${nodes(all)}`;

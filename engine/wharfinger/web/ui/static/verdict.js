@@ -32,7 +32,7 @@ export function waysOut(ways, showNode) {
 }
 
 // From all nodes down to the feasible ones: a line for each filter that rejects any.
-export function funnel({ steps, nNodes: all }) {
+export function funnel({ steps, nodes: all }) {
   const run = steps.filter((step) => !step.skipped), rejecting = run.filter((step) => step.alone < all), passing = run.filter((step) => step.alone === all);
   if (!run.length) return [];
   const row = (title, left, ...more) => make("li", {}, make("div", { class: "line" }, make("strong", {}, title), make("span", { class: "left" }, `${nodes(left)} left`)), bar(all ? left / all : 0), ...more);
