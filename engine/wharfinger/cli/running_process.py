@@ -27,7 +27,17 @@ _MAX_ANSWER_BYTES = 256 * 2**20
 _MAX_REFUSAL_LENGTH = 10_000
 LOCAL_ADDRESS = f"http://127.0.0.1:{PORT}"
 
+_FORWARD = f"kubectl -n wharfinger-system port-forward deploy/wharfinger {PORT}"
+
 Url = Annotated[str, typer.Option("--url", metavar="URL", envvar="WHARF_URL", help="The address of `wharf run`.")]
+
+
+class NoAnswer(UsageError):
+    """No scheduler answers at an address."""
+
+    def __init__(self, url: str, reason: object) -> None:
+        fix = f"`{_FORWARD}` makes the scheduler of a cluster answer at {LOCAL_ADDRESS}; --url names another address"
+        super().__init__(f"{url}: no scheduler answers there: {reason}\nhelp: {fix}")
 
 
 class Refused(UsageError):
@@ -62,7 +72,7 @@ def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
     try:
         found, error = answers.get(timeout=seconds)
     except Empty:
-        raise UsageError(f"{url}: no scheduler answers there: nothing whole has come within {seconds:g} s") from None
+        raise NoAnswer(url, f"nothing whole has come within {seconds:g} s") from None
     if error is not None:
         raise error
     return found
@@ -80,7 +90,7 @@ def _text(url: str, path: str, seconds: float) -> str:
     except HTTPError as error:
         raise Refused(_refusal(error, f"{url}{path}"), error.code) from None
     except (URLError, http.client.HTTPException, OSError, ValueError) as error:
-        raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
+        raise NoAnswer(url, getattr(error, "reason", error)) from error
 
 
 def failing(url: str, seconds: float = _TIMEOUT) -> list[str]:

@@ -146,12 +146,6 @@ def test_what_the_scheduler_refuses_is_told(wharf, scheduler):
     assert (code, err) == (2, "wharf: pod default/web is not ours\n")
 
 
-def test_nobody_there_is_told(wharf):
-    code, _, err = wharf("explain", "pod", "web", "--url", "http://127.0.0.1:1")
-    assert code == 2
-    assert "no scheduler answers there" in err
-
-
 @pytest.mark.parametrize(
     ("flag", "says"),
     [

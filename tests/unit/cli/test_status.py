@@ -159,10 +159,16 @@ def test_what_is_no_address_is_told_at_once(wharf, command, url):
     assert "\x1b" not in err
 
 
-def test_nobody_there_is_a_sentence(wharf):
-    code, _, err = wharf("status", "--url", "http://127.0.0.1:1")
+@pytest.mark.parametrize("command", [("status",), ("top", "--once"), ("explain", "pod", "web")])
+def test_without_a_scheduler_the_error_names_the_command_that_forwards_its_port(wharf, command):
+    code, _, err = wharf(*command, "--url", "http://127.0.0.1:1")
+    said, fix = err.splitlines()
     assert code == 2
-    assert "no scheduler answers there" in err
+    assert said.startswith("wharf: http://127.0.0.1:1: no scheduler answers there: ")
+    assert fix == (
+        "help: `kubectl -n wharfinger-system port-forward deploy/wharfinger 10261` makes the scheduler of a cluster answer at "
+        "http://127.0.0.1:10261; --url names another address"
+    )
 
 
 def test_how_a_policy_fares_at_present_is_told_apart_from_its_text(wharf, scheduler):

@@ -145,12 +145,6 @@ def test_once_prints_and_ends(wharf, scheduler):
     assert "\x1b" not in out
 
 
-def test_nobody_there_is_told(wharf):
-    code, _, err = wharf("top", "--once", "--url", "http://127.0.0.1:1")
-    assert code == 2
-    assert "no scheduler answers there" in err
-
-
 def test_something_else_there_is_told(wharf, scheduler):
     url, process = scheduler
     process.text = lambda: "<html>\n"

@@ -336,7 +336,7 @@ def _watch(url: str, interval: float) -> None:
                 before = picture[0].now
             except WharfingerError as error:
                 after = "; what follows is the last that was known" if shown else ""
-                trouble = [(str(error)[: console.width], "bold red"), (f"asking again{after}", "red")]
+                trouble = [*((line, "bold red") for line in str(error).splitlines()), (f"asking again{after}", "red")]
             text = Text("\n").join(Text(line, style, no_wrap=True, overflow="ellipsis") for line, style in trouble + shown)
             live.update(text, refresh=True)
             time.sleep(interval)
