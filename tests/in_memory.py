@@ -1,7 +1,7 @@
 """A cluster in memory: every port of the scheduler, without an API server.
 
-It does what an API server does as far as the scheduler can tell: bindings are refused for pods that are gone, not the same, or bound
-already; deletions under a precondition of the uid; every change is told to whoever watches.
+It does what an API server does as far as the scheduler can see: bindings are refused for pods that are gone, not the same, or bound
+already; deletions under a precondition of the uid; every change is sent to all watchers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ManualClock:
         self._now += seconds
 
     def move(self, seconds: float) -> None:
-        """Let time pass; whoever sleeps that long wakes up when next the event loop runs."""
+        """Let time pass; tasks that sleep that long wake up when next the event loop runs."""
         self._now += seconds
         self._elapsed += seconds
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
@@ -65,7 +65,7 @@ class InMemoryCluster:
     """`Binder`, `PodWriter`, `EventSink` and source of a cluster that exists only here.
 
     `before_bind` is called with the pod and the node of each bind and may raise `BindFailed`, before or (`after_bind`) after it is written.
-    While `lagging`, changes are not told until `catch_up`. `graceful` pods stay, marked as deleted, until they are removed.
+    While `lagging`, changes are not sent until `catch_up`. `graceful` pods stay, marked as deleted, until they are removed.
     """
 
     def __init__(self) -> None:
@@ -119,12 +119,12 @@ class InMemoryCluster:
     def catch_up(self) -> None:
         """Tell what was held back."""
         while self._held_back:
-            told = self._held_back.popleft()
+            change = self._held_back.popleft()
             for sink in self._sinks:
-                told(sink)
+                change(sink)
 
-    def _tell(self, told: Callable[[ClusterSink], None]) -> None:
-        self._held_back.append(told)
+    def _tell(self, change: Callable[[ClusterSink], None]) -> None:
+        self._held_back.append(change)
         if not self.lagging:
             self.catch_up()
 

@@ -75,9 +75,9 @@ def ask(url: str, windows: Any, found: Any) -> None:
             time.sleep(max(0.0, due - time.monotonic()))
             connection.request("POST", "/evaluate", json.dumps({"objects": [manifest(number)]}), {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            told = json.loads(answer.read())
-            assert answer.status == 200, told
-            assert told["placed"] == number % 2, told
+            reported = json.loads(answer.read())
+            assert answer.status == 200, reported
+            assert reported["placed"] == number % 2, reported
             took.append(time.monotonic() - due)
         found.put(took[2:])
 

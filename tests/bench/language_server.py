@@ -166,7 +166,7 @@ def summary(taken):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--every", type=int, default=1, help="Ask after every so many letters.")
+    parser.add_argument("--every", type=int, default=1, help="The number of letters between two questions.")
     seconds = asyncio.run(typed(parser.parse_args().every))
     print(f"{'milliseconds':24}{'answers':>9}{'median':>9}{'P95':>9}{'most':>9}   processor: {'median':>9}{'P95':>9}{'most':>9}")
     for question, taken in [*seconds.items(), ("all", [each for found in seconds.values() for each in found])]:

@@ -34,7 +34,7 @@ KINDS = 120
 
 
 def node(number: int, cpus: int, memory: int) -> objects.Node:
-    """A node of so many CPUs and GiB."""
+    """A node of that many CPUs and GiB."""
     amounts = {"cpu": str(cpus), "memory": f"{memory}Gi", "pods": "110"}
     name = f"node-{number:04d}"
     manifest = {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": {"allocatable": amounts}}

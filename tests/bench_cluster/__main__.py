@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
 
 
 def runs(asked: argparse.Namespace, workloads: Iterable[Workload], bench: Bench) -> Iterator[Run]:
-    """Everything measured, as it is measured; a run that fails is told and left out."""
+    """Everything measured, as it is measured; a run that fails is reported and left out."""
     for workload in workloads:
         turns = [each for each in contenders(asked.product) if each.name in asked.contender]
         for number in range(asked.rounds):

@@ -40,7 +40,7 @@ class BindingWatch:
         self.seen: dict[str, float] = {}
 
     def run(self, count: int) -> None:
-        """None, when so many pods were seen."""
+        """Returns when that many pods were seen."""
         while len(self.seen) < count:
             with (
                 socket.create_connection(("127.0.0.1", self._port)) as plain,

@@ -113,12 +113,12 @@ class Bench:
         """What is freed by something that evicts pods."""
         known = self._uids()
         act()
-        self.settle()
+        self.wait_until_idle()
         now, gone = self.worth(), known - self._uids()
         pending = sum(not pod["spec"].get("nodeName") for pod in self._cluster.api.list("Pod"))
         return Freed(name=name, nodes=now.nodes - before.nodes, gpus=now.gpus - before.gpus, moves=len(gone), pending=pending)
 
-    def settle(self) -> None:
+    def wait_until_idle(self) -> None:
         """Returns when there are as many pods as at the beginning, and each runs or was found to have no place."""
         n_pods = sum(map(len, self._pods.values()))
 
@@ -153,7 +153,7 @@ class Bench:
         for _ in range(ROUNDS):
             before = self._uids()
             _run(build.program("descheduler"), *flags)
-            self.settle()
+            self.wait_until_idle()
             if before == self._uids():
                 return
 
@@ -246,9 +246,9 @@ def main() -> int:
         "--nodes",
         type=lambda text: None if text == WHOLE else int(text),
         default=100,
-        help=f"of the cluster: so many with GPUs, or {WHOLE}: all nodes of the trace, with all pods that were placed on them",
+        help=f"of the cluster: that many with GPUs, or {WHOLE}: all nodes of the trace, with all pods that were placed on them",
     )
-    parser.add_argument("--seeds", type=int, default=2, help="so many clusters")
+    parser.add_argument("--seeds", type=int, default=2, help="that many clusters")
     parser.add_argument("--thresholds", type=int, nargs="+", default=[20, 40, 60], help="of HighNodeUtilization, in percent")
     asked = parser.parse_args()
     print(

@@ -61,7 +61,7 @@ class Table:
             if with_it and without:
                 shares.append(f"{with_it / without - 1:+.1%} {words}")
         if shares:
-            yield from ("", f"{workload.name}, telling of what is decided: {', '.join(shares)}.")
+            yield from ("", f"{workload.name}, writing events and status: {', '.join(shares)}.")
 
     def _first(self, workload: Workload) -> Iterator[str]:
         """The time from the start to the first binding, where it is of interest."""

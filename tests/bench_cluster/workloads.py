@@ -25,15 +25,15 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`pods` of one kind on so many nodes.
+    """`pods` of one kind on that many nodes.
 
     Without a `pace` they all wait when the scheduler starts; with one they are created that many a second while it runs. `ratio` is how
     many times kube-scheduler's pods/s are wanted, `more_than` and `below` are wanted pods/s and seconds at the 99th percentile, which are
     three times as good as those of schedulers before this one, and `share` is of the bare bind rate. `memory`, `latency`: no more
     of it, and no later at the 99th percentile, than kube-scheduler. `running` other pods run already, and the first binding is wanted
-    within `first` seconds of the scheduler's start. With a `gang` each so many pods are a PodGroup that is placed whole or not at all, and
-    with `one_rack` on nodes of one rack. With `devices` each pod has a claim of a template for so many, which have the attribute `match` in
-    common; every node has eight, four of each NUMA node.
+    within `first` seconds of the scheduler's start. With a `gang` that many pods each are a group that is placed whole or not at all, and
+    with `one_rack` on nodes of one rack. With `devices` each pod has a claim of a template for this number, which have the attribute
+    `match` in common; every node has eight, four of each NUMA node.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Workload:
     match: str = ""
 
     def scaled(self, scale: float) -> Workload:
-        """The same, so many times smaller or larger."""
+        """The same, that many times smaller or larger."""
         nodes, pods = max(4, round(self.nodes * scale)), max(20, round(self.pods * scale))
         return replace(self, nodes=nodes, pods=pods, running=round(self.running * scale))
 

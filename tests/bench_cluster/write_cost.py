@@ -74,7 +74,7 @@ def main() -> None:
                 if kind == "event":
                     requests = [event(name) for name in names]
                 else:
-                    pods = (objects.pod(name, scheduler="nobody") for name in names)
+                    pods = (objects.pod(name, scheduler="absent-scheduler") for name in names)
                     load.send(Load.request("POST", f"{NAMESPACE}/pods", pod["metadata"]["name"], pod) for pod in pods)
                     requests = [binding(name, number) for number, name in enumerate(names)]
                 before = cpu_seconds(cluster.api_server) + cpu_seconds(cluster.etcd)

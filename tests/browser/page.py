@@ -134,11 +134,11 @@ class SchedulerPage:
         known.daemon = self.standing = Standing(
             self.scheduler, connect(store, self.scheduler, clock, subscribers), Contact(lambda: 0.0), SimpleNamespace(metrics=())
         )
-        told = policies_shown(store, known)
-        board = LiveBoard(known, told, self.recent, reloads, self.history, clock)
+        reported = policies_shown(store, known)
+        board = LiveBoard(known, reported, self.recent, reloads, self.history, clock)
         self.page = pages.LivePage(board=board, feed=pages.Feed(board, clock, subscribers.emit))
         routes = [
-            *policies.routes(told),
+            *policies.routes(reported),
             *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),
             *pages.routes(self.page),
             *decisions.evaluation_routes(evaluations_of(known, clock)),

@@ -160,7 +160,7 @@ def test_a_file_of_ones_own_and_a_written_pod(playground, visit, tmp_path):
     tab.set_input_files("#file", [])
     tab.set_input_files("#file", file)
     wait_text(tab, "#trouble", "own.json")
-    found.complaints.clear()  # the browser tells of the answer 400 too
+    found.complaints.clear()  # the browser reports the answer 400 too
 
 
 def test_openb_is_there(playground, visit):

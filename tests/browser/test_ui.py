@@ -109,7 +109,7 @@ def test_pods_are_chosen_by_namespace_result_and_policy(scheduler, policies, vis
     wait_text(tab, "#pending", "No pod of this choice waits.")
 
 
-def test_the_last_hour_is_told_in_curves(scheduler, visit):
+def test_the_last_hour_is_shown_in_curves(scheduler, visit):
     tab = visit(scheduler.url).tab
     scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
     wait_text(tab, "#pending-title", "· 1")
@@ -139,7 +139,7 @@ def test_the_health_of_the_api_server_and_of_each_metric_is_in_the_header(schedu
     wait_text(tab, "#health .bad", "no answer for 40 s")
 
 
-def test_whose_a_policy_is_is_told(scheduler, visit):
+def test_the_authority_of_a_policy_is_reported(scheduler, visit):
     tab = visit(scheduler.url).tab
     wait_text(tab, "#policies .quiet", "cluster · ")
 
@@ -664,7 +664,7 @@ def test_one_page_too_many_says_so_and_waits_for_its_turn(scheduler, chromium):
     tab.close()
 
 
-def test_tabs_that_nobody_sees_leave_their_connection_to_others(scheduler, visit):
+def test_hidden_tabs_close_their_connection(scheduler, visit):
     tab = visit(scheduler.url).tab
     see = """(hidden) => { Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
       document.dispatchEvent(new Event("visibilitychange")); }"""
@@ -718,7 +718,7 @@ def test_nothing_that_others_have_written_is_run(scheduler, policies, visit):
     assert not [url for url in found.requests if url.endswith("/x")]
 
 
-def test_the_page_asks_nobody_else_and_may_run_nothing_inline(scheduler, visit):
+def test_the_page_sends_requests_to_its_server_alone_and_may_run_nothing_inline(scheduler, visit):
     found = visit(scheduler.url)
     origin = scheduler.url.removesuffix("/ui")
 

@@ -32,11 +32,11 @@ class SkewedClock(SystemClock):
 
 
 class Candidate:
-    """Runs for the lease `wharfinger` again and again while the context lasts. `told` has what happened to it, with monotonic times."""
+    """Runs for the lease `wharfinger` again and again while the context lasts. `reported` has what happened to it, with monotonic times."""
 
     def __init__(self, kubeconfig: Path, identity: str, clock: Clock | None = None, **settings: Any) -> None:
         self.identity = identity
-        self.told: list[tuple[float, str]] = []
+        self.reported: list[tuple[float, str]] = []
         self.reports: list[str] = []
         self._kubeconfig = kubeconfig
         self._clock = clock or SystemClock()
@@ -71,12 +71,12 @@ class Candidate:
         self._loop.call_soon_threadsafe(time.sleep, seconds)
 
     def when(self, what: str) -> float:
-        """The moment when it was last told `started` or `stopped`."""
-        return max(at for at, said in self.told if said == what)
+        """The moment of the last `started` or `stopped`."""
+        return max(at for at, said in self.reported if said == what)
 
     def times(self, what: str) -> int:
-        """How often it was told so."""
-        return sum(said == what for _, said in self.told)
+        """How often that was reported."""
+        return sum(said == what for _, said in self.reported)
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ class Candidate:
             await self._election.run(self._tell("started"), self._tell("stopped"))
 
     def _tell(self, what: str) -> Callable[[], None]:
-        return lambda: self.told.append((time.monotonic(), what))
+        return lambda: self.reported.append((time.monotonic(), what))
 
     def _hear(self, event: Failed) -> None:
         self.reports.append(f"{event.where}: {event.error}")

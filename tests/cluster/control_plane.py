@@ -229,9 +229,9 @@ def _ask_etcd(port: int, path: str, body: object) -> Any:
     try:
         connection.request("POST", path, json.dumps(body))
         answer = connection.getresponse()
-        told = json.loads(answer.read())
-        assert answer.status == http.client.OK, told
-        return told
+        reported = json.loads(answer.read())
+        assert answer.status == http.client.OK, reported
+        return reported
     finally:
         connection.close()
 

@@ -115,7 +115,7 @@ def pods_of(cluster, name="web"):
 
 
 def running(cluster, n, name="web"):
-    """Whether a PolicyApp says that it runs and has so many running pods."""
+    """Whether a PolicyApp says that it runs and has that many running pods."""
     there = [pod for pod in pods_of(cluster, name) if "deletionTimestamp" not in pod["metadata"]]
     return len(there) == n and all(pod["status"]["phase"] == "Running" for pod in there) and phase(cluster, name) == "Running"
 

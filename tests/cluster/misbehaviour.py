@@ -21,7 +21,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """The request is passed on after so many seconds; with `after` it is the answer that comes so late."""
+    """The request is passed on after that many seconds; with `after` it is the answer that comes so late."""
 
     seconds: float
     after: bool = False

@@ -157,5 +157,5 @@ class Prometheus:
 
 
 def wait_scrapes(number: int = 2) -> None:
-    """None, after so many scrapes and a little."""
+    """Returns a little after that many scrapes."""
     time.sleep(number * SCRAPE + 0.3)

@@ -99,7 +99,7 @@ class Proxy:
         self._call(self._mend())
 
     def cut(self, *, watches: bool = False, every: float | None = None, longer: float = 1.0) -> None:
-        """Breaks all connections, or those of watches, that are in use: now, and again `every` so many seconds.
+        """Breaks all connections, or those of watches, that are in use: now, and again `every` that many seconds.
 
         Each pause is `longer` than the one before by that factor: where all connections are cut, a busy machine may need more than the
         first for any answer at all.
@@ -115,7 +115,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def strand(self) -> None:
-        """Half-open for good: nothing more comes of the answers that have begun, and nobody says so. New requests are answered."""
+        """Half-open for good: nothing more comes of the answers that have begun, without an error. New requests are answered."""
         self._loop.call_soon_threadsafe(self._strand)
 
     def count(self, test: Callable[[Exchange], bool]) -> int:

@@ -50,7 +50,7 @@ class Replica(WharfProcess):
         return json.loads(written[-1].body)["spec"]["holderIdentity"] == ""
 
     def bound(self) -> Counter[str]:
-        """How often it was told that a pod is bound, by the pod's name."""
+        """The number of events that a pod is bound, by the pod's name."""
         return Counter(exchange.path.split("/")[-2] for exchange in self.bindings() if exchange.status == CREATED)
 
 
@@ -66,7 +66,7 @@ def two_replicas(cluster: ControlPlane) -> Iterator[tuple[Replica, Replica]]:
 
 @contextlib.contextmanager
 def arriving(cluster: ControlPlane, n: int, seconds: float = 0.0) -> Iterator[None]:
-    """While the context lasts n small pods are created, spread over so many seconds; all of them are there when it is left."""
+    """While the context lasts n small pods are created, spread over that many seconds; all of them are there when it is left."""
 
     def made() -> Iterator[dict[str, Any]]:
         for i in range(n):

@@ -38,8 +38,8 @@ def main(arguments: Sequence[str]) -> int:
 def known() -> dict[str, str]:
     """What was seen of the tests that are known to be unsteady, by their names without parameters."""
     lines = KNOWN.read_text().splitlines()
-    told = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))
-    return {name: "".join(seen) for name, *seen in told}
+    reported = (line.split(maxsplit=1) for line in lines if line.strip() and not line.startswith("#"))
+    return {name: "".join(seen) for name, *seen in reported}
 
 
 def pytest_addoption(parser):
@@ -70,7 +70,7 @@ def _told(unsteady: dict[str, str]) -> str:
         return ""
     kept = known()
     lines = [f"  {name} ({'known' if name.partition('[')[0] in kept else 'new'}): {why}\n" for name, why in sorted(unsteady.items())]
-    return f"\nPASSED ONLY THE SECOND TIME. Each is a defect: mend it, or keep it in {KNOWN.name} until somebody does.\n{''.join(lines)}"
+    return f"\nPASSED ONLY THE SECOND TIME. Each is a defect: mend it, or keep it in {KNOWN.name} until then.\n{''.join(lines)}"
 
 
 if __name__ == "__main__":

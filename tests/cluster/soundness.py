@@ -82,10 +82,10 @@ def _bindings(pods: Iterable[Any], nodes: Collection[str]) -> Iterator[str]:
 
 def _events(pods: Sequence[Any], events: Iterable[Any]) -> Iterator[str]:
     """Two decisions that were both taken for bindings: two events for one pod, or one that names another node."""
-    told = [event for event in events if event["reason"] == "Scheduled" and event["regarding"]["kind"] == "Pod"]
-    times = Counter(event["regarding"]["uid"] for event in told)
+    reported = [event for event in events if event["reason"] == "Scheduled" and event["regarding"]["kind"] == "Pod"]
+    times = Counter(event["regarding"]["uid"] for event in reported)
     node_of = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in pods}
-    for event in told:
+    for event in reported:
         uid, match = event["regarding"]["uid"], ASSIGNED.match(event.get("note", ""))
         if times[uid] > 1:
             yield f"{event['regarding']['name']} ({uid}) was said to be bound {times[uid]} times: {event.get('note')}"

@@ -62,7 +62,7 @@ def refusal(cluster, source=BAD, name="trial"):
     return ""
 
 
-def test_kubectl_is_told_at_once_what_is_wrong(defined, webhook):
+def test_kubectl_shows_at_once_what_is_wrong(defined, webhook):
     with webhook() as wharf:
         said = eventually(lambda: refusal(defined))
         assert 'admission webhook "policies.scheduling.wharfinger.dev" denied the request' in said

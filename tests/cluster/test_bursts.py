@@ -119,7 +119,7 @@ def test_nothing_is_kept_of_pods_that_have_gone(control_plane, nodes, pods):
         before = views()
         scheduler.ask(lambda running: running.state._tables.pods._log.clear())
         kept = list(rounds(control_plane, pods, 600, lambda: (scheduler.placed(), len(scheduler.waiting())), views))
-        scheduler.ask(lambda running: running.state._tables.pods._log.clear())  # comings and goings are remembered, so many and no more
+        scheduler.ask(lambda running: running.state._tables.pods._log.clear())  # the log of changes is bounded
         after = views()
     assert max(kept) < before + 2 * LOG_LIMIT + 600
     assert after < before + 600 + 100, "an example of each template that was there"

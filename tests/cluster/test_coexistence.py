@@ -33,7 +33,7 @@ def _reporters(api):
     return {(of[event["regarding"]["uid"]], event["reportingInstance"]) for event in said}
 
 
-def test_beside_kube_scheduler(control_plane, mixed):
+def test_together_with_kube_scheduler(control_plane, mixed):
     start_kube_scheduler(control_plane)
     with WharfProcess(control_plane):
         mixed("default-scheduler", NAME)
@@ -54,7 +54,7 @@ def test_two_of_ours_with_names_of_their_own(control_plane, mixed):
 def test_what_others_bind_counts_at_once(control_plane, nodes, pods):
     nodes(2, cpu="1")
     with LiveScheduler(control_plane.kubeconfig) as scheduler:
-        (theirs,) = pods(1, prefix="theirs", cpu="800m", scheduler="somebody-else")
+        (theirs,) = pods(1, prefix="theirs", cpu="800m", scheduler="another-scheduler")
         control_plane.api.bind(theirs, "node-0000")
         eventually(lambda: scheduler.placed() == 1)
         pods(2, scheduler=NAME, cpu="800m")
@@ -71,7 +71,7 @@ def test_a_node_that_another_scheduler_has_nominated_is_kept_free_for_its_pod(co
     nodes(1, cpu="2")
     high = priority_class(api, "important")
     with LiveScheduler(control_plane.kubeconfig) as scheduler:
-        pods(1, prefix="theirs", cpu="1500m", scheduler="somebody-else", priorityClassName=high)
+        pods(1, prefix="theirs", cpu="1500m", scheduler="another-scheduler", priorityClassName=high)
         _nominate(api, "theirs-0000", "node-0000")
         theirs = api.get("Pod", "theirs-0000")["metadata"]["uid"]
         eventually(lambda: scheduler.ask(lambda asked: asked.state.snapshot().nominated_to(theirs)) == "node-0000")

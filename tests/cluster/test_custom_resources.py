@@ -71,11 +71,11 @@ def test_nothing_is_written_where_nothing_happens(defined, wharf, nodes):
         return versions() == found
 
     eventually(settled)
-    before, requests = versions(), told(wharf)
+    before, requests = versions(), request_counts(wharf)
     time.sleep(8.0)
 
     def looked():
-        after = told(wharf)
+        after = request_counts(wharf)
         for controller in ("policyapp", "placementpreview", "schedulingpolicy"):
             name = f'wharfinger_reconcile_total{{controller="{controller}",result="requeue"}}'
             assert after[name] > requests[name], "it has not looked"
@@ -87,13 +87,13 @@ def test_nothing_is_written_where_nothing_happens(defined, wharf, nodes):
     assert versions() == before
 
 
-def told(wharf):
+def request_counts(wharf):
     with urllib.request.urlopen(f"{wharf.url}/metrics") as answer:
         lines = [line.rpartition(" ") for line in answer.read().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 
 
-def test_somebody_elses_deployment_is_left_alone(defined, wharf):
+def test_a_deployment_of_another_owner_is_left_alone(defined, wharf):
     defined.api.create(objects.deployment("web", 1))
 
     custom.create(defined, "PolicyApp", "web", {"image": "web:1"})
@@ -139,8 +139,8 @@ def test_a_preview_tries_another_policy_set(defined, wharf, nodes):
     assert len(names("now")) == 6
     assert names("tried") == {"node-0001", "node-0003", "node-0005"}
     assert custom.condition(custom.status(defined, "PlacementPreview", "broken"), "Answered") == "False"
-    told = custom.status(defined, "PlacementPreview", "unknown")["conditions"][0]
-    assert (told["reason"], told["message"]) == ("UnknownObject", "there is no Job none in namespace default")
+    condition = custom.status(defined, "PlacementPreview", "unknown")["conditions"][0]
+    assert (condition["reason"], condition["message"]) == ("UnknownObject", "there is no Job none in namespace default")
 
 
 def test_a_preview_and_a_dry_run_say_the_same(defined, wharf, nodes, pods, tmp_path):

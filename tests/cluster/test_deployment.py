@@ -105,7 +105,7 @@ def test_the_definitions_may_have_been_installed_before(control_plane, kubectl):
         command = [build.program("kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "apply", "-k", deployment.FOLDER]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0
-        assert done.stderr == "", "whoever follows both pages is warned of nothing"
+        assert done.stderr == "", "following both pages gives no warning"
     finally:
         deployment.remove(control_plane)
 

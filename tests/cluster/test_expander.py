@@ -36,7 +36,7 @@ POD = {
 
 def test_objects_in_protocol_buffers_are_read_as_those_in_json(control_plane, nodes, pods):
     (node,) = nodes(1, taints=[{"key": "dedicated", "value": "x", "effect": "NoSchedule"}])
-    (pod,) = pods(1, scheduler="nobody", **POD)
+    (pod,) = pods(1, scheduler="absent-scheduler", **POD)
     for kind, name, of in (("Node", node, objects.Node), ("Pod", pod, objects.Pod)):
 
         def same(kind=kind, name=name, of=of):
@@ -50,7 +50,7 @@ def test_objects_in_protocol_buffers_are_read_as_those_in_json(control_plane, no
 
 def test_it_answers_on_the_cluster_as_it_is(control_plane, nodes, pods, tmp_path):
     nodes(1, cpu="1", labels={"zone": "z1"})
-    names = pods(3, scheduler="nobody", **POD)
+    names = pods(3, scheduler="absent-scheduler", **POD)
     (tmp_path / "big.policy").write_text('policy "big"\nscore size weight 20 = if (node.labels["size"] ?? "") == "big" then 100 else 0\n')
     address, observed = (f"127.0.0.1:{port}" for port in free_ports(2))
     wharf = Path(sys.executable).with_name("wharf")
@@ -77,8 +77,8 @@ def test_it_answers_on_the_cluster_as_it_is(control_plane, nodes, pods, tmp_path
     assert best.nodeGroupId == "big", log
     assert "big: 3 of 3 pods on 3 new nodes" in log
     assert "few: 2 of 3 pods on 1 new node," in log
-    told = urllib.request.urlopen(f"http://{observed}/metrics", timeout=10).read().decode()
-    assert 'wharfinger_expander_answer_seconds_count{result="answered"} 1.0' in told
+    reported = urllib.request.urlopen(f"http://{observed}/metrics", timeout=10).read().decode()
+    assert 'wharfinger_expander_answer_seconds_count{result="answered"} 1.0' in reported
     assert urllib.request.urlopen(f"http://{observed}/readyz", timeout=10).status == 200
     os.kill(program.pid, signal.SIGTERM)
     assert program.wait(30) == 0

@@ -193,9 +193,9 @@ def test_pods_of_the_coscheduling_plugin_move_with_their_labels(control_plane, n
         assert cli.main(["snapshot", "--kubeconfig", str(control_plane.kubeconfig), "-o", str(snapshot)]) == 0
         capsys.readouterr()
         assert cli.main(["dry-run", "--snapshot", str(snapshot), "--format", "json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert {pod["pod"]: pod["node"] for pod in told["pods"]} == {"default/large-0": None, "default/large-1": None}
-        assert [group["group"] for group in told["groups"]] == ["default/large"]
+        reported = json.loads(capsys.readouterr().out)
+        assert {pod["pod"]: pod["node"] for pod in reported["pods"]} == {"default/large-0": None, "default/large-1": None}
+        assert [group["group"] for group in reported["groups"]] == ["default/large"]
     finally:
         kubectl("delete", "crd", "podgroups.scheduling.x-k8s.io")
 

@@ -101,7 +101,7 @@ def test_a_short_trouble_costs_nothing(control_plane, proxy):
         time.sleep(DURATION)
 
         assert one.is_leader
-        assert [said for _, said in one.told] == ["started"]
+        assert [said for _, said in one.reported] == ["started"]
 
 
 def test_who_stood_still_for_longer_than_its_lease_does_not_lead_when_it_wakes_whatever_the_clocks_say(control_plane):
@@ -122,15 +122,15 @@ def test_a_clock_that_jumps_while_it_leads_changes_nothing(control_plane):
     with _leading(control_plane, "one", clock) as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
         for clock.ahead in (3600.0, -3600.0, 0.0):
             time.sleep(DURATION / 2)
-        assert [said for _, said in one.told] == ["started"]
+        assert [said for _, said in one.reported] == ["started"]
 
 
-def test_a_lease_that_somebody_deletes_is_made_anew(control_plane):
+def test_a_deleted_lease_is_created_again(control_plane):
     with _leading(control_plane, "one") as one:
         for _ in range(3):
             control_plane.api.delete("Lease", "wharfinger", SPACE)
             eventually(lambda: _holder(control_plane) == "one", every=0.02)
-        assert [said for _, said in one.told] == ["started"]
+        assert [said for _, said in one.reported] == ["started"]
 
 
 def test_a_deleted_lease_that_a_rival_was_faster_to_make_is_lost_with_the_next_look(control_plane):
@@ -172,7 +172,7 @@ def test_of_two_with_one_identity_still_only_one_leads(control_plane, proxy):
         eventually(lambda: other.is_leader)
 
 
-def test_nobody_leads_before_the_api_server_is_there(control_plane):
+def test_no_replica_leads_before_the_api_server_is_there(control_plane):
     control_plane.api_server.kill()
     with Candidate(control_plane.kubeconfig, "one") as one:
         time.sleep(0.5)

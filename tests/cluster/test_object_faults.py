@@ -79,7 +79,7 @@ def test_a_pod_that_is_deleted_is_forgotten(control_plane, held):
     assert [pod["metadata"]["name"] for pod in control_plane.api.list("Pod")] == ["first-0000"]
 
 
-def test_a_node_that_is_deleted_holds_up_nobody_else(control_plane, held, pods):
+def test_a_deleted_node_delays_no_other_pod(control_plane, held, pods):
     control_plane.api.delete("Node", held.node)
     eventually(lambda: held.scheduler.ask(lambda running: running.state.snapshot().row(held.node)) is None)
     held.let_go()

@@ -108,11 +108,11 @@ def spoilt(change, name):
     def line(text):
         if f'"name":"{name}"'.encode() not in text:
             return text
-        told = json.loads(text)
-        for each in [told["object"]] if "object" in told else told.get("items", ()):
+        answer = json.loads(text)
+        for each in [answer["object"]] if "object" in answer else answer.get("items", ()):
             if each["metadata"]["name"] == name:
                 change(each)
-        return json.dumps(told).encode()
+        return json.dumps(answer).encode()
 
     return Rewrite(line=line)
 

@@ -59,11 +59,11 @@ def process(deployed, proxy, account, tmp_path):
 
 
 OWNING = ("update", custom.GROUP, "policyapps/finalizers")
-"""No request, but what the API server wants to be granted to whoever makes objects that hold up the deletion of their app."""
+"""No request, but what the API server wants to be granted to creators of objects that hold up the deletion of their app."""
 
 
 ALLOCATING = ("patch", "resource.k8s.io", "resourceclaims/binding")
-"""No request either, but what the API server wants of whoever allocates or reserves a claim."""
+"""No request either, but what the API server wants of a client that allocates or reserves a claim."""
 AFTER_FAULTS = {(verb, "resource.k8s.io", "resourceclaims") for verb in ("get", "delete")}
 """A claim is read again after a conflict, and one for extended resources is deleted if its pod is not bound (test_devices.py)."""
 

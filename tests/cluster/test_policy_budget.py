@@ -1,4 +1,4 @@
-"""A policy that takes more of decisions than it may, on a real API server: pods that it governs wait and are told why, all others go on."""
+"""A policy that takes more of decisions than it may, on a real API server: its pods wait, with the reason, and all others go on."""
 
 import subprocess
 import sys

@@ -53,11 +53,11 @@ def bound(api, *pods):
     return all("nodeName" in api.get("Pod", name)["spec"] for name in pods)
 
 
-def test_victims_make_room_and_are_told_why(control_plane, full, important):
+def test_victims_make_room_and_have_an_event_with_the_reason(control_plane, full, important):
     api = control_plane.api
     control_plane.kwok.stop()  # so that victims stay until they have been looked at
     api.create(objects.pod("big", scheduler=NAME, cpu="2", priorityClassName=important))
-    told = eventually(lambda: len(found := events(api, "Preempted")) == 2 and found)
+    reported = eventually(lambda: len(found := events(api, "Preempted")) == 2 and found)
     victims = eventually(lambda: len(found := [pod for pod in api.list("Pod") if "deletionTimestamp" in pod["metadata"]]) == 2 and found)
 
     big = eventually(lambda: "nominatedNodeName" in (found := api.get("Pod", "big"))["status"] and found)
@@ -68,9 +68,9 @@ def test_victims_make_room_and_are_told_why(control_plane, full, important):
         condition = next(each for each in victim["status"]["conditions"] if each["type"] == "DisruptionTarget")
         assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
         assert condition["message"] == "wharfinger: preempting to accommodate a higher priority pod"
-    assert {event["regarding"]["name"] for event in told} == {victim["metadata"]["name"] for victim in victims}
-    assert {event["note"] for event in told} == {f"Preempted by pod {big['metadata']['uid']} on node {node}"}
-    assert {event["related"]["name"] for event in told} == {"big"}
+    assert {event["regarding"]["name"] for event in reported} == {victim["metadata"]["name"] for victim in victims}
+    assert {event["note"] for event in reported} == {f"Preempted by pod {big['metadata']['uid']} on node {node}"}
+    assert {event["related"]["name"] for event in reported} == {"big"}
 
     control_plane.kwok.start()
     eventually(lambda: bound(api, "big"))
@@ -119,7 +119,7 @@ def test_many_important_pods_take_one_victim_each(control_plane, full, important
     eventually(lambda: bound(api, *(f"big-{i:04d}" for i in range(6))))
     assert_sound(control_plane, assumed=full.assumed)
     assert len(names(api)) == 8, "two of the small pods stay"
-    assert len(eventually(lambda: len(told := events(api, "Preempted")) >= 6 and told)) == 6
+    assert len(eventually(lambda: len(reported := events(api, "Preempted")) >= 6 and reported)) == 6
 
 
 TROUBLES = {

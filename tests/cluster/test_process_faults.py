@@ -58,7 +58,7 @@ def test_an_api_server_that_comes_later_is_waited_for(control_plane, nodes, pods
         wharf.kill()
 
 
-def test_it_can_be_told_to_stop_while_it_waits(control_plane):
+def test_it_stops_while_it_waits(control_plane):
     control_plane.api_server.kill()
     wharf = WharfProcess(control_plane)
     try:
@@ -70,7 +70,7 @@ def test_it_can_be_told_to_stop_while_it_waits(control_plane):
 
 
 @pytest.mark.parametrize("grace", [0.5, DEADLINE + 2], ids=["it waits no longer than its grace", "the lease runs out meanwhile"])
-def test_it_can_be_told_to_stop_after_the_api_server_has_gone(control_plane, nodes, pods, grace):
+def test_it_stops_after_the_api_server_has_gone(control_plane, nodes, pods, grace):
     nodes(2)
     settings = configuration(control_plane, limits={"gracePeriod": f"{grace}s"})
     with WharfProcess(control_plane, f"--config={settings}", elect=True) as wharf:
@@ -82,31 +82,31 @@ def test_it_can_be_told_to_stop_after_the_api_server_has_gone(control_plane, nod
         assert "Traceback" not in wharf.log
 
 
-def told(wharf, command, *flags):
+def output_of(wharf, command, *flags):
     """(exit code, stdout) of a `wharf` that looks at the process."""
     ran = subprocess.run([WHARF, command, "--url", wharf.url, *flags], capture_output=True, text=True, timeout=120, check=False)
     return ran.returncode, ran.stdout
 
 
 @pytest.mark.parametrize("away", ["killed", "frozen"])
-def test_while_the_api_server_is_away_nobody_is_told_that_all_is_well(control_plane, proxy, nodes, away):
+def test_while_the_api_server_is_away_no_state_is_reported_as_good(control_plane, proxy, nodes, away):
     nodes(2)
     with WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
         wharf.wait_scheduling()
-        assert told(wharf, "status")[0] == 0
-        assert ", leads;" in told(wharf, "top", "--once")[1]
+        assert output_of(wharf, "status")[0] == 0
+        assert ", leads;" in output_of(wharf, "top", "--once")[1]
         if away == "killed":
             control_plane.api_server.kill()
         else:
-            proxy.freeze()  # nobody says so, and nobody asks for anything
+            proxy.freeze()  # without an error, and no request is sent
 
         eventually(lambda: wharf.get("/readyz")[0] == 500)
         assert "[-]api-server failed: no answer for" in wharf.get("/readyz")[1]
         assert wharf.get("/livez")[0] == 200, "starting it anew would not help"
-        code, out = told(wharf, "status")
+        code, out = output_of(wharf, "status")
         assert code == 1
         assert out.startswith("not ready: api-server: no answer for")
-        first, second, *_ = told(wharf, "top", "--once")[1].splitlines()
+        first, second, *_ = output_of(wharf, "top", "--once")[1].splitlines()
         assert ", not ready;" in first
         assert second.startswith("not ready: api-server: no answer for")
 
@@ -115,7 +115,7 @@ def test_while_the_api_server_is_away_nobody_is_told_that_all_is_well(control_pl
         else:
             proxy.thaw()
         eventually(lambda: wharf.get("/readyz")[0] == 200)
-        assert told(wharf, "status")[0] == 0
+        assert output_of(wharf, "status")[0] == 0
 
 
 def test_connections_that_fall_silent_without_an_end_are_noticed(control_plane, proxy, nodes, pods):
@@ -143,7 +143,7 @@ class Load:
     n: int = 0
 
     def bound(self, more):
-        """Returns when so many more pods were created and are bound."""
+        """Returns when that many more pods were created and are bound."""
         self.cluster.api.create_many(objects.pod(f"pod-{self.n + i:04d}", scheduler=NAME) for i in range(more))
         self.n += more
         wait_bound(self.cluster, self.n)

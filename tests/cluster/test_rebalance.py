@@ -136,7 +136,7 @@ def ended(running):
     return running.returncode, out, err
 
 
-def test_the_cordons_of_a_killed_rebalance_are_told_of_and_opened(control_plane, spread_out):
+def test_the_cordons_of_a_killed_rebalance_are_reported_and_removed(control_plane, spread_out):
     api = control_plane.api
     own = fullest(api)
     api.patch("Node", own, {"spec": {"unschedulable": True}})  # an administrator's

@@ -138,10 +138,10 @@ def test_a_shadow_is_counted_and_places_nothing(control_plane, pools, pods, tmp_
         assert {pools[line["node"]] for line in scheduled(wharf)} == {"a"}
 
         def compared():
-            told = json.loads(wharf.get("/policies/where/shadow")[1])
-            return told["agreed"] + told["disagreed"] + told["unseen"] == 30 and told
+            reported = json.loads(wharf.get("/policies/where/shadow")[1])
+            return reported["agreed"] + reported["disagreed"] + reported["unseen"] == 30 and reported
 
-        told = eventually(compared)
-        assert told["agreed"] == 0
-        assert {pools[case["shadowNode"]] for case in told["last"]} == {"b"}
+        reported = eventually(compared)
+        assert reported["agreed"] == 0
+        assert {pools[case["shadowNode"]] for case in reported["last"]} == {"b"}
         assert 'wharfinger_policy_shadow_decisions_total{policy="where",result="disagree"}' in wharf.get("/metrics")[1]

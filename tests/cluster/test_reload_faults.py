@@ -22,7 +22,7 @@ def named(name, pool):
 
 
 def found(wharf, key):
-    """Everything that is told of the policy of a key."""
+    """All events about the policy of a key."""
     return next(each for each in json.loads(wharf.get("/policies")[1])["policies"] if each["key"] == key)
 
 
@@ -37,7 +37,7 @@ def active(status):
 
 
 def placed_in(wharf, pools, after=0):
-    """The pools of the five pods that were placed after so many others."""
+    """The pools of the five pods that were placed after that many others."""
     eventually(lambda: len(scheduled(wharf)) == after + 5)
     return {pools[line["node"]] for line in scheduled(wharf)[after:]}
 
@@ -72,7 +72,9 @@ def test_a_resource_that_breaks_is_what_it_was_even_for_a_process_that_has_kept_
         assert revision(wharf) == before
         pods(5, scheduler=NAME)
         assert placed_in(wharf, pools) == {"b"}
-        status = eventually(lambda: (told := custom.status(defined, "SchedulingPolicy", "where")).get("observedGeneration") == 2 and told)
+        status = eventually(
+            lambda: (reported := custom.status(defined, "SchedulingPolicy", "where")).get("observedGeneration") == 2 and reported
+        )
         assert active(status)["message"].startswith("the version of generation 1 goes on: schedulingpolicies/where:2:38: P100")
         assert (status["revision"], status["lastKnownGood"]["generation"]) == (before, 1)
         assert status["lastKnownGood"]["source"] == where("b")
@@ -88,7 +90,7 @@ def test_a_resource_that_rejects_every_node_says_so_in_its_status(defined, pools
             return active(custom.status(defined, "SchedulingPolicy", "where")).get("reason")
 
         eventually(lambda: reason() == "NoNodeEligible")
-        status = eventually(lambda: (told := custom.status(defined, "SchedulingPolicy", "where")).get("matched") == 1 and told)
+        status = eventually(lambda: (reported := custom.status(defined, "SchedulingPolicy", "where")).get("matched") == 1 and reported)
         assert (status["eligible"], status["nodes"]) == (0, 40)
 
 

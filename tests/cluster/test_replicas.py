@@ -76,7 +76,7 @@ def test_a_leader_that_cannot_renew_binds_nothing_after_the_deadline(control_pla
     assert f"not renewed for {DEADLINE:g} s" in leader.log
 
 
-def test_a_leader_that_is_told_to_stop_ends_what_it_began_and_gives_the_lease_back(control_plane, replicas):
+def test_a_leader_that_is_stopped_ends_what_it_began_and_gives_the_lease_back(control_plane, replicas):
     leader, standby = replicas
     with arriving(control_plane, N_PODS // 2):
         wait_for_bindings(leader, MIDDLE // 2)
@@ -87,6 +87,6 @@ def test_a_leader_that_is_told_to_stop_ends_what_it_began_and_gives_the_lease_ba
     assert_sound(control_plane)
     assert leader.gave_back()
     bound = leader.bound()
-    told = {event["regarding"]["name"] for event in control_plane.api.list("Event") if event["reason"] == "Scheduled"}
-    assert bound.keys() - told == set()
+    reported = {event["regarding"]["name"] for event in control_plane.api.list("Event") if event["reason"] == "Scheduled"}
+    assert bound.keys() - reported == set()
     assert max((bound + standby.bound()).values()) == 1

@@ -66,12 +66,12 @@ def test_each_profile_places_its_own_pods(control_plane, half_ssd, ssd_only, tmp
     with WharfProcess(control_plane, "--config", config):
         pods(20, prefix="fast", scheduler="fast")
         pods(20, prefix="plain", scheduler="plain")
-        pods(1, prefix="other", scheduler="somebody-else")
+        pods(1, prefix="other", scheduler="another-scheduler")
         eventually(lambda: all(nodes_of(control_plane.api, "fast") + nodes_of(control_plane.api, "plain")))
 
     assert set(nodes_of(control_plane.api, "fast")) <= half_ssd
     assert not set(nodes_of(control_plane.api, "plain")) <= half_ssd
-    assert nodes_of(control_plane.api, "somebody-else") == [None]
+    assert nodes_of(control_plane.api, "another-scheduler") == [None]
 
 
 def test_a_dry_run_decides_once_about_each_pod_and_writes_nothing(control_plane, nodes, pods):
@@ -144,10 +144,10 @@ def test_a_server_that_does_not_answer_is_asked_again_until_a_signal(control_pla
     wharf.start()
     try:
         eventually(lambda: wharf.log.count("does not answer yet") >= 2)
-        status, told = wharf.get("/readyz")
+        status, text = wharf.get("/readyz")
 
         assert status == 500
-        assert "[-]api-server failed: it has not answered yet" in told
+        assert "[-]api-server failed: it has not answered yet" in text
         assert wharf.get("/livez")[0] == 200
         assert wharf.terminate() == 0
     finally:
@@ -194,11 +194,11 @@ def test_readyz_names_the_kinds_that_may_not_be_read(control_plane, nodes, pods)
     try:
         pods(5, scheduler=NAME)
         eventually(lambda: all(nodes_of(control_plane.api)))
-        status, told = wharf.get("/readyz")
+        status, text = wharf.get("/readyz")
     finally:
         wharf.kill()
         control_plane.kubectl("delete", "clusterrole,clusterrolebinding", "guest")
 
     assert status == 500
-    assert "[+]informer-sync ok" in told
-    assert "[-]permissions failed: PodDisruptionBudget: " in told
+    assert "[+]informer-sync ok" in text
+    assert "[-]permissions failed: PodDisruptionBudget: " in text

@@ -33,7 +33,7 @@ def zone(index):
     return {"labels": {"kubernetes.io/hostname": f"node-{index:04d}", "zone": "west" if index == 3 else "east"}}
 
 
-def told(*words):
+def output_of(*words):
     """The JSON that a command prints."""
     command = [Path(sys.executable).with_name("wharf"), *map(str, words), "--format", "json"]
     return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout)
@@ -65,7 +65,7 @@ def evaluated(running, **request):
 def test_drains_are_those_of_the_verb(shop, defined):
     running, policy = shop
     drained = ["node-0000", "node-0001"]
-    verb = told("drain", *drained, "--live", f"--kubeconfig={defined.kubeconfig}", "--policy", policy)
+    verb = output_of("drain", *drained, "--live", f"--kubeconfig={defined.kubeconfig}", "--policy", policy)
     fates = {(pod["pod"], pod["fate"], (pod.get("replacement") or {}).get("node")) for pod in verb["pods"]}
     assert {fate for _, fate, _ in fates} >= {"placed", "refused"}
     answer = evaluated(running, drain=drained)
@@ -105,8 +105,8 @@ def test_a_policy_says_whom_it_governs_and_what_it_rejects(shop, defined):
     running, _ = shop
     defined.api.patch("Deployment", "web", {"spec": {"replicas": 14}})
     eventually(lambda: sum("nodeName" in pod["spec"] for pod in defined.api.list("Pod")) == 1 + 3 + 4 + 4)
-    eventually(lambda: told("explain", "policy", "east", "--url", running.url)["governed"]["waiting"] == 3)
-    explained = told("explain", "policy", "east", "--url", running.url)
+    eventually(lambda: output_of("explain", "policy", "east", "--url", running.url)["governed"]["waiting"] == 3)
+    explained = output_of("explain", "policy", "east", "--url", running.url)
     assert (explained["governed"]["pods"], explained["governed"]["of"], explained["lookedAt"]) == (14, 15, 14)
     [zone_filter] = explained["filters"]
     assert (zone_filter["rule"], zone_filter["nodes"], zone_filter["pods"], zone_filter["sentences"]) == (

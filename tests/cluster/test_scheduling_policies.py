@@ -112,14 +112,14 @@ def test_kubectl_shows_the_worst_news_first_and_events_tell_them(defined, wharf,
     assert rows(kubectl, "papp")["bad"][0] == "Failed"
 
     eventually(lambda: {reason for reason, _ in events_about(defined, "SchedulingPolicy", "east")} == {"PolicyAccepted", "PolicyRefused"})
-    told = dict(events_about(defined, "SchedulingPolicy", "east"))
-    assert told["PolicyAccepted"].endswith("is active")
-    assert told["PolicyRefused"].endswith("its former version goes on")
+    reported = dict(events_about(defined, "SchedulingPolicy", "east"))
+    assert reported["PolicyAccepted"].endswith("is active")
+    assert reported["PolicyRefused"].endswith("its former version goes on")
     eventually(lambda: "P302" in str(events_about(defined, "SchedulingPolicy", "never")))
     eventually(lambda: "PolicyRefused" in kubectl("describe", "spol", "never"))
 
 
-def test_what_becomes_of_an_apps_policy_is_told_in_its_namespace(defined, wharf, nodes, kubectl):
+def test_the_state_of_the_policy_of_an_app_is_reported_in_its_namespace(defined, wharf, nodes, kubectl):
     zoned(nodes)
     defined.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     custom.create(defined, "PolicyApp", "web", {"image": "web:1", "policy": {"inline": EAST}}, namespace="team")

@@ -57,7 +57,7 @@ def busy(running, control_plane, nodes, pods, policy):
     eventually(lambda: sum(bool(pod["spec"].get("nodeName")) for pod in api.list("Pod") if "late-" in pod["metadata"]["name"]) == 40)
 
 
-def test_decisions_are_told_explained_and_made_again(control_plane, nodes, pods, tmp_path):
+def test_decisions_are_logged_explained_and_made_again(control_plane, nodes, pods, tmp_path):
     policy, log = tmp_path / "even.policy", tmp_path / "decisions.jsonl"
     policy.write_text(POLICY)
     with WharfProcess(control_plane, "--policy", policy, "--decision-log", log) as running:
@@ -65,15 +65,15 @@ def test_decisions_are_told_explained_and_made_again(control_plane, nodes, pods,
 
         def decisions():
             found = json.loads(running.get("/decisions?result=scheduled&limit=1000")[1])
-            return len(found["decisions"]) >= 150 + 12 + 40 and found  # one is told of after it has been heard that its pod is bound
+            return len(found["decisions"]) >= 150 + 12 + 40 and found  # a decision is listed after the watch has shown its pod as bound
 
         listed = eventually(decisions)
         assert {each["result"] for each in listed["decisions"]} == {"scheduled"}
         assert listed["seen"] > len(listed["decisions"])
-        told = json.loads(running.get("/decisions/default/big-3")[1])["decisions"]
+        reported = json.loads(running.get("/decisions/default/big-3")[1])["decisions"]
         [bound] = [pod for pod in control_plane.api.list("Pod") if pod["metadata"]["name"] == "big-3"]
-        assert told[0]["node"] == bound["spec"]["nodeName"]
-        assert told[0]["milliseconds"].keys() >= {"queue", "decide", "bind"}
+        assert reported[0]["node"] == bound["spec"]["nodeName"]
+        assert reported[0]["milliseconds"].keys() >= {"queue", "decide", "bind"}
 
         code, text, _ = wharf("explain", "pod", "too-big", "--url", running.url)
         assert code == 0

@@ -31,7 +31,7 @@ HANGS = 300
 
 
 @pytest.fixture
-def told():
+def server():
     with scripted() as running:
         yield running
 
@@ -96,30 +96,30 @@ REFUSALS = {
 }
 
 
-def test_refusals_change_nothing_but_the_age(nodes, all_placed, told, wharf_on):
+def test_refusals_change_nothing_but_the_age(nodes, all_placed, server, wharf_on):
     names = nodes(20, cpu="64")
-    told.answer = good(names)
-    with wharf_on(told.url) as wharf:
+    server.answer = good(names)
+    with wharf_on(server.url) as wharf:
         eventually(lambda: series(wharf, "matched") == 20)
         for number, (answer, kind) in enumerate(REFUSALS.values()):
             before = failures(wharf, kind)
-            told.answer = lambda _query, answer=answer: answer()
+            server.answer = lambda _query, answer=answer: answer()
             eventually(lambda: failures(wharf, kind) > before)  # noqa: B023 — asked here
             eventually(lambda: suspended(wharf))
             all_placed(wharf, f"refused-{number}", 5)
-            told.answer = good(names)
+            server.answer = good(names)
             eventually(lambda: not suspended(wharf))
         assert wharf.terminate() == 0
 
 
-def test_odd_series_are_left_out_and_told(nodes, all_placed, told, wharf_on):
+def test_odd_series_are_left_out_and_reported(nodes, all_placed, server, wharf_on):
     names = nodes(20, cpu="64")
     odd = dict(zip(names, ["NaN", "+Inf", "-Inf", "nonsense"], strict=False)) | dict.fromkeys(names[4:], "0.5")
     twice = json.loads(vector(odd, at=time.time()))
     twice["data"]["result"].append({"metric": {"instance": f"{names[5]}:9100"}, "value": [time.time(), "0.9"]})
     twice["data"]["result"].append({"metric": {"job": "x"}, "value": [time.time(), "0.9"]})
-    told.answer = lambda _query: (200, json.dumps(twice))
-    with wharf_on(told.url, max_age="1h") as wharf:
+    server.answer = lambda _query: (200, json.dumps(twice))
+    with wharf_on(server.url, max_age="1h") as wharf:
         eventually(lambda: series(wharf, "invalid") == 4)
         counts = {state: series(wharf, state) for state in ("matched", "doubled", "unlabelled", "unmatched")}
         assert counts == {"matched": 15, "doubled": 1, "unlabelled": 1, "unmatched": 0}
@@ -127,17 +127,17 @@ def test_odd_series_are_left_out_and_told(nodes, all_placed, told, wharf_on):
 
         flood = {f"container-{number}": "1" for number in range(50_000)} | dict.fromkeys(names, "0.5")
         flooded = vector(flood, at=time.time())
-        told.answer = lambda _query: (200, flooded)
+        server.answer = lambda _query: (200, flooded)
         eventually(lambda: series(wharf, "unmatched") == 50_000)
         assert series(wharf, "matched") == 20
         all_placed(wharf, "flooded", 50)
         eventually(lambda: "signal has odd series" in wharf.log)
 
 
-def test_no_decision_waits_for_a_server_that_hangs(nodes, all_placed, told, wharf_on):
+def test_no_decision_waits_for_a_server_that_hangs(nodes, all_placed, server, wharf_on):
     names = nodes(200, cpu="64")
-    told.answer = good(names)
-    with wharf_on(told.url, queries=[f"q{number}" for number in range(5)], timeout=f"{HANGS}s", max_age="1h") as wharf:
+    server.answer = good(names)
+    with wharf_on(server.url, queries=[f"q{number}" for number in range(5)], timeout=f"{HANGS}s", max_age="1h") as wharf:
         eventually(lambda: series(wharf, "matched") == 200)
         all_placed(wharf, "answered", 400)
         release, hanging = threading.Event(), []
@@ -145,16 +145,16 @@ def test_no_decision_waits_for_a_server_that_hangs(nodes, all_placed, told, whar
         def hang(_handler):
             hanging.append(release.wait(HANGS))
 
-        told.answer = lambda _query: hang
-        asked = len(told.asked)
-        eventually(lambda: len(told.asked) >= asked + 3)
+        server.answer = lambda _query: hang
+        asked = len(server.asked)
+        eventually(lambda: len(server.asked) >= asked + 3)
         all_placed(wharf, "hanging", 400)
         assert wharf.terminate() == 0  # nobody waits for the thread that hangs
         assert hanging == [], "no decision has waited for an answer: there was none"
         release.set()
 
 
-def test_a_storm_of_refreshes_is_three_at_a_time(nodes, all_placed, told, wharf_on):
+def test_a_storm_of_refreshes_is_three_at_a_time(nodes, all_placed, server, wharf_on):
     names = nodes(20, cpu="64")
     under_way, most, lock = [0], [0], threading.Lock()
 
@@ -167,8 +167,8 @@ def test_a_storm_of_refreshes_is_three_at_a_time(nodes, all_placed, told, wharf_
             under_way[0] -= 1
         return good(names)(query)
 
-    told.answer = slow
-    with wharf_on(told.url, queries=[f"q{number}" for number in range(60)], timeout="60s", max_age="1h") as wharf:
-        eventually(lambda: len({query for _, query, _ in told.asked}) == 60)
+    server.answer = slow
+    with wharf_on(server.url, queries=[f"q{number}" for number in range(60)], timeout="60s", max_age="1h") as wharf:
+        eventually(lambda: len({query for _, query, _ in server.asked}) == 60)
         all_placed(wharf, "storm", 50)
         assert most[0] == 3

@@ -40,12 +40,12 @@ def found(cluster):
     pods = [pod for pod in cluster.api.list("Pod") if pod["spec"]["schedulerName"] == NAME]
     keys = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
     nodes = {key: pod["spec"]["nodeName"] for key, pod in keys.items() if "nodeName" in pod["spec"]}
-    told = {key: _scheduled(pod) for key, pod in keys.items() if key not in nodes}
-    return nodes, told
+    reported = {key: _scheduled(pod) for key, pod in keys.items() if key not in nodes}
+    return nodes, reported
 
 
 def _scheduled(pod):
-    return next((told["message"] for told in pod["status"].get("conditions", ()) if told["type"] == "PodScheduled"), None)
+    return next((condition["message"] for condition in pod["status"].get("conditions", ()) if condition["type"] == "PodScheduled"), None)
 
 
 def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, nodes, tmp_path):
@@ -79,7 +79,7 @@ def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, node
     actual_nodes, actual_messages = found(control_plane)
     assert {key for key in actual_messages if key.startswith("default/gated-")} == {f"default/gated-{i}" for i in range(3)}
     assert actual_nodes == expected_nodes
-    assert {key: told for key, told in actual_messages.items() if not key.startswith("default/gated-")} == expected_messages
+    assert {key: message for key, message in actual_messages.items() if not key.startswith("default/gated-")} == expected_messages
     assert_sound(control_plane)
 
 
@@ -166,7 +166,7 @@ def test_the_cache_of_a_running_scheduler_is_what_the_api_server_has(control_pla
     nodes(10)
     with WharfProcess(control_plane) as process:
         pods(200, scheduler=NAME)
-        pods(20, prefix="others", scheduler="nobody")
+        pods(20, prefix="others", scheduler="absent-scheduler")
         eventually(lambda: len(found(control_plane)[0]) == 200)
         eventually(lambda: cache_of(process)["pods"] == 200 and cache_of(process)["equal"])
         control_plane.api.delete("Pod", "pod-0000")

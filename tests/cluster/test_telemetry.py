@@ -1,4 +1,4 @@
-"""What the process tells of itself while it works on a real API server."""
+"""What the process exports while it works on a real API server."""
 
 import json
 

@@ -20,7 +20,7 @@ def watched(wharf, until):
     return connection, sent.decode()
 
 
-def test_the_page_tells_of_the_cluster_and_does_not_hold_up_the_end(control_plane, nodes, pods):
+def test_the_page_shows_the_cluster_and_does_not_delay_the_end(control_plane, nodes, pods):
     nodes(5)
     with WharfProcess(control_plane) as wharf:
         pods(3, scheduler="wharfinger")

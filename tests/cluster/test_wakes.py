@@ -199,7 +199,7 @@ def test_policies_govern_pods_by_the_labels_that_their_namespace_has_now(control
         assert_sound(control_plane, assumed=scheduler.assumed)
 
 
-def test_what_cannot_help_wakes_nobody(control_plane, nodes, pods):
+def test_an_event_that_cannot_help_wakes_no_pod(control_plane, nodes, pods):
     api = control_plane.api
     nodes(1)
     full(api)
@@ -212,6 +212,6 @@ def test_what_cannot_help_wakes_nobody(control_plane, nodes, pods):
             happens(api)
         api.create(objects.pod("last", scheduler=NAME))  # when this one is bound, all of that has been seen
         eventually(lambda: "nodeName" in api.get("Pod", "last")["spec"])
-        eventually(lambda: scheduler.complaints.attempts["default/last"])  # counted when it has been heard that it is bound
+        eventually(lambda: scheduler.complaints.attempts["default/last"])  # counted when the watch has shown it as bound
         assert scheduler.complaints.attempts - before == {"default/last": 1}
         assert_sound(control_plane, assumed=scheduler.assumed)

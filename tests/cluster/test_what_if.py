@@ -1,6 +1,6 @@
 """What was foretold is what happens: random questions are answered on a snapshot, then done, and compared pod by pod.
 
-WHARF_SCENARIOS=500 python -m pytest tests/cluster/test_what_if.py     so many scenarios; few without it
+WHARF_SCENARIOS=500 python -m pytest tests/cluster/test_what_if.py     that many scenarios; few without it
 """
 
 import itertools
@@ -62,7 +62,7 @@ def scheduler(control_plane, policies, tmp_path):
         yield running
 
 
-def test_what_was_foretold_is_what_happens(control_plane, scheduler, owners, policies, tmp_path, record_property):  # noqa: PLR0917
+def test_the_prediction_is_what_happens(control_plane, scheduler, owners, policies, tmp_path, record_property):  # noqa: PLR0917
     done = []
     for first in range(FIRST, FIRST + SCENARIOS, AT_ONCE):
         seeds = range(first, min(first + AT_ONCE, FIRST + SCENARIOS))
@@ -96,11 +96,11 @@ def kubectl_drain(control_plane, node, *, force, delete_empty_dir_data):
     ]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120, check=False)
     evicted = set(re.findall(r"^evicting pod (\S+)", done.stdout, re.MULTILINE))
-    told = " ".join(re.findall(r"cannot delete [^:]*: ([^\]\n]*)", done.stderr))
-    return evicted, set(re.findall(r"[\w-]+/[\w-]+", told))
+    refusals = " ".join(re.findall(r"cannot delete [^:]*: ([^\]\n]*)", done.stderr))
+    return evicted, set(re.findall(r"[\w-]+/[\w-]+", refusals))
 
 
-def test_kubectl_refuses_the_drains_that_are_foretold_to_be_refused(control_plane, scheduler, owners, policies, tmp_path):
+def test_kubectl_refuses_the_drains_that_are_predicted_to_be_refused(control_plane, scheduler, owners, policies, tmp_path):
     made = [scenario(seed, *place) for seed, place in zip(range(0, 4 * len(owners), 4), owners.items(), strict=True)]
     assert {type(one) for one in made} == {DrainScenario}
     batch = Batch(control_plane, scheduler, made)

@@ -17,7 +17,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
-from tests.cluster.what_if_scenarios import NOBODY, Scenario
+from tests.cluster.what_if_scenarios import ABSENT, Scenario
 
 WHARF = Path(sys.executable).with_name("wharf")
 PARALLEL = 8
@@ -139,4 +139,4 @@ def _is_settled(pod: Plain) -> bool:
     """True if a pod runs, was tried and found no node, or is nobody's."""
     if "nodeName" in pod["spec"]:
         return _is_ready(pod)
-    return pod["spec"]["schedulerName"] == NOBODY or _condition(pod, "PodScheduled") == "False"
+    return pod["spec"]["schedulerName"] == ABSENT or _condition(pod, "PodScheduled") == "False"

@@ -55,7 +55,7 @@ tie_break number(node.labels["rank"] ?? "") asc
 
 OTHER_NAME = "wharfinger-other"
 """The scheduler that decides by OTHER_POLICY; NAME decides by POLICY."""
-NOBODY = "nobody"
+ABSENT = "absent-scheduler"
 """The scheduler of pods that are only asked about."""
 APPS = ("a", "b", "c")
 PRIORITIES = {"patient-low": 0, "patient": 100, "patient-high": 1000}
@@ -135,7 +135,7 @@ class Scenario:
     @property
     def waits_for(self) -> str:
         """The scheduler of the pods without a node."""
-        return NOBODY
+        return ABSENT
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Answer the question on a snapshot; `policies` are those of each scheduler, by its name."""
@@ -248,8 +248,8 @@ class DrainScenario(Scenario):
             case _:
                 right = is_there and not is_new and node == foretold.source
         if not right:
-            told = f"{foretold.pod} of {foretold.source}: foretold {foretold.fate.value} {foretold.node} in step {foretold.step}"
-            self.problems.append(f"{told} ({foretold.reason}), found on {node}{'' if is_there else ': it is not there'}")
+            reported = f"{foretold.pod} of {foretold.source}: foretold {foretold.fate.value} {foretold.node} in step {foretold.step}"
+            self.problems.append(f"{reported} ({foretold.reason}), found on {node}{'' if is_there else ': it is not there'}")
 
     @property
     def answers(self) -> Counter[str]:
@@ -275,7 +275,7 @@ class CapacityScenario(Scenario):
         self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
         asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
         asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
-        asked["spec"]["schedulerName"] = NOBODY
+        asked["spec"]["schedulerName"] = ABSENT
         self.pods["asked"] = asked
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
@@ -367,7 +367,7 @@ class RebalanceScenario(Scenario):
 
     goal: Goal = Goal.FREE_NODES
     foretold: Rebalance | None = None
-    told: str = ""
+    reported: str = ""
 
     @property
     def waits_for(self) -> str:
@@ -396,11 +396,11 @@ class RebalanceScenario(Scenario):
             try:
                 while (gone := self._gone(api, running)) is not None:
                     yield [_without_node(self.pods[name]) for name in gone]
-                self.told, _ = running.communicate(timeout=60)
+                self.reported, _ = running.communicate(timeout=60)
             finally:
                 running.kill()
             if running.returncode:
-                self.problems.append(f"exit code {running.returncode}: {self.told}")
+                self.problems.append(f"exit code {running.returncode}: {self.reported}")
         finally:
             ONE_AT_A_TIME.release()
 
@@ -424,7 +424,9 @@ class RebalanceScenario(Scenario):
             move = planned.get(name)
             wanted = pod["spec"].get("nodeName") if move is None else move.target
             if (wanted is not None and node != wanted) or is_new != (move is not None):
-                self.problems.append(f"{name}: foretold {wanted}, moved: {move is not None}; found on {node}, moved: {is_new}; {self.told}")
+                self.problems.append(
+                    f"{name}: foretold {wanted}, moved: {move is not None}; found on {node}, moved: {is_new}; {self.reported}"
+                )
 
     @property
     def answers(self) -> Counter[str]:

@@ -1,6 +1,6 @@
 """Policy texts that are as large, deep, wide or intertwined as the language lets them be, each with a name.
 
-`FAMILIES` make a text of about so many parts; `texts` gives every family at its largest, and every chain of `doubling` at its longest.
+`FAMILIES` make a text of about that many parts; `texts` gives every family at its largest, and every chain of `doubling` at its longest.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ IDENTITY = "it.name != pod.name and it.priority > {0}"
 
 
 def repeated(piece: str, beginning: str, length: int) -> str:
-    """A text that repeats a piece for about so many characters."""
+    """A text that repeats a piece for about that many characters."""
     return beginning + piece * (length // len(piece))
 
 

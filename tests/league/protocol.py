@@ -34,7 +34,7 @@ class Half(Enum):
     SECOND = "second"
 
     def of(self, count: int) -> range:
-        """The numbers of these pods among so many."""
+        """The numbers of these pods among that many."""
         return range(self is Half.SECOND, count, 1 if self is Half.BOTH else 2)
 
 

@@ -30,7 +30,7 @@ def nodes(rng: np.random.Generator) -> list[int]:
 
 
 def arriving(variant: openb.Variant, half: Half, gpus: int, rng: np.random.Generator) -> Iterator[int]:
-    """Random pods of a half that together ask for so many GPUs, or the last one for a little more."""
+    """Random pods of a half that together ask for that many GPUs, or the last one for a little more."""
     asked, demand = shapes(variant), 0
     for number in rng.permutation(half.of(len(asked))).tolist():
         if demand >= 1000 * gpus:

@@ -1,4 +1,4 @@
-"""Whatever somebody has typed so far, editors get answers: no prefix and no changed text makes one fail."""
+"""Whatever has been typed so far, editors get answers: no prefix and no changed text makes one fail."""
 
 import contextlib
 

@@ -332,7 +332,7 @@ CHAINS = [
 ]
 
 
-def told(decision: Decision) -> dict[str, Any]:
+def as_values(decision: Decision) -> dict[str, Any]:
     """Everything that a decision says, by name."""
     return {
         "outcome": (decision.node, decision.feasible, decision.n_nodes, decision.ties, decision.message, decision.totals, decision.margin),
@@ -453,7 +453,7 @@ class Remembering(RuleBasedStateMachine):
                 if self.filters_only:
                     assert_equal_filters(decider, snapshot, pod)
                     continue
-                assert told(decider.decide(snapshot, pod)) == told(cycle.decide(decider.chain, snapshot, pod))
+                assert as_values(decider.decide(snapshot, pod)) == as_values(cycle.decide(decider.chain, snapshot, pod))
 
 
 TestRemembering = Remembering.TestCase

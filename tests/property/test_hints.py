@@ -51,7 +51,7 @@ def pods(draw: st.DrawFn, name: str, node_name: str = "") -> objects.Pod:
 
 
 def changed(draw: Any, state: ClusterState, nodes: list[objects.Node], placed: dict[str, PodView]) -> Change | None:
-    """Something that happens to the cluster, told as the feed tells it."""
+    """Something that happens to the cluster, with the change that the feed reports."""
     some_node = draw(st.sampled_from(nodes))
     kind = draw(st.sampled_from(["come", "go", "change", "add node", "update node"] if placed else ["come", "add node", "update node"]))
     if kind == "come":

@@ -1,4 +1,4 @@
-"""What changes of a node object is told alike to the columns, to the events and to the attributes of policies."""
+"""What changes of a node object reaches the columns, the events and the attributes of policies alike."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.property import clusters, programs
-from tests.property.test_cached_decision import compiled, told
+from tests.property.test_cached_decision import as_values, compiled
 from tests.property.test_evaluators import pending, same, scores_at, states
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.bound import BoundPolicy
@@ -130,4 +130,4 @@ def test_remembered_decisions_follow_the_points(seed: int) -> None:
             state.add_pod(running[-1])
         for asker in askers:
             snapshot = state.snapshot(now=1_010.0)
-            assert told(decider.decide(snapshot, asker)) == told(decide(decider.chain, snapshot, asker)), step
+            assert as_values(decider.decide(snapshot, asker)) == as_values(decide(decider.chain, snapshot, asker)), step

@@ -63,7 +63,7 @@ def test_what_the_grammar_derives_is_parsed(text):
 
 @given(policy_texts.programs() | policy_texts.mutated())
 @many
-def test_formatting_says_the_same_and_settles_at_once(text):
+def test_formatting_keeps_the_meaning_and_is_idempotent(text):
     file, diagnostics = parsed(text)
     if file is None or diagnostics.has_errors:
         return

@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from tests.property.test_tenants import OWN, TENANT, Two, compiled, curious, preview_status, question, slow, told, twos, waiting_pods
+from tests.property.test_tenants import OWN, TENANT, Two, compiled, curious, outcomes, preview_status, question, slow, twos, waiting_pods
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
@@ -154,7 +154,7 @@ def test_what_comes_of_a_policy_does_not_depend_on_claims_of_other_namespaces(te
     policy = compiled(text, TENANT)
     assume(policy is not None)
     assert policy is not None
-    one, other = (told(policy, two, which, pod) for which in (0, 1))
+    one, other = (outcomes(policy, two, which, pod) for which in (0, 1))
     event("placed" if one[0][0] else "not placed")
     assert one == other
 

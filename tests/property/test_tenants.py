@@ -233,10 +233,10 @@ def compiled(text: str, authority: Authority) -> CompiledPolicy | None:
     return None if policy is None or diagnostics.has_errors else compile_policy(policy)
 
 
-# ── what is told ──
+# ── what is reported ──
 
 
-def told(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> list[Any]:
+def outcomes(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> list[Any]:
     """Everything that comes of a policy on one of the two clusters, for a pod."""
     view = PodView(pod)
     chain = assemble([policy])
@@ -317,7 +317,7 @@ def test_what_comes_of_a_policy_does_not_depend_on_pods_of_other_namespaces(text
     assume(policy is not None)
     assert policy is not None
     event(f"{len(two.pods[0])} pods")
-    one, other = (told(policy, two, which, pod) for which in (0, 1))
+    one, other = (outcomes(policy, two, which, pod) for which in (0, 1))
     assert one == other
 
 
@@ -340,13 +340,13 @@ def test_nor_does_one_without_any_policy(two: Two, pod: objects.Pod) -> None:
 
 
 def test_a_policy_of_the_cluster_would_tell() -> None:
-    def tells(example: tuple[str, Two, objects.Pod]) -> bool:
+    def reports(example: tuple[str, Two, objects.Pod]) -> bool:
         text, two, pod = example
         policy = compiled(text, CLUSTER)
-        return policy is not None and told(policy, two, 0, pod) != told(policy, two, 1, pod)
+        return policy is not None and outcomes(policy, two, 0, pod) != outcomes(policy, two, 1, pod)
 
     unhurried = settings(max_examples=500, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    assert find(st.tuples(curious(), twos(), waiting_pods()), tells, settings=unhurried)
+    assert find(st.tuples(curious(), twos(), waiting_pods()), reports, settings=unhurried)
 
 
 SPY = (

@@ -19,7 +19,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 CHAIN = chain.assemble()
 
 
-def told(decision: Decision) -> dict[str, Any]:
+def as_values(decision: Decision) -> dict[str, Any]:
     """What a decision says, whatever the rows of the nodes are."""
     snapshot = decision.snapshot
     return {
@@ -118,8 +118,8 @@ class Scheduler(RuleBasedStateMachine):
     @invariant()
     def the_running_one_and_the_new_one_agree(self) -> None:
         for asker in self.askers:
-            running = told(self.decider.decide(self.state.snapshot(), asker))
-            assert running == told(cycle.decide(CHAIN, self._anew().snapshot(), asker))
+            running = as_values(self.decider.decide(self.state.snapshot(), asker))
+            assert running == as_values(cycle.decide(CHAIN, self._anew().snapshot(), asker))
 
     def _anew(self) -> ClusterState:
         state = ClusterState()

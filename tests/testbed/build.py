@@ -134,7 +134,7 @@ def _go(module: str, *arguments: str, **environment: str) -> str:
 
 
 def linker_flags(module: str) -> str:
-    """What the linker is told: no debug symbols, and for Kubernetes its version, which its own build would have filled in."""
+    """The flags of the linker: no debug symbols, and for Kubernetes its version, which its own build would have filled in."""
     version = re.search(r"k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)", (SOURCES / module / "go.mod").read_text("utf-8"))
     if module != "kubernetes" or version is None:
         return "-s -w"

@@ -54,7 +54,7 @@ def test_a_failed_build_leaves_nothing_behind(empty_cache, monkeypatch):
     assert [path.name for path in build.cache().iterdir() if path.is_dir()] == []
 
 
-def test_kubernetes_is_told_its_version():
+def test_the_version_of_kubernetes_is_reported():
     assert "gitVersion=v1.36.3" in build.linker_flags("kubernetes")
     assert build.linker_flags("kwok") == "-s -w"
 

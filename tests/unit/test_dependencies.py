@@ -1,4 +1,4 @@
-"""What the package imports it declares, and what it declares is pinned: nothing works only because somebody else wants it too."""
+"""What the package imports it declares, and what it declares is pinned: nothing works only because another package depends on it too."""
 
 import ast
 import re

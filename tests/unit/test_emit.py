@@ -23,7 +23,7 @@ def test_each_handler_of_the_type_is_called_in_order_and_no_other():
     assert seen == [("first", Opened("a")), ("second", Opened("a"))]
 
 
-def test_an_event_that_nobody_subscribed_to_is_ignored():
+def test_an_event_without_subscribers_is_ignored():
     Subscribers().emit(Opened("a"))
     ignore(Opened("a"))
 

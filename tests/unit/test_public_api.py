@@ -55,7 +55,7 @@ KEYWORDS = {
 
 
 @pytest.mark.parametrize("verb", KEYWORDS)
-def test_what_a_verb_can_be_told_its_function_can_be_told_too(verb):
+def test_the_options_of_a_verb_are_arguments_of_its_function(verb):
     shared = {field.name for field in dataclasses.fields(QuestionFlags)} | {"output", "exit_code"}
     flags = inspect.signature(getattr(import_module(f"wharfinger.cli.verbs.ask.{verb}"), f"wharf_{verb}")).parameters.keys() - shared
     called = {KEYWORDS[verb].get(flag, flag) for flag in flags} - {None}

@@ -141,7 +141,7 @@ def test_lenses_say_how_many_nodes_pass(openb):
     assert inline_texts.result_text(result).startswith("failed: t: ")
 
 
-def test_lenses_say_that_nobody_is_governed(openb):
+def test_lenses_say_that_no_pod_is_governed(openb):
     document = Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nfilter f { require node.pod_count < 3 }\n')
     assert inline_texts.Passing(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
 
@@ -157,7 +157,7 @@ def test_a_test_made_from_a_decision_passes(name, openb):
     assert inline_texts.test_result(longer, title).passed
 
 
-def test_no_test_is_made_where_nobody_is_governed(openb):
+def test_no_test_is_made_where_no_pod_is_governed(openb):
     with pytest.raises(UsageError, match="no pod that waits"):
         decision_test(Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nscore s = 1\n'), openb)
     with pytest.raises(UsageError, match="errors"):
@@ -205,7 +205,7 @@ PART = "let l_{0} = node.free.cpu\n\nfilter f_{0} {{\n  require l_{0} > {0}cpu a
 
 
 def work_of_formatting(number, typed):
-    """The calls for the layout after a statement was begun in the middle of so many declarations and rules."""
+    """The calls for the layout after a statement was begun in the middle of that many declarations and rules."""
     parts = [PART.format(i) for i in range(number)]
     before = "".join(['policy "p"\n\n', *parts]).rstrip() + "\n"
     after = "".join(['policy "p"\n\n', *parts[: number // 2], f"{typed}\n\n", *parts[number // 2 :]])
@@ -217,7 +217,7 @@ def work_of_formatting(number, typed):
 
 
 def work_of_changes(number):
-    """The calls for one question after a letter was changed behind so many declarations and rules."""
+    """The calls for one question after a letter was changed behind that many declarations and rules."""
     rest = "".join(map(PART.format, range(number)))
     before = f'policy "p"\n\n{rest}filter typed {{ require node.free.memor > 1Gi }}\n'
     after = before.replace("memor", "memroy")

@@ -70,7 +70,7 @@ def test_arguments_that_a_plugin_refuses_are_findings():
     assert [(each.code, text[each.start : each.end]) for each in found] == [("", "NodeResourcesFit")]
 
 
-def test_tests_in_a_file_beside_are_checked_with_the_policy():
+def test_tests_in_a_test_file_are_checked_with_the_policy():
     texts = {
         "a.policy": 'policy "a"\nscore s = 1\n',
         "a_test.policy": 'test "t" {\n  node n\n  pod p\n  place p\n  expect n scores x == 1\n}\n',
@@ -218,7 +218,7 @@ def test_every_fixed_word_has_a_text():
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_no_prefix_of_a_text_makes_an_answer_fail(path):
-    """Every answer at every so many letters of a file that is typed in."""
+    """Every answer after every n-th letter of a file that is typed in."""
     text = path.read_text("utf-8")
     step = max(1, len(text) // 25)
     for end in range(0, len(text), step):

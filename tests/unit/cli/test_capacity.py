@@ -81,7 +81,7 @@ def test_people_read_what_preemption_would_do(wharf, files):
 
 
 @pytest.mark.parametrize(("cpu", "code"), [("1", 0), ("5", 1)])
-def test_the_exit_code_tells_if_all_fit(wharf, files, cpu, code):
+def test_the_exit_code_shows_whether_all_fit(wharf, files, cpu, code):
     asked = files([pod("one", cpu)])
     assert wharf(*asked, "--exit-code")[0] == code
     assert wharf(*asked)[0] == 0
@@ -94,7 +94,7 @@ def test_a_pod_that_fits_nowhere_has_no_room(wharf, files):
     assert "waiting for scheduling gates: [wait]" in wharf(*gated)[1]
 
 
-def test_the_limit_is_told(wharf, files):
+def test_the_limit_is_reported(wharf, files):
     _, out, _ = wharf(*files([pod("one", "1m")]), "--most", "7")
     assert out.startswith("x/one: 1 of 1 pod fits, and at least 7 more\n")
     assert "finds no node" not in out

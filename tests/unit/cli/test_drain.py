@@ -78,7 +78,7 @@ def test_a_line_says_where_each_pod_goes(wharf, snapshot, flags, shown):
     assert rows(out) == shown
 
 
-def test_a_snapshot_without_budgets_is_told_of_and_one_with_budgets_is_not(wharf, snapshot):
+def test_a_snapshot_without_budgets_is_reported_and_one_with_budgets_is_not(wharf, snapshot):
     _, out, err = wharf("drain", "node-a", "--snapshot", snapshot())
     assert "no PodDisruptionBudget is known" in out
     assert "holds no PodDisruptionBudget, so every eviction counts as allowed" in err
@@ -88,7 +88,7 @@ def test_a_snapshot_without_budgets_is_told_of_and_one_with_budgets_is_not(wharf
     assert rows(out) == [("-", "default/web", "node-a", "forbidden:")]
 
 
-def test_the_exit_code_tells_a_clean_drain_from_another(wharf, snapshot):
+def test_the_exit_code_distinguishes_a_clean_drain(wharf, snapshot):
     assert wharf("drain", "node-a", "--exit-code", "--snapshot", snapshot())[0] == 1
     assert wharf("drain", "node-a", "--exit-code", *KUBECTL_DRAINS_ALL, "--snapshot", snapshot())[0] == 0
     assert wharf("drain", "node-a", "--exit-code", *KUBECTL_DRAINS_ALL, "--snapshot", snapshot(CLUSTER + BUDGET))[0] == 1

@@ -132,7 +132,7 @@ def test_the_terminal_and_the_locale_do_not_matter():
     assert printed[0] == printed[1]
 
 
-def test_exit_code_tells_of_unplaced_pods_when_asked(wharf):
+def test_exit_code_shows_unplaced_pods_when_asked(wharf):
     assert wharf("dry-run", "--snapshot", CLUSTER)[0] == 0
     assert wharf("dry-run", "--snapshot", CLUSTER, "--exit-code")[0] == 1
 
@@ -184,7 +184,7 @@ def test_a_label_that_no_node_has_is_a_warning_with_a_suggestion(wharf, tmp_path
     assert err == "wharf: warning: typo: label `zone` is on 0 of 3 nodes; did you mean `topology.kubernetes.io/zone` (3)?\n"
 
 
-def test_a_broken_object_stops_the_run_unless_told_to_go_on(wharf, cluster, tmp_path):
+def test_a_broken_object_stops_the_run_unless_continuing_is_allowed(wharf, cluster, tmp_path):
     cluster["items"][0]["status"]["allocatable"]["cpu"] = "four"
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps(cluster))
@@ -215,7 +215,7 @@ def test_a_snapshot_without_nodes_is_an_error(wharf, tmp_path):
     assert "the snapshot holds no node" in complaint
 
 
-def test_what_a_node_offers_beyond_measure_is_told(wharf, tmp_path):
+def test_an_amount_of_a_node_beyond_the_limit_is_reported(wharf, tmp_path):
     snapshot = tmp_path / "snapshot.yaml"
     snapshot.write_text(
         "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 200m, memory: 83Pi, pods: '9'}}\n---\n"
@@ -256,7 +256,7 @@ def test_fields_that_kubernetes_does_not_know_are_warned_of_and_stop_a_strict_ru
     assert err == "wharf: " + "".join(f"{file} {sentence}\n" for sentence in UNKNOWN)
 
 
-def test_all_that_is_wrong_with_all_manifests_is_told_at_once_as_json_too(wharf, tmp_path):
+def test_all_errors_of_all_manifests_are_reported_at_once_as_json_too(wharf, tmp_path):
     pods = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"nodeNam": "n", "priority": "x", "hostname": 1}}]
     pods += [{"kind": "Pod", "apiVersion": "v1", "metadata": {}, "spec": {"priority": "y"}}]
     file = tmp_path / "pods.json"

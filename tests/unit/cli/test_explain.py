@@ -90,11 +90,11 @@ def test_a_pod_of_a_snapshot_is_explained(wharf, cluster):
 
 def test_a_bound_pod_of_a_snapshot_says_that_it_was_decided_again(wharf, cluster):
     code, out, _ = wharf("explain", "pod", "shop/fits", "--snapshot", cluster, "--node", "n1", "--format", "json")
-    told = json.loads(out)
+    answer = json.loads(out)
     assert code == 0
-    assert told["boundTo"] == told["explanation"]["node"] == "n2"
-    assert "as if it waited" in told["remarks"][0]
-    assert told["waysOut"][0]["sentences"][0].startswith("it would need ")
+    assert answer["boundTo"] == answer["explanation"]["node"] == "n2"
+    assert "as if it waited" in answer["remarks"][0]
+    assert answer["waysOut"][0]["sentences"][0].startswith("it would need ")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_running_scheduler_is_asked(wharf, scheduler):
     assert wharf("explain", "pod", "shop/web", "--url", url, "--node", "n/1") == (0, "in words\n", "")
 
 
-def test_what_the_scheduler_refuses_is_told(wharf, scheduler):
+def test_a_refusal_of_the_scheduler_is_printed(wharf, scheduler):
     url, answers = scheduler
     answers["/explain/default/web?format=text"] = 409, "pod default/web is not ours\n"
     code, _, err = wharf("explain", "pod", "web", "--url", url)
@@ -155,7 +155,7 @@ def test_what_the_scheduler_refuses_is_told(wharf, scheduler):
         ("--context", "say which cluster --live is about; a running scheduler is asked at its --url"),
     ],
 )
-def test_what_a_running_scheduler_is_not_told_is_refused(wharf, flag, says):
+def test_flags_that_do_not_concern_a_running_scheduler_are_refused(wharf, flag, says):
     code, _, err = wharf("explain", "pod", "web", flag, "x")
     assert code == 2
     assert says in err
@@ -203,7 +203,7 @@ def test_what_is_refused_about_a_policy(wharf, cluster, policy, flags, said):
 
 @pytest.fixture
 def gang(tmp_path):
-    """A function that returns the file of a cluster whose two nodes have room for 2 and 3 members of a group of so many."""
+    """A function that returns the file of a cluster whose two nodes have room for 2 and 3 members of a group of that many."""
 
     def written(min_count, members):
         nodes = CLUSTER.replace("{name: n1}", "{name: n1, labels: {kubernetes.io/hostname: n1}}")
@@ -226,12 +226,12 @@ def gang(tmp_path):
 )
 def test_a_group_of_a_snapshot_is_explained(wharf, gang, size, state, message):
     code, out, _ = wharf("explain", "group", "ml/training", "--snapshot", gang(*size), "--format", "json")
-    told = json.loads(out)
-    assert (code, told["state"], told["message"].partition(". preemption: ")[0]) == (0, state, message)
-    assert [member["node"] for member in told["members"]] == ["n2" if state == "has a place" else None] * size[1]
-    assert "all within one kubernetes.io/hostname" in told["terms"]
+    answer = json.loads(out)
+    assert (code, answer["state"], answer["message"].partition(". preemption: ")[0]) == (0, state, message)
+    assert [member["node"] for member in answer["members"]] == ["n2" if state == "has a place" else None] * size[1]
+    assert "all within one kubernetes.io/hostname" in answer["terms"]
     if state == "waits for room":
-        assert [(fit["value"], fit["fits"], fit["wanted"], fit["reasons"]) for fit in told["domains"]] == [
+        assert [(fit["value"], fit["fits"], fit["wanted"], fit["reasons"]) for fit in answer["domains"]] == [
             ("n2", 3, 4, {"Insufficient cpu": 1}),
             ("n1", 2, 4, {"Insufficient cpu": 1}),
         ]
@@ -242,10 +242,10 @@ def test_a_group_of_a_snapshot_is_explained(wharf, gang, size, state, message):
 @pytest.mark.parametrize(("min_count", "node"), [(3, "n2"), (4, None)])
 def test_a_member_says_what_becomes_of_its_group(wharf, gang, min_count, node):
     code, out, _ = wharf("explain", "pod", "ml/worker-2", "--snapshot", gang(min_count, min_count), "--node", "n1", "--format", "json")
-    told = json.loads(out)
-    assert (code, told["group"], told["explanation"]["node"]) == (0, "ml/training", node)
-    assert told["remarks"][-1].startswith("it is a member of group ml/training")
-    assert ("group ml/training: 4 members must be placed" in told["explanation"]["message"]) == (node is None)
+    answer = json.loads(out)
+    assert (code, answer["group"], answer["explanation"]["node"]) == (0, "ml/training", node)
+    assert answer["remarks"][-1].startswith("it is a member of group ml/training")
+    assert ("group ml/training: 4 members must be placed" in answer["explanation"]["message"]) == (node is None)
 
 
 def test_a_running_scheduler_is_asked_about_a_group(wharf, scheduler):

@@ -40,7 +40,7 @@ def test_a_line_says_what_each_step_does_and_the_summary_what_is_reached(wharf, 
     assert "holds no PodDisruptionBudget" in err
 
 
-def test_the_exit_code_tells_of_moves(wharf, snapshot):
+def test_the_exit_code_shows_whether_pods_move(wharf, snapshot):
     assert wharf("rebalance", "--goal", "free-nodes", "--exit-code", "--snapshot", snapshot)[0] == 1
     assert wharf("rebalance", "--goal", "violations", "--exit-code", "--snapshot", snapshot)[0] == 0
 
@@ -110,7 +110,7 @@ def test_flags_that_do_not_go_together_are_refused(wharf, flags, words):
     assert words in err
 
 
-def test_a_cordon_that_another_rebalance_has_left_is_told_of(wharf, snapshot):
+def test_a_cordon_that_another_rebalance_has_left_is_reported(wharf, snapshot):
     closed = "metadata: {name: node-b, annotations: {wharfinger.dev/cordoned-by: me}}, spec: {unschedulable: true}"
     snapshot.write_text(CLUSTER.replace("metadata: {name: node-b}", closed))
     code, _, err = wharf("rebalance", "--goal", "free-nodes", "--snapshot", snapshot)

@@ -186,7 +186,7 @@ def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path):
     assert "Traceback" not in ran.stderr
 
 
-def test_a_policy_with_errors_is_told_in_full_before_anything_runs(wharf, tmp_path):
+def test_all_errors_of_a_policy_are_reported_before_anything_runs(wharf, tmp_path):
     (tmp_path / "bad.policy").write_text('policy "bad"\nfilter f { require node.labels["x"] == "y" }\nscore s weight 1 = 2Gb\n')
     code, out, err = wharf("dry-run", "--snapshot", "openb:default", "--policy", tmp_path / "bad.policy")
     assert (code, out) == (1, "")

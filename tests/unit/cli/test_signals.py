@@ -42,7 +42,7 @@ def wharf(wharf):
 
 
 @pytest.fixture
-def told():
+def server():
     with scripted() as running:
         running.answers = {
             "load": {"a": "0.1", "10.0.0.2:9100": "0.2", "c": "0.3", "d": "0.4"},
@@ -59,12 +59,14 @@ def files(tmp_path):
     return tmp_path
 
 
-def check(wharf, files, told, *options):
-    return wharf("signals", "check", str(files / "hot.policy"), "--prometheus", told.url, "--snapshot", str(files / "nodes.yaml"), *options)
+def check(wharf, files, server, *options):
+    return wharf(
+        "signals", "check", str(files / "hot.policy"), "--prometheus", server.url, "--snapshot", str(files / "nodes.yaml"), *options
+    )
 
 
-def test_nothing_wrong(wharf, files, told):
-    run = check(wharf, files, told)
+def test_nothing_wrong(wharf, files, server):
+    run = check(wharf, files, server)
     assert (run.code, run.err) == (0, "")
     first, second = run.out.strip().split("\n\n")
     assert first.splitlines()[:2] == ["hot.load: percent", "  prometheus default: load"]
@@ -87,51 +89,54 @@ def test_nothing_wrong(wharf, files, told):
         (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it tells no node from another"),
     ],
 )
-def test_what_is_odd_is_said(wharf, files, told, values, said):
-    told.answers["load"] = values
-    run = check(wharf, files, told)
+def test_what_is_odd_is_said(wharf, files, server, values, said):
+    server.answers["load"] = values
+    run = check(wharf, files, server)
     assert run.code == 1
     assert f"  {said}\n" in run.out
 
 
-def test_millicores_are_not_cores(wharf, files, told):
-    told.answers["used"] = {"a": "1000", "b": "2000", "c": "3000", "d": "4000"}
-    run = check(wharf, files, told)
+def test_millicores_are_not_cores(wharf, files, server):
+    server.answers["used"] = {"a": "1000", "b": "2000", "c": "3000", "d": "4000"}
+    run = check(wharf, files, server)
     assert "warning: values up to 500 times what the node has; the answer of a query is taken as cores" in run.out
 
 
-def test_old_samples_do_not_count(wharf, files, told):
-    told.answer = lambda query: (200, vector(told.answers[query], at=time.time() - 500))
-    run = check(wharf, files, told)
+def test_old_samples_do_not_count(wharf, files, server):
+    server.answer = lambda query: (200, vector(server.answers[query], at=time.time() - 500))
+    run = check(wharf, files, server)
     assert run.code == 1
     assert "fresh on 0 of 4 nodes (0%, needs 80%)" in run.out
 
 
-def test_samples_of_a_clock_that_is_ahead_are_doubted(wharf, files, told):
-    told.answer = lambda query: (200, vector(told.answers[query], at=1_000 * time.time()))
-    run = check(wharf, files, told)
+def test_samples_of_a_clock_that_is_ahead_are_doubted(wharf, files, server):
+    server.answer = lambda query: (200, vector(server.answers[query], at=1_000 * time.time()))
+    run = check(wharf, files, server)
     assert run.code == 1
     assert "warning: 4 series with a time to come, as a, " in run.out
     assert "are clocks apart, or is it milliseconds?" in run.out
 
 
-def test_what_the_server_warns_of_is_passed_on(wharf, files, told):
-    told.answer = lambda query: (200, json.dumps({**json.loads(vector(told.answers[query], at=time.time())), "warnings": ["one\nstore"]}))
-    run = check(wharf, files, told)
+def test_what_the_server_warns_of_is_passed_on(wharf, files, server):
+    server.answer = lambda query: (
+        200,
+        json.dumps({**json.loads(vector(server.answers[query], at=time.time())), "warnings": ["one\nstore"]}),
+    )
+    run = check(wharf, files, server)
     assert run.code == 1
     assert "  warning: the server warns: one store\n" in run.out
 
 
-def test_a_cluster_without_nodes_vouches_for_nothing(wharf, files, told):
+def test_a_cluster_without_nodes_vouches_for_nothing(wharf, files, server):
     (files / "nodes.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
-    run = check(wharf, files, told)
+    run = check(wharf, files, server)
     assert run.code == 1
     assert "error: there are no nodes to compare with: is that the right cluster?" in run.out
 
 
-def test_a_node_that_cannot_be_read_is_told(wharf, files, told):
+def test_a_node_that_cannot_be_read_is_reported(wharf, files, server):
     (files / "nodes.yaml").write_text(NODES.replace('allocatable: {cpu: "8"', 'allocatable: {cpu: "eight"', 1))
-    run = check(wharf, files, told)
+    run = check(wharf, files, server)
     assert run.code == 1
     assert "wharf: warning: " in run.err
     assert "nodes.yaml" in run.err
@@ -139,55 +144,55 @@ def test_a_node_that_cannot_be_read_is_told(wharf, files, told):
 
 
 @pytest.mark.parametrize("slow", ["nan", "-1"])
-def test_slow_is_a_time(wharf, files, told, slow):
-    run = check(wharf, files, told, "--slow", slow)
+def test_slow_is_a_time(wharf, files, server, slow):
+    run = check(wharf, files, server, "--slow", slow)
     assert (run.code, run.err) == (2, f"wharf: --slow: expected seconds from 0 on, not {slow}\n")
 
 
-def test_a_refusal_is_an_error_of_its_metric_alone(wharf, files, told):
+def test_a_refusal_is_an_error_of_its_metric_alone(wharf, files, server):
     said = json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error: unexpected end"})
-    told.answer = lambda query: (400, said) if query == "load" else (200, vector(told.answers[query], at=time.time()))
-    run = check(wharf, files, told)
+    server.answer = lambda query: (400, said) if query == "load" else (200, vector(server.answers[query], at=time.time()))
+    run = check(wharf, files, server)
     assert run.code == 1
-    assert f"  error: {told.url} answers 400: parse error: unexpected end" in run.out
+    assert f"  error: {server.url} answers 400: parse error: unexpected end" in run.out
     assert run.out.count("error:") == 2  # the second is in the sentence
 
 
-def test_a_slow_query_is_called_so(wharf, files, told):
+def test_a_slow_query_is_called_so(wharf, files, server):
     def slow(query):
         time.sleep(0.1)
-        return 200, vector(told.answers[query], at=time.time())
+        return 200, vector(server.answers[query], at=time.time())
 
-    told.answer = slow
-    run = check(wharf, files, told, "--slow", "0.05")
+    server.answer = slow
+    run = check(wharf, files, server, "--slow", "0.05")
     assert run.code == 1
     assert re.search(r"warning: the answer took [\d.]+ s; it is asked for every 15 s", run.out)
 
 
-def test_as_json(wharf, files, told):
-    run = check(wharf, files, told, "--format", "json")
+def test_as_json(wharf, files, server):
+    run = check(wharf, files, server, "--format", "json")
     load, used = json.loads(run.out)
     json_schemas.assert_holds("signals", [load, used])
     assert (load["policy"], load["metric"], load["coverage"], load["errors"], load["warnings"]) == ("hot", "load", 1.0, [], [])
     assert (used["least"], used["most"]) == (1000.0, 4000.0)
 
 
-def test_without_nodes_only_series_are_counted(wharf, files, told):
-    run = wharf("signals", "check", str(files / "hot.policy"), "--prometheus", told.url)
+def test_without_nodes_only_series_are_counted(wharf, files, server):
+    run = wharf("signals", "check", str(files / "hot.policy"), "--prometheus", server.url)
     assert run.code == 0
     assert "without --snapshot or --live nothing can be said of nodes" in run.err
     assert "4 series · answered in" in run.out
 
 
-def test_servers_and_policies_come_from_the_settings(wharf, files, told):
+def test_servers_and_policies_come_from_the_settings(wharf, files, server):
     (files / "wharf.yaml").write_text(
         "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
-        f"profiles: [{{policies: [hot.policy]}}]\nprometheus: {{default: {{url: '{told.url}', bearerTokenFile: token}}}}\n"
+        f"profiles: [{{policies: [hot.policy]}}]\nprometheus: {{default: {{url: '{server.url}', bearerTokenFile: token}}}}\n"
     )
     (files / "token").write_text("geheim")
     run = wharf("signals", "check", "--config", str(files / "wharf.yaml"), "--snapshot", str(files / "nodes.yaml"))
     assert run.code == 0
-    assert {headers["Authorization"] for _, _, headers in told.asked} == {"Bearer geheim"}
+    assert {headers["Authorization"] for _, _, headers in server.asked} == {"Bearer geheim"}
 
 
 @pytest.mark.parametrize(
@@ -217,23 +222,23 @@ def test_a_decision_without_its_metrics_is_explained(wharf, files):
 RATE = 'rate(used{path="[9h]"}[1m30s])'
 
 
-def test_series_younger_than_what_the_query_looks_back_are_doubted(wharf, files, told):
+def test_series_younger_than_what_the_query_looks_back_are_doubted(wharf, files, server):
     text = POLICY.replace('prometheus("load", node: "instance")', f"prometheus('{RATE}', node: \"instance\", window: 1min)")
     (files / "hot.policy").write_text(text)
-    told.answers[RATE] = told.answers["load"]
-    told.answers[f"last_over_time(({RATE})[1s:1s] offset 90s)"] = {"a": "0.9", "d": "0.1"}
-    run = check(wharf, files, told)
+    server.answers[RATE] = server.answers["load"]
+    server.answers[f"last_over_time(({RATE})[1s:1s] offset 90s)"] = {"a": "0.9", "d": "0.1"}
+    run = check(wharf, files, server)
     assert run.code == 1
     said = "the series of 2 nodes, as b, are younger than the 90s that the query looks back: rates over so little may be far off"
     assert f"  warning: {said}\n" in run.out
-    told.answers[f"last_over_time(({RATE})[1s:1s] offset 90s)"] = told.answers["load"]
-    assert check(wharf, files, told).code == 0
+    server.answers[f"last_over_time(({RATE})[1s:1s] offset 90s)"] = server.answers["load"]
+    assert check(wharf, files, server).code == 0
 
 
-def test_a_server_that_cannot_say_how_old_series_are_is_not_doubted(wharf, files, told):
+def test_a_server_that_cannot_say_how_old_series_are_is_not_doubted(wharf, files, server):
     text = POLICY.replace('prometheus("load", node: "instance")', f"prometheus('{RATE}', node: \"instance\")")
     (files / "hot.policy").write_text(text)
-    told.answers[RATE] = told.answers["load"]
-    whole = told.answer
-    told.answer = lambda query: (400, "no subqueries") if "offset" in query else whole(query)
-    assert check(wharf, files, told).code == 0
+    server.answers[RATE] = server.answers["load"]
+    whole = server.answer
+    server.answer = lambda query: (400, "no subqueries") if "offset" in query else whole(query)
+    assert check(wharf, files, server).code == 0

@@ -92,7 +92,7 @@ def names_in(folder):
     return {path.name for path in folder.iterdir()}
 
 
-def test_the_file_is_read_by_dry_runs_and_by_nobody_else(wharf, kubeconfig, tmp_path):
+def test_the_file_is_read_by_dry_runs_alone(wharf, kubeconfig, tmp_path):
     out = tmp_path / "now.json"
     code, _, err = wharf("snapshot", "-o", out, "--kubeconfig", kubeconfig)
     assert code == 0
@@ -239,9 +239,9 @@ filter cool { require load < 50% else "{load} is hot" on missing pass }
 @pytest.fixture
 def measured(in_folder):
     (in_folder / "calm.policy").write_text(POLICY)
-    with scripted() as told:
-        told.answer = lambda _query: (200, vector({"a": "0.7", "b": "0.1"}, label="node", at=time.time()))
-        yield told
+    with scripted() as reported:
+        reported.answer = lambda _query: (200, vector({"a": "0.7", "b": "0.1"}, label="node", at=time.time()))
+        yield reported
 
 
 def test_samples_are_captured_with_their_times_and_decide_later(wharf, kubeconfig, measured, in_folder):

@@ -111,14 +111,14 @@ def test_another_answer_is_a_sentence(wharf, scheduler, answer, flags):
     assert err.startswith(f"wharf: {url}/policies?format=json: this is not what a scheduler answers: ")
 
 
-def test_another_path_is_told_with_the_fix(wharf, scheduler):
+def test_another_path_is_reported_with_the_fix(wharf, scheduler):
     url = f"{scheduler()}/ui"
     code, _, err = wharf("status", "--url", url)
     sentence = "404 Not Found; expected the address of a `wharf run`, such as http://127.0.0.1:10261"
     assert (code, err) == (2, f"wharf: {url}/policies?format=json: {sentence}\n")
 
 
-def test_the_page_of_somebody_else_is_not_printed(wharf):
+def test_the_page_of_another_server_is_not_printed(wharf):
     class Elsewhere(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_error(503)
@@ -152,7 +152,7 @@ def test_the_page_of_somebody_else_is_not_printed(wharf):
     ],
 )
 @pytest.mark.parametrize("command", ["status", "top"])
-def test_what_is_no_address_is_told_at_once(wharf, command, url):
+def test_an_invalid_address_is_reported_at_once(wharf, command, url):
     code, _, err = wharf(command, "--url", url)
     assert code == 2
     assert err.endswith(": expected a URL such as http://127.0.0.1:10261\n")
@@ -171,7 +171,7 @@ def test_without_a_scheduler_the_error_names_the_command_that_forwards_its_port(
     )
 
 
-def test_how_a_policy_fares_at_present_is_told_apart_from_its_text(wharf, scheduler):
+def test_the_present_state_of_a_policy_is_distinguished_from_its_text(wharf, scheduler):
     now = {"severity": "warning", "code": "trial", "message": "spread: label `zone` is on 0 of 3 nodes", "file": "policies/a.policy"}
     metric = {"name": "load", "said": "metric `load` is fresh on 69 of 69 nodes, samples are 3 s to 12 s old"}
     code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[{**POLICY, "now": [now], "metrics": [metric]}]))

@@ -145,7 +145,7 @@ def test_once_prints_and_ends(wharf, scheduler):
     assert "\x1b" not in out
 
 
-def test_something_else_there_is_told(wharf, scheduler):
+def test_another_server_there_is_reported(wharf, scheduler):
     url, process = scheduler
     process.text = lambda: "<html>\n"
     code, _, err = wharf("top", "--once", "--url", url)
@@ -161,7 +161,7 @@ def test_messages_of_many_lines_are_one_line(wharf, scheduler, monkeypatch):
     assert "default/web-2  a b c\ufffd[2J\n" in out
 
 
-def test_another_shape_is_told(wharf, scheduler, monkeypatch):
+def test_another_shape_is_reported(wharf, scheduler, monkeypatch):
     url, _ = scheduler
     monkeypatch.setattr(sys.modules[__name__], "DECISIONS", {"none": 1})
     code, _, err = wharf("top", "--once", "--url", url)

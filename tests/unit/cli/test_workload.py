@@ -65,7 +65,7 @@ def test_a_policy_imports_what_was_written(wharf, snapshot):
     assert main(["test", "fgd.policy"]) == 0
 
 
-def test_memory_tells_pods_apart(wharf, snapshot):
+def test_memory_distinguishes_pods(wharf, snapshot):
     code, out, _ = wharf("workload", "--snapshot", "cluster.json", "--memory", "--name", "other", "--share", "1")
     assert code == 0
     assert out.count("memory: ") == 10

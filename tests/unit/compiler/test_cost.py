@@ -105,7 +105,7 @@ def test_a_scan_is_warned_about_for_the_cluster_and_refused_for_a_namespace(auth
             cost.affordable(compile_policy(policy))
 
 
-def test_nobody_allows_himself_a_scan():
+def test_no_policy_allows_itself_a_scan():
     assert reported(checked('@allow(["L501", "P610"])\n' + counting("starts_with(it.name, pod.name)"), WEB)) == ["P610"]
 
 

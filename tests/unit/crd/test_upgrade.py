@@ -18,7 +18,7 @@ def spec_of(definition):
 
 
 def narrower(old, new, place="spec"):
-    """The places where something that the old schema takes is not taken by the new one, as far as it can be told from the two."""
+    """The places where something that the old schema takes is not taken by the new one, as far as the two show it."""
     if (old.get("type"), old.get("format")) != (new.get("type"), new.get("format")):
         yield f"{place}: another type"
     yield from (f"{place}: {name}" for name in AT_LEAST if new.get(name, 0) > old.get(name, 0))

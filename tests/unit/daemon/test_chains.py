@@ -52,7 +52,7 @@ def test_a_missing_policy_is_named_with_its_profile():
 
 
 @pytest.mark.parametrize("name", ["pipe.policy", "pipe"])
-def test_a_pipe_is_refused_and_nobody_waits_for_its_writer(tmp_path, name):
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path, name):
     os.mkfifo(tmp_path / name)
 
     with pytest.raises(UsageError, match=r"pipe(\.policy)?: no regular file"):
@@ -92,7 +92,7 @@ def test_a_profile_takes_the_plugin_settings_of_its_name(tmp_path):
     assert str(made["a"]) != str(assemble())
 
 
-def test_plugin_settings_for_other_names_are_refused_and_remarks_are_told(tmp_path):
+def test_plugin_settings_for_other_names_are_refused_and_remarks_are_reported(tmp_path):
     path = tmp_path / "scheduler.yaml"
     path.write_text(KUBE + "parallelism: 4\n")
     notes = []

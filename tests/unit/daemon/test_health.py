@@ -1,4 +1,4 @@
-"""What `/readyz` is told: by a process that waits for its API server, one that lists, and one that may not see everything."""
+"""What `/readyz` answers: for a process that waits for its API server, one that lists, and one that may not see everything."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ from wharfinger.daemon.pages import Health
 from wharfinger.web.app import outcome
 
 
-def told(health):
+def failures(health):
     return {name: asyncio.run(outcome(check)) for name, check in health.checks.ready.items()}
 
 
@@ -21,32 +21,32 @@ def daemon(missing=(), refused=(), trouble=None):
 
 
 def test_before_the_api_server_has_answered():
-    assert told(Health()) == {"api-server": "it has not answered yet", "informer-sync": "not started", "permissions": None}
+    assert failures(Health()) == {"api-server": "it has not answered yet", "informer-sync": "not started", "permissions": None}
 
 
 def test_the_kinds_that_are_not_listed_yet_are_named():
     health = Health()
     health.watch(daemon(missing={"Pod", "Node"}))
 
-    assert told(health) == {"api-server": None, "informer-sync": "not listed yet: Node, Pod", "permissions": None}
+    assert failures(health) == {"api-server": None, "informer-sync": "not listed yet: Node, Pod", "permissions": None}
 
 
 def test_the_kinds_that_are_refused_are_named():
     health = Health()
     health.watch(daemon(refused={"Service": "services is forbidden"}))
 
-    assert told(health) == {"api-server": None, "informer-sync": None, "permissions": "Service: services is forbidden"}
+    assert failures(health) == {"api-server": None, "informer-sync": None, "permissions": "Service: services is forbidden"}
 
 
 def test_an_api_server_that_does_not_answer_any_more_is_named():
     health = Health()
     health.watch(daemon(trouble="no answer for 45 s: connection refused"))
 
-    assert told(health) == {"api-server": "no answer for 45 s: connection refused", "informer-sync": None, "permissions": None}
+    assert failures(health) == {"api-server": "no answer for 45 s: connection refused", "informer-sync": None, "permissions": None}
 
 
 def test_all_is_well():
     health = Health()
     health.watch(daemon())
 
-    assert not any(told(health).values())
+    assert not any(failures(health).values())

@@ -63,7 +63,7 @@ def test_a_text_that_takes_too_long_ends_its_process_and_no_other():
     asyncio.run(with_judges(story, **slow_ones()))
 
 
-def test_many_slow_texts_of_some_keep_nobody_else_waiting_for_all_of_them():
+def test_many_slow_texts_of_one_source_do_not_delay_the_others_until_all_are_built():
     order = []
 
     async def story(judges):
@@ -99,7 +99,7 @@ def test_one_that_cannot_be_started_is_said():
     asyncio.run(with_judges(story, command=(sys.executable, "-c", "")))
 
 
-def test_whoever_goes_away_leaves_no_process_thinking():
+def test_no_process_keeps_working_for_a_client_that_has_gone():
     async def story(judges):
         assert (await judges({"say": "first"}, Asker("jo"))).refusal == "first"
         (process,) = judges._all
@@ -114,7 +114,7 @@ def test_whoever_goes_away_leaves_no_process_thinking():
     asyncio.run(with_judges(story, **slow_ones(seconds=30.0)))
 
 
-def test_a_process_that_nobody_waits_for_any_more_starts_all_the_same():
+def test_a_process_whose_caller_has_gone_starts_all_the_same():
     async def story(judges):
         asking = asyncio.create_task(judges({"say": "x"}, Asker("jo")))
         await asyncio.sleep(0)

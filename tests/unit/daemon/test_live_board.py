@@ -1,4 +1,4 @@
-"""What the live page is told of a running scheduler."""
+"""What the live page shows of a running scheduler."""
 
 from types import SimpleNamespace
 
@@ -46,9 +46,9 @@ class Setting:
         daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me", contact=Contact(lambda: 0.0))
         self.health = SimpleNamespace(daemon=daemon)
         self.recent = RecentDecisions(clock.now, clock.monotonic)
-        told = Policies(statuses=list, sources=list, shadows=dict)
+        policies = Policies(statuses=list, sources=list, shadows=dict)
         self.history = SchedulingHistory(self.recent, clock)
-        self.board = LiveBoard(self.health, told, self.recent, ReloadHistory(clock.now), self.history, clock)
+        self.board = LiveBoard(self.health, policies, self.recent, ReloadHistory(clock.now), self.history, clock)
 
     def put(self, *found):
         for obj in found:
@@ -132,7 +132,7 @@ def test_what_is_not_there_is_named(setting, coloring):
         setting.board.picture(coloring, known=-1)
 
 
-def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
+def test_pods_that_wait_are_listed_in_groups_and_steps(setting, monkeypatch):
     monkeypatch.setattr(waiting, "PODS_PER_STEP", 10)
     setting.put(*(pod(f"new-{index}") for index in range(45)))
     steps = list(setting.board.pods(PodQuery()))
@@ -188,7 +188,7 @@ def test_pods_are_found_by_a_part_of_their_names_in_steps(setting, monkeypatch):
     assert sorted(key for step in steps for key in step) == ["default/new-2", *(f"default/new-2{digit}" for digit in range(5))]
 
 
-def test_one_node_is_told_with_its_pods(setting):
+def test_one_node_is_described_with_its_pods(setting):
     found = setting.board.node("a")
     assert [each["pod"] for each in found["pods"]] == ["default/old"]
     assert {"name": "cpu", "requested": 3000, "allocatable": 4000} in found["resources"]
@@ -196,7 +196,7 @@ def test_one_node_is_told_with_its_pods(setting):
         setting.board.node("z")
 
 
-def test_the_history_tells_how_full_the_cluster_was_and_who_waited(setting):
+def test_the_history_shows_how_full_the_cluster_was_and_which_pods_waited(setting):
     setting.put(pod("new"))
     setting.history.add(waiting.reading(setting.scheduler))
     (point,) = setting.parts()["history"]
@@ -233,7 +233,7 @@ def devices_of(setting, node="a"):
     return setting.board.node(node)["devices"]
 
 
-def test_the_devices_of_a_node_are_told_by_pool_with_their_states(setting):
+def test_the_devices_of_a_node_are_listed_by_pool_with_their_states(setting):
     devices = [{"name": "gpu-0"}, {"name": "gpu-1", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "8"}}}]
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
     setting.put(
@@ -245,9 +245,9 @@ def test_the_devices_of_a_node_are_told_by_pool_with_their_states(setting):
     result = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-1", "shareID": "x", "consumedCapacity": {"memory": "2"}}
     claim = {"metadata": {"name": "c", "namespace": "default"}, "status": {"allocation": {"devices": {"results": [result]}}}}
     setting.put(convert(claim, objects.ResourceClaim))
-    told = devices_of(setting)
-    assert told["states"] == {"free": 1, "partly taken": 1}
-    (free, shared) = told["pools"][0]["devices"]
+    answer = devices_of(setting)
+    assert answer["states"] == {"free": 1, "partly taken": 1}
+    (free, shared) = answer["pools"][0]["devices"]
     assert (free["state"], free["holders"]) == ("free", [])
     assert (shared["part"], shared["left"], shared["holders"][0]["claim"]) == (
         0.25,
@@ -267,6 +267,6 @@ def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatc
     given = node("e")
     given.status.allocatable["example.com/port"] = "5"
     setting.put(given, pod("user", nodeName="e"))
-    told = devices_of(setting, "e")
-    assert (told["count"], told["omitted"], [len(each["devices"]) for each in told["pools"]]) == (5, 2, [3])
-    assert told["pools"][0]["counted"]
+    answer = devices_of(setting, "e")
+    assert (answer["count"], answer["omitted"], [len(each["devices"]) for each in answer["pools"]]) == (5, 2, [3])
+    assert answer["pools"][0]["counted"]

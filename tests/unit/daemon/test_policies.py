@@ -22,7 +22,7 @@ def started(folder, **params):
     return seen, None
 
 
-def test_policies_that_begin_are_told(tmp_path):
+def test_policies_that_begin_are_reported(tmp_path):
     (tmp_path / "a.policy").write_text(policy("a"))
 
     seen, error = started(tmp_path)

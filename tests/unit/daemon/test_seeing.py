@@ -48,7 +48,7 @@ def test_decisions_are_recorded_only_where_that_is_wanted(tmp_path):
         recording(DecisionLogSettings(path=str(tmp_path / "none" / "log")), Watching().emit, lambda found: None)
 
 
-def test_what_fails_in_the_writing_thread_is_told_on_the_loop(tmp_path):
+def test_an_exception_in_the_writing_thread_is_reported_on_the_loop(tmp_path):
     seen = Watching()
 
     def break_it(found):
@@ -59,7 +59,7 @@ def test_what_fails_in_the_writing_thread_is_told_on_the_loop(tmp_path):
     assert [where for where, _ in seen.failures] == ["decision log"]
 
 
-def test_nobody_is_traced_unless_that_is_wanted():
+def test_no_pod_is_traced_unless_that_is_set():
     with_tracing = TracingSettings(endpoint="http://127.0.0.1:1", sampling_ratio=0)
 
     async def run():

@@ -41,10 +41,10 @@ def asked(*found, question):
 
 
 def test_groups_that_wait_come_first_and_say_what_for():
-    told = asked(*SMALL, *BIG, *FEW, pod("web", "1"), question=shown)
-    assert (told["total"], told["waiting"], told["omitted"]) == (3, 2, 0)
-    rows = {row["group"]: row for row in told["groups"]}
-    assert [row["group"] for row in told["groups"]][-1] == "default/small"
+    shown_groups = asked(*SMALL, *BIG, *FEW, pod("web", "1"), question=shown)
+    assert (shown_groups["total"], shown_groups["waiting"], shown_groups["omitted"]) == (3, 2, 0)
+    rows = {row["group"]: row for row in shown_groups["groups"]}
+    assert [row["group"] for row in shown_groups["groups"]][-1] == "default/small"
     assert (rows["default/small"]["state"], rows["default/small"]["nodes"] > 0) == (GroupState.PLACED.value, True)
     assert [each["key"] for each in rows["default/small"]["domains"]] == [RACK]
     assert rows["default/big"]["state"] == GroupState.NO_ROOM.value
@@ -96,18 +96,18 @@ def test_a_group_is_explained_by_the_scheduler_that_runs(key, state, domains):
     async def question(world):
         return await LiveExplanations(world.cluster_clock).of_group(world.scheduler, key)
 
-    told = asked(*SMALL, *BIG, *FEW, question=question)
-    assert (told.state, [fit.fits for fit in told.domains]) == (state, domains)
-    assert len(told.members) == {"default/big": 9, "default/few": 2, "default/small": 4}[key]
+    shown_groups = asked(*SMALL, *BIG, *FEW, question=question)
+    assert (shown_groups.state, [fit.fits for fit in shown_groups.domains]) == (state, domains)
+    assert len(shown_groups.members) == {"default/big": 9, "default/few": 2, "default/small": 4}[key]
 
 
 def test_a_waiting_member_is_explained_with_its_group():
     async def question(world):
         return await LiveExplanations(world.cluster_clock).of(world.scheduler, "default/big-0")
 
-    told = asked(*BIG, question=question)
-    assert (told.group, told.explanation.node) == ("default/big", None)
-    assert told.explanation.message.startswith("group default/big: 9 members must be placed at once")
+    shown_groups = asked(*BIG, question=question)
+    assert (shown_groups.group, shown_groups.explanation.node) == ("default/big", None)
+    assert shown_groups.explanation.message.startswith("group default/big: 9 members must be placed at once")
 
 
 def test_a_group_without_members_is_unknown():

@@ -78,8 +78,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "error", "told"), REFUSED.values(), ids=REFUSED)
-def test_settings_that_do_not_fit(tmp_path, text, error, told):
+@pytest.mark.parametrize(("text", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_settings_that_do_not_fit(tmp_path, text, error, message):
     (tmp_path / "more").mkdir()
     for name, content in {
         "a.policy": 'policy "a"\nscore s = 1\n',
@@ -89,5 +89,5 @@ def test_settings_that_do_not_fit(tmp_path, text, error, told):
         "long.policy": "# long\n" * 10_000 + "let x = 1\n",
     }.items():
         (tmp_path / name).write_text(content)
-    with pytest.raises(error, match=told.replace("(", "")):
+    with pytest.raises(error, match=message.replace("(", "")):
         rights(tmp_path, text + "\n")

@@ -106,9 +106,9 @@ def test_a_program_that_is_not_there_is_named_with_the_remedy(extension):
     const extension = require("./src/extension.js");
     extension.activate({ subscriptions: [] }).then(extension.deactivate).then(tell);
     """
-    told = run(extension, VSCODE + activate, json.dumps({"path": "/nowhere/wharf", "snapshot": ""}))
-    assert told["commands"] == [each["command"] for each in MANIFEST["contributes"]["commands"]]
-    (said,) = told["errors"]
+    answer = run(extension, VSCODE + activate, json.dumps({"path": "/nowhere/wharf", "snapshot": ""}))
+    assert answer["commands"] == [each["command"] for each in MANIFEST["contributes"]["commands"]]
+    (said,) = answer["errors"]
     assert "/nowhere/wharf cannot be started" in said
     assert "pipx install '.[lsp]'" in said
 
@@ -132,9 +132,9 @@ def test_changes_of_the_settings_leave_one_server(extension):
       tell();
     });
     """
-    told = run(extension, VSCODE + change, json.dumps({"path": "./server", "snapshot": ""}))
-    assert (told["left"], told["running"], told["errors"]) == (1, 0, [])
-    assert told["started"] == [[str(extension / "server"), "lsp"]] * 4  # the settings were read once both had been changed
+    answer = run(extension, VSCODE + change, json.dumps({"path": "./server", "snapshot": ""}))
+    assert (answer["left"], answer["running"], answer["errors"]) == (1, 0, [])
+    assert answer["started"] == [[str(extension / "server"), "lsp"]] * 4  # the settings were read once both had been changed
 
 
 def test_the_bundle_is_complete(extension):

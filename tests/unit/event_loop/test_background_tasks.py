@@ -3,14 +3,14 @@ import asyncio
 from wharfinger.event_loop import Background
 
 
-def test_what_fails_is_told_and_what_is_cancelled_has_not_failed():
-    told = []
+def test_a_failed_task_is_reported_and_a_cancelled_one_is_not():
+    reported = []
 
     async def failing():
         raise ValueError("broken")
 
     async def story():
-        background = Background(lambda error: told.append(str(error)))
+        background = Background(lambda error: reported.append(str(error)))
         background.start(failing())
         await background.drain()
         background.start(asyncio.sleep(60))
@@ -20,7 +20,7 @@ def test_what_fails_is_told_and_what_is_cancelled_has_not_failed():
         assert len(background) == 0
 
     asyncio.run(story())
-    assert told == ["broken"]
+    assert reported == ["broken"]
 
 
 def test_draining_waits_for_what_is_started_meanwhile():

@@ -10,7 +10,7 @@ from tests.in_memory import ManualClock
 from wharfinger.event_loop import BUILD_PAUSE, MAX_PAUSED_BUILD, SWITCH_INTERVAL, BuildThread
 
 
-def test_whoever_decides_is_asked_to_rest_while_something_is_built():
+def test_the_scheduler_is_asked_to_pause_while_something_is_built():
     async def story():
         clock = ManualClock()
         thread, go = BuildThread(clock), threading.Event()
@@ -29,7 +29,7 @@ def test_whoever_decides_is_asked_to_rest_while_something_is_built():
     asyncio.run(story())
 
 
-def test_what_fails_there_fails_here_and_nobody_rests_for_it():
+def test_an_exception_in_the_thread_is_raised_here_and_ends_the_pause():
     async def story():
         thread = BuildThread(ManualClock())
         with pytest.raises(ZeroDivisionError):
@@ -39,7 +39,7 @@ def test_what_fails_there_fails_here_and_nobody_rests_for_it():
     asyncio.run(story())
 
 
-def test_nobody_rests_for_what_nobody_waits_for():
+def test_the_scheduler_does_not_pause_for_work_that_pods_do_not_wait_for():
     async def story():
         thread, go = BuildThread(ManualClock()), threading.Event()
         running = asyncio.create_task(thread.run_without_rest(go.wait, 10))

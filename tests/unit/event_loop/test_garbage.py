@@ -53,7 +53,7 @@ def test_everything_is_looked_at_when_it_is_quiet_and_worth_it_or_overdue(monkey
     asyncio.run(story())
 
 
-def test_what_is_there_when_it_settles_is_left_out_until_the_end():
+def test_objects_that_exist_when_it_is_ready_are_left_out_until_the_end():
     async def story():
         settled = asyncio.Event()
         async with collecting(settled=settled):

@@ -66,7 +66,7 @@ def test_a_task_that_fails_ends_the_wait_with_its_error_alone(work):
         asyncio.run(story())
 
 
-def test_a_task_that_fails_while_it_is_ended_is_heard():
+def test_a_task_that_fails_while_it_is_cancelled_raises():
     async def failing_at_the_end():
         try:
             await forever()

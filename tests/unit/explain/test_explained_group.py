@@ -25,9 +25,9 @@ def test_an_explanation_changes_nothing(priority, state):
     for number, node in enumerate(["r0-0", "r1-1"]):
         world.add_pod(pod(f"web-{number}").placed_on(node))
     before = placements(world)
-    told = wharfinger.explain_group((), found(world, members("gang", 8, priority=priority)), "default/gang")
-    assert (told.state, [(fit.value, fit.fits) for fit in told.domains]) == (state, [("r0", 7), ("r1", 7)])
-    assert ("Preemption would make room in rack r" in told.message) == (priority > 0)
+    explained = wharfinger.explain_group((), found(world, members("gang", 8, priority=priority)), "default/gang")
+    assert (explained.state, [(fit.value, fit.fits) for fit in explained.domains]) == (state, [("r0", 7), ("r1", 7)])
+    assert ("Preemption would make room in rack r" in explained.message) == (priority > 0)
     assert placements(world) == before
 
 
@@ -40,5 +40,5 @@ def test_a_group_that_is_not_there_is_unknown():
 def test_a_group_without_any_node_is_explained():
     world = ClusterState(1000.0)
     world.put(pod_group("gang", 2, RACK))
-    told = wharfinger.explain_group((), found(world, members("gang", 2)), "default/gang")
-    assert (told.state, told.domains) == ("waits for room", ())
+    explained = wharfinger.explain_group((), found(world, members("gang", 2)), "default/gang")
+    assert (explained.state, explained.domains) == ("waits for room", ())

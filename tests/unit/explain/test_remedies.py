@@ -13,7 +13,7 @@ def node_view(found, *running):
     return state.snapshot().node(0)
 
 
-def test_taints_that_the_pod_tolerates_or_that_keep_nobody_away_are_not_shown():
+def test_taints_that_the_pod_tolerates_or_that_keep_no_pod_away_are_not_shown():
     taints = [{"key": "team", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoSchedule"}, {"key": "old", "effect": "PreferNoSchedule"}]
     tolerant = view("p", tolerations=[{"key": "gpu", "operator": "Exists"}])
 

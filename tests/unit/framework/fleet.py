@@ -1,4 +1,4 @@
-"""Small clusters, written down in a line, and plugins that do as they are told."""
+"""Small clusters, written down in a line, and plugins with scripted answers."""
 
 from __future__ import annotations
 
@@ -84,23 +84,27 @@ class Stub(FilterPlugin, ScorePlugin):
     score_volatility = Volatility.STATIC
 
     def prepare_filter(self, attempt):
-        told = self.arguments
-        if told.skip:
+        settings = self.arguments
+        if settings.skip:
             return SKIP
-        if told.refuse:
-            return Rejected((Reason(told.refuse, resolvable=not told.refuse_for_good),))
-        texts = sorted({text for reasons in told.reject.values() for text in reasons})
+        if settings.refuse:
+            return Rejected((Reason(settings.refuse, resolvable=not settings.refuse_for_good),))
+        texts = sorted({text for reasons in settings.reject.values() for text in reasons})
 
         def bits(snapshot, rows):
-            found = [sum(1 << texts.index(text) for text in told.reject.get(name, ())) for name in snapshot.names]
+            found = [sum(1 << texts.index(text) for text in settings.reject.get(name, ())) for name in snapshot.names]
             return np.array(found, np.uint64)[rows]
 
-        nodes = None if told.only is None else frozenset(told.only)
-        return Told(bits=bits, reasons=tuple(Reason(text, text not in told.unresolvable) for text in texts), nodes=nodes)
+        nodes = None if settings.only is None else frozenset(settings.only)
+        return Told(bits=bits, reasons=tuple(Reason(text, text not in settings.unresolvable) for text in texts), nodes=nodes)
 
     def prepare_score(self, attempt, feasible):
-        told = self.arguments
-        return SKIP if told.skip else Points(lambda snapshot, rows: np.array([int(told.scores.get(n, 0)) for n in snapshot.names])[rows])
+        settings = self.arguments
+        return (
+            SKIP
+            if settings.skip
+            else Points(lambda snapshot, rows: np.array([int(settings.scores.get(n, 0)) for n in snapshot.names])[rows])
+        )
 
 
 NO = (Reason("no"),)

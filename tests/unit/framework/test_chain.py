@@ -141,7 +141,7 @@ def test_members_of_different_groups_share_their_answers_unless_something_reads_
     assert member("one").template != member("other").template
 
 
-def test_members_of_different_groups_do_not_share_their_answers_with_a_plugin_of_somebody_else():
+def test_members_of_different_groups_do_not_share_their_answers_with_a_plugin_of_a_third_party():
     at = TimeAndObjects(0.0, ObjectStore())
     found = fleet.chain_of(A)
     assert found.key(member("one"), at) != found.key(member("other"), at)

@@ -233,7 +233,7 @@ def alone(number):
     return fleet.pod(f"job-{number}", labels={"job": f"{number}"})
 
 
-def test_a_template_that_nobody_asked_for_is_forgotten_when_another_comes():
+def test_an_unused_template_is_dropped_when_another_comes():
     state, decider = fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Idle")))
     for number in range(20):
         decider.decide(state.snapshot(1_000.0 + number), alone(number))
@@ -264,7 +264,7 @@ def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
         ('filter f { require count(pods where it.name == "x", on: node) < 9 else "no" }', {}, 1),
     ],
 )
-def test_only_pods_that_a_policy_tells_apart_are_decided_one_by_one(rules, labels, remembered):
+def test_only_pods_that_a_policy_distinguishes_are_decided_one_by_one(rules, labels, remembered):
     decider = cycle.Decider(chain.assemble([fleet.policy(f'policy "p"\n{rules}')]))
     state = fleet.state("a", "b")
     for number in range(4):

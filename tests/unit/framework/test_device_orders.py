@@ -77,7 +77,7 @@ def test_a_preference_makes_no_device_allowed() -> None:
 
 
 def shares(*used: tuple[int, int]) -> ClusterState:
-    """A node with four GPUs, of which pods use so many thousandths of one of them each."""
+    """A node with four GPUs, of which pods use that many thousandths of one of them each."""
     state = ClusterState()
     allocatable = {"cpu": "8", "memory": "8Gi", "pods": "10", GPU: "4", SHARE: "4000"}
     node = {"metadata": {"name": "a"}, "status": {"allocatable": allocatable}}
@@ -123,7 +123,7 @@ def test_policies_see_the_gpus_under_the_names_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policies", "count", "told"),
+    ("policies", "count", "expected"),
     [
         ((BIGGEST,), 1, ["p0: prefer device biggest: gets gpu-2 (3Gi); others: gpu-1 (2Gi), gpu-3 (2Gi), gpu-0 (1Gi)"]),
         ((ODD.replace("in [", "not in ["),), 0, []),
@@ -144,9 +144,9 @@ def test_policies_see_the_gpus_under_the_names_of_the_settings() -> None:
         ),
     ],
 )
-def test_an_explanation_says_what_preferences_said_of_the_devices(policies: tuple[str, ...], count: int, told: list[str]) -> None:
+def test_an_explanation_says_what_preferences_said_of_the_devices(policies: tuple[str, ...], count: int, expected: list[str]) -> None:
     state, pod = with_slices([1, 2, 3, 2], count) if count else (with_slices([1], 1)[0], objects.Pod())
     decision = decided(state, pod, *policies)
     found = explain_decision(decision, decision.snapshot, PolicyCommentary(decision.chain))
-    assert list(found.preferences) == told
-    assert all(f"\n  {line}\n" in str(found) for line in told)
+    assert list(found.preferences) == expected
+    assert all(f"\n  {line}\n" in str(found) for line in expected)

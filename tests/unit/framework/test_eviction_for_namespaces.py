@@ -65,7 +65,7 @@ def test_pods_of_the_namespace_itself_are_its_own_affair():
 
 @pytest.mark.parametrize("authority", [CLUSTER, TRUSTED, TENANT], ids=str)
 @pytest.mark.parametrize("requirement", [FULL, "node.pod_count > 0", '(share_after("cpu") ?? 0%) > 100%'])
-def test_nobody_is_evicted_for_a_node_that_a_filter_rejects_without_them(requirement, authority):
+def test_no_pod_is_evicted_for_a_node_that_a_filter_rejects_without_it(requirement, authority):
     assert evicted(requirement, authority, victims="team") == ([], None)
 
 

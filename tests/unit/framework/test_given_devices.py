@@ -81,10 +81,10 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_decision_names_the_devices_of_its_pod(case: str) -> None:
-    make, told, claims = CASES[case]
+    make, expected, claims = CASES[case]
     state, pod = make()
     decision = decide(CHAIN, state.snapshot(), PodView(pod))
-    assert pod_devices.text(decision.devices, decision.node) == told
+    assert pod_devices.text(decision.devices, decision.node) == expected
     assert [each.claim for each in decision.devices] == claims
     for each in decision.devices:
         (device,) = [found for found in state.snapshot().devices.on(decision.row) if found.name == each.device and found.pool in each.pool]
@@ -93,18 +93,18 @@ def test_a_decision_names_the_devices_of_its_pod(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_answers_made_of_decisions_have_them(case: str) -> None:
-    make, told, _ = CASES[case]
+    make, expected, _ = CASES[case]
     state, pod = make()
     decision = decide(CHAIN, state.snapshot(), PodView(pod))
     given = decision.devices
     assert logged_answer(decision).devices == tuple(each.uid for each in given)
     status = at_once(answered(CHAIN, state.snapshot(), [PodView(pod)])).status()
     (placement,) = status["placements"]
-    assert placement.get("devices") == ([f"default/p: {told}"] if told else None)
+    assert placement.get("devices") == ([f"default/p: {expected}"] if expected else None)
     (result,) = dry_run(CHAIN, state, [PodView(pod)], explained=lambda _: True).results
     assert result.explanation is not None
     assert (result.devices, result.explanation.devices) == (given, given)
-    assert not told or f"\n  gets {told}\n" in str(result.explanation)
+    assert not expected or f"\n  gets {expected}\n" in str(result.explanation)
 
 
 def test_a_pod_without_a_node_gets_none() -> None:

@@ -149,7 +149,7 @@ def test_a_share_needs_one_gpu_that_can_hold_it() -> None:
     assert "1 node(s) had no single GPU with 800 thousandths free" in decision.message
 
 
-def test_a_whole_gpu_is_one_that_nobody_shares() -> None:
+def test_a_whole_gpu_has_no_shares() -> None:
     state = cluster(node("n", 3))
     assert placed(assemble(), state, pod("a", milli=500), pod("b", count=2, milli=2000)) == [("n", "0"), ("n", "1-2")]
     assert decide(assemble(), state.snapshot(), pod("c", count=1, milli=1000)).node is None

@@ -118,7 +118,7 @@ def test_requested_to_capacity_ratio_follows_the_shape(cpu, expected):
     assert points("NodeResourcesFit", decision) == {"a": expected}
 
 
-def test_a_policy_gives_the_shape_beside_the_strategy():
+def test_a_policy_gives_the_shape_with_the_strategy():
     shape = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
     short = {"strategy": "RequestedToCapacityRatio", "shape": shape, "resources": {"cpu": 1}}
     decision = decide(state([node("a")]), pod(requests={"cpu": "1"}), NodeResourcesFit=short)

@@ -206,7 +206,7 @@ def test_policies_that_surely_contradict_each_other_are_refused(first, second, m
         chain.assemble([policy(second, "b"), policy(first, "a")])
 
 
-def test_policies_that_happen_to_contradict_each_other_are_told_apart_by_name():
+def test_policies_that_happen_to_contradict_each_other_are_distinguished_by_name():
     first = policy("base kubernetes { ImageLocality weight 2 }", "a", scope='has(pod.labels["x"])')
     second = policy("base kubernetes { ImageLocality weight 3 }", "b", scope='has(pod.labels["y"])')
     assembled = chain.assemble([second, first])
@@ -248,7 +248,7 @@ def test_rules_stand_in_the_table():
     assert printed.splitlines()[-2:] == ["p/f     Filter", "p/s     Score         2.5     tier=2"]
 
 
-def test_pods_of_one_template_are_told_apart_where_a_policy_reads_their_names():
+def test_pods_of_one_template_are_distinguished_where_a_policy_reads_their_names():
     named = policy('filter f { require pod.name == "web-0" else "{pod.name} is not web-0" }')
     decider = cycle.Decider(fleet.chain_of(fleet.Stub, policies=[named]))
     snapshot = fleet.state("n").snapshot()
@@ -256,10 +256,10 @@ def test_pods_of_one_template_are_told_apart_where_a_policy_reads_their_names():
     assert decider.decide(snapshot, fleet.pod("web-1")).message == "0/1 nodes are available: 1 web-1 is not web-0."
 
 
-# ── what a decision tells ──
+# ── what a decision reports ──
 
 
-def test_a_decision_tells_its_filters_and_its_best_nodes():
+def test_a_decision_shows_its_filters_and_its_best_nodes():
     text = """
       filter f { reject node.labels["side"] == "east" else "no" on missing pass }
       score s weight 2 = if has(node.labels["side"]) then 9 else 4

@@ -60,7 +60,7 @@ def test_nodes_that_no_removal_helps_are_counted():
     )
 
 
-def test_a_pod_refused_as_a_whole_preempts_nobody():
+def test_a_pod_refused_as_a_whole_preempts_no_pod():
     cluster = state([node("a")], [low("x", cpu="4")])
     decision = decide(cluster, high(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]), preempt=True)
     assert decision.message == (

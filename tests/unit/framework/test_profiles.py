@@ -231,7 +231,7 @@ def test_what_cannot_be_followed_is_refused_with_the_place_and_the_fix(profile, 
     assert all(line.startswith("profiles[1].") for line in str(refused.value).splitlines())
 
 
-def test_all_faults_are_told_at_once():
+def test_all_errors_are_reported_at_once():
     with pytest.raises(UsageError) as refused:
         read({"plugins": {"filter": {"disabled": named("NodePorts", "NodeName")}}, "pluginConfig": [{"name": "Nothing"}]})
     assert len(str(refused.value).splitlines()) == 3

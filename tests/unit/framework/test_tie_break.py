@@ -1,4 +1,4 @@
-"""Equals are told apart by a hash: always the same way, and evenly."""
+"""Ties are broken by a hash: always the same way, and evenly."""
 
 from __future__ import annotations
 

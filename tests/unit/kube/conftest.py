@@ -1,4 +1,4 @@
-"""A connection to a scripted API server, and what the cluster looks like to whoever is told."""
+"""A connection to a scripted API server, and a sink that records the cluster."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Recorder:
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
-        self.told: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
         self.kinds_synced: list[str] = []
         self.reports: list[tuple[str, BaseException]] = []
 
     def upsert(self, kind: str, obj: Any) -> None:
-        self.told.append(("upsert", key_of(obj)))
+        self.reported.append(("upsert", key_of(obj)))
         self.objects.setdefault(kind, {})[key_of(obj)] = obj
 
     def delete(self, kind: str, obj: Any) -> None:
-        self.told.append(("delete", key_of(obj)))
+        self.reported.append(("delete", key_of(obj)))
         self.objects.setdefault(kind, {}).pop(key_of(obj), None)
 
     def replace(self, kind: str, objs: Any) -> None:
-        self.told.append(("replace", kind))
+        self.reported.append(("replace", kind))
         self.objects[kind] = {key_of(obj): obj for obj in objs}
 
     def synced(self, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""An API server that says what it is told to say: every request is answered by the next step of a script, and remembered."""
+"""A scripted API server: every request is answered by the next step of a script, and remembered."""
 
 from __future__ import annotations
 

@@ -112,10 +112,10 @@ def test_a_busy_server_is_asked_again(run):
 def test_without_pods_there_is_no_capture(run, refusal, sentence):
     async def scenario(server, connection):
         serve(server, pods=[refusal])
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as reported:
             await content(connection)
-        assert sentence in str(told.value)
-        assert told.value.exit_code == 2
+        assert sentence in str(reported.value)
+        assert reported.value.exit_code == 2
 
     run(scenario)
 
@@ -144,7 +144,7 @@ def test_an_object_that_cannot_be_read_is_named_and_left_out(run):
     run(scenario)
 
 
-def test_what_a_pod_is_told_in_confidence_stays_out_of_the_file(run):
+def test_secrets_of_a_pod_stay_out_of_the_file(run):
     async def scenario(server, connection):
         container = {
             "name": "main",

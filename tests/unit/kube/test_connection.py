@@ -251,16 +251,16 @@ def test_no_answer_is_unreachable(run, answer):
 
 @pytest.mark.parametrize("body", [None, b"{}"])
 @pytest.mark.parametrize(("answer", "status"), [(Answer(), 200), (refused(409), 409), (Answer(dropped=True), 0)])
-def test_whoever_wants_to_know_is_told_of_every_request(run, answer, status, body):
-    told = []
+def test_every_request_is_reported_to_its_observer(run, answer, status, body):
+    reported = []
 
     async def scenario(server, connection):
         server.on("POST", "/x", answer)
         with contextlib.suppress(refusals.ApiError):
             await connection.request("POST", "/x", body=body)
 
-    run(scenario, emit=told.append)
-    [answered] = told
+    run(scenario, emit=reported.append)
+    [answered] = reported
     assert (answered.method, answered.status) == ("POST", status)
     assert 0 < answered.seconds < 5
 
@@ -276,16 +276,16 @@ def test_a_server_that_is_not_there_is_unreachable(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "release", "streams"),
+    ("reported", "release", "streams"),
     [
         ({"major": "1", "minor": "36", "gitVersion": "v1.36.3"}, (1, 36), True),
         ({"major": "1", "minor": "33+"}, (1, 33), False),
         ({}, (0, 0), False),
     ],
 )
-def test_the_version_of_the_server(run, told, release, streams):
+def test_the_version_of_the_server(run, reported, release, streams):
     async def scenario(server, connection):
-        server.on("GET", "/version", Answer(body=told))
+        server.on("GET", "/version", Answer(body=reported))
         version = await server_version(connection)
         assert (version.release, version.streams_lists) == (release, streams)
 

@@ -1,4 +1,4 @@
-"""Whether the API server answers, as of now: told by all that is asked of it, and asked for where nothing is."""
+"""Whether the API server answers, as of now: seen in the answers to all requests, and probed where there are none."""
 
 import asyncio
 import contextlib
@@ -29,15 +29,15 @@ def test_a_refusal_is_an_answer(status):
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("failures", "said"),
     [((0, "GET /version: connection refused"), "GET /version: connection refused"), ((503,), "HTTP status 503"), (None, "")],
 )
-def test_a_server_that_has_not_answered_for_long_is_away(told, said):
+def test_a_server_that_has_not_answered_for_long_is_away(failures, said):
     moment = Moment()
     contact = Contact(moment)
     moment.at += UNREACHABLE_AFTER - 1
-    if told is not None:
-        contact.record(*told)
+    if failures is not None:
+        contact.record(*failures)
     assert contact.trouble is None, "one failure is none of the server"
     moment.at += 1
     assert contact.trouble == f"no answer for 15 s{said and ': '}{said}"
@@ -74,7 +74,7 @@ def test_requests_tell_of_their_failures(run, answer):
     run(scenario)
 
 
-def test_a_server_that_nobody_asks_is_asked(run):
+def test_a_server_without_requests_is_probed(run):
     async def scenario(server, connection):
         server.on("GET", "/version", Answer(dropped=True), Answer())
         connection.contact = contact = Contact(moment := Moment())

@@ -1,4 +1,4 @@
-"""Events follow what they tell of, at the least cost to it; each is written once, and in series when they repeat."""
+"""Events follow what they are about and delay it least; each is written once, and in series when they repeat."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def scheduled(events, name="web"):
 
 
 class HeldClock(RealClock):
-    """Time passes when it is told to."""
+    """Time passes when the test says so."""
 
     def __init__(self):
         super().__init__()
@@ -222,7 +222,7 @@ def names(requests):
 
 
 @pytest.mark.parametrize(("waited", "written"), [(0.0, 1), (0.4, 3), (1.0, 6), (2.0, 12), (4.0, 23), (20.0, 48)])
-def test_beside_bindings_more_are_written_at_a_time_the_longer_the_oldest_has_waited(recording, waited, written):
+def test_during_bindings_more_are_written_at_a_time_the_longer_the_oldest_has_waited(recording, waited, written):
     clock = HeldClock()
 
     async def scenario(events, server, recorder):

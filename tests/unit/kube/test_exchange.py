@@ -124,7 +124,7 @@ def test_what_is_applied_is_asked_once_more_when_there_is_a_connection(run):
     run(scenario)
 
 
-def test_the_wait_that_a_busy_server_asks_for_is_told(run):
+def test_the_wait_that_a_busy_server_asks_for_is_reported(run):
     async def scenario(server, connection):
         server.on("POST", PATH, refused(429, "TooManyRequests", Retry_After="7"))
         with pytest.raises(refusals.TooManyRequests) as refusal:
@@ -154,7 +154,7 @@ def test_no_answer_is_unreachable_and_the_next_request_is_answered(run, answer):
     run(scenario)
 
 
-def test_the_answer_to_a_cancelled_request_is_nobody_elses(run):
+def test_the_answer_to_a_cancelled_request_reaches_no_other_request(run):
     async def scenario(server, connection):
         server.on("POST", PATH, Answer(body={"n": 1}, delay=0.1), Answer(body={"n": 2}, delay=0.2))
         first = asyncio.ensure_future(post(connection))

@@ -24,7 +24,7 @@ def serve(server, resource, *items, watch=QUIET, list_delay=0.0):
     server.on("GET", resource.path, answer)
 
 
-def test_every_subscriber_is_told_everything(run):
+def test_every_subscriber_gets_every_event(run):
     async def scenario(server, connection):
         one, two, clock = Recorder(), Recorder(), RealClock()
         serve(
@@ -42,7 +42,7 @@ def test_every_subscriber_is_told_everything(run):
             assert one.names("Pod") == {"default/p"}
             with pytest.raises(RuntimeError):
                 informers.subscribe(Recorder())
-        assert one.told == two.told
+        assert one.reported == two.reported
 
     run(scenario)
 

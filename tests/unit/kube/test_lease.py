@@ -81,12 +81,12 @@ class Replica:
     """One candidate and what happened to it."""
 
     def __init__(self, connection, identity="me", **settings):
-        self.told = []
+        self.reported = []
         self.recorder = Recorder()
         self.election = LeaseElection(connection, LeaseSettings(identity=identity, **{**FAST, **settings}), Machine(), self.recorder.emit)
 
     def run(self):
-        return self.election.run(lambda: self.told.append("started"), lambda: self.told.append("stopped"))
+        return self.election.run(lambda: self.reported.append("started"), lambda: self.reported.append("stopped"))
 
 
 def test_a_free_lease_is_taken_renewed_and_given_back(run):
@@ -95,10 +95,10 @@ def test_a_free_lease_is_taken_renewed_and_given_back(run):
         async with running(me.run()):
             await until(lambda: len(leases.holders) >= 4)
             assert me.election.is_leader
-            assert me.told == ["started"]
+            assert me.reported == ["started"]
             assert leases.lease["spec"]["leaseTransitions"] == 0
             assert len(server.requests("GET")) == 1, "who leads need not look before it writes"
-        assert me.told == ["started", "stopped"]
+        assert me.reported == ["started", "stopped"]
         assert leases.lease["spec"]["holderIdentity"] == ""
         assert not me.election.is_leader
         assert me.recorder.reports == []
@@ -106,7 +106,7 @@ def test_a_free_lease_is_taken_renewed_and_given_back(run):
     run(scenario)
 
 
-def test_a_lease_whose_last_renewal_was_written_unheard_is_given_back_all_the_same(run):
+def test_a_lease_is_released_although_the_answer_to_its_last_renewal_was_lost(run):
     async def scenario(server, connection):
         leases, me = Leases(server), Replica(connection)
         async with running(me.run()):
@@ -132,7 +132,7 @@ def test_many_refused_renewals_do_not_make_the_lease_that_of_another_process(run
             server.on("PUT", PATH, lambda seen: leases._put(seen.body))
             written = len(leases.holders)
             await until(lambda: len(leases.holders) > written)
-            assert me.told == ["started"]
+            assert me.reported == ["started"]
 
     run(scenario)
 
@@ -172,7 +172,7 @@ def test_who_cannot_renew_stops_at_the_deadline(run, broken):
         async with running(me.run()) as task:
             await until(lambda: me.election.is_leader)
             leases.broken = broken
-            await until(lambda: "stopped" in me.told)
+            await until(lambda: "stopped" in me.reported)
             assert not me.election.is_leader
             await task
 
@@ -185,7 +185,7 @@ def test_a_lease_that_another_took_is_lost_at_once(run):
         async with running(me.run()):
             await until(lambda: me.election.is_leader)
             leases._store({**leases.lease, "spec": {**leases.lease["spec"], "holderIdentity": "other"}}, 50)
-            await until(lambda: me.told == ["started", "stopped"])
+            await until(lambda: me.reported == ["started", "stopped"])
             assert leases.lease["spec"]["holderIdentity"] == "other"
 
     run(scenario)
@@ -201,7 +201,7 @@ def test_one_renewal_that_is_never_answered_does_not_cost_the_lease(run):
             await until(lambda: len(server.seen) > asked)
             leases.broken = None
             await asyncio.sleep(FAST["renew_deadline"] * 1.5)
-            assert me.told == ["started"]
+            assert me.reported == ["started"]
 
     run(scenario)
 
@@ -233,7 +233,7 @@ def test_leadership_ends_at_its_deadline_even_if_nothing_has_run_since(run):
     run(scenario)
 
 
-def test_rivals_are_told_whole_seconds_that_are_never_less_than_the_lease(run):
+def test_the_lease_names_whole_seconds_that_are_never_less_than_its_duration(run):
     async def scenario(server, connection):
         leases, me = Leases(server), Replica(connection, lease_duration=1.4, renew_deadline=1.2)
         async with running(me.run()):

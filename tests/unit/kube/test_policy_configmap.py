@@ -36,8 +36,8 @@ def listed(*items):
 
 
 @pytest.fixture
-def told(run):
-    """What the sink was told by a list and a watch, once that is so many things; and the queries."""
+def sink_after(run):
+    """The sink after a list and a watch, once it has that many entries; and the queries."""
 
     def start(count, first, *watches):
         found = []
@@ -61,24 +61,24 @@ def told(run):
     return start
 
 
-def test_keys_that_end_with_policy_are_its_texts_and_no_other_object_is_asked_for(told):
-    sink, queries = told(1, listed(config_map("1", {"a.policy": "text", "README": "…"}, binaryData={"b.policy": "AA=="})))
+def test_keys_that_end_with_policy_are_its_texts_and_no_other_object_is_asked_for(sink_after):
+    sink, queries = sink_after(1, listed(config_map("1", {"a.policy": "text", "README": "…"}, binaryData={"b.policy": "AA=="})))
     assert sink.said == [{"a.policy": ("team-a/policies/a.policy", "text", "u1")}]
     assert sink.notes == ("keys that are not read, because policies are text under keys that end with .policy: README, b.policy",)
     assert queries[0]["fieldSelector"] == "metadata.name=policies"
 
 
-def test_a_key_says_that_having_no_policies_is_meant(told):
-    sink, _ = told(1, listed(config_map("1", {"NO-POLICIES": "we begin without", "README": "…"})))
+def test_a_key_says_that_having_no_policies_is_meant(sink_after):
+    sink, _ = sink_after(1, listed(config_map("1", {"NO-POLICIES": "we begin without", "README": "…"})))
     assert list(sink.said[0]) == ["NO-POLICIES"]
     assert sink.wanted == {"NO-POLICIES": False}
     assert sink.notes == ("keys that are not read, because policies are text under keys that end with .policy: README",)
 
 
-def test_changes_are_told_and_a_deletion_is_a_loss(told):
+def test_changes_are_reported_and_a_deletion_is_a_loss(sink_after):
     changed, last = config_map("2", {"a.policy": "two"}), config_map("3", {"a.policy": "two"})
     lines = [{"type": "MODIFIED", "object": changed}, {"type": "DELETED", "object": last}]
-    sink, _ = told(3, listed(config_map("1", {"a.policy": "one"})), Stream(events=lines, hang=5))
+    sink, _ = sink_after(3, listed(config_map("1", {"a.policy": "one"})), Stream(events=lines, hang=5))
     assert [said["a.policy"][1] if isinstance(said, dict) else said for said in sink.said] == [
         "one",
         "two",
@@ -86,12 +86,12 @@ def test_changes_are_told_and_a_deletion_is_a_loss(told):
     ]
 
 
-def test_one_that_is_not_there_is_lost(told):
-    assert told(1, listed())[0].said == ["there is no such ConfigMap"]
+def test_one_that_is_not_there_is_lost(sink_after):
+    assert sink_after(1, listed())[0].said == ["there is no such ConfigMap"]
 
 
-def test_one_that_may_not_be_read_is_lost_with_the_reason(told):
-    assert "forbidden" in told(1, refused(403, "Forbidden", "configmaps is forbidden"))[0].said[0]
+def test_one_that_may_not_be_read_is_lost_with_the_reason(sink_after):
+    assert "forbidden" in sink_after(1, refused(403, "Forbidden", "configmaps is forbidden"))[0].said[0]
 
 
 @pytest.mark.parametrize("reference", ["policies", "/policies", "a/b/c", "a/"])

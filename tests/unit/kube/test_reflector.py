@@ -80,7 +80,7 @@ def test_a_watch_goes_on_from_the_list(follow):
         hang=30,
     )
     recorder, served, _, _ = follow(
-        lambda recorder, _: ("delete", "b") in recorder.told, lists=[listed(node("a"), version="10")], watches=[watch]
+        lambda recorder, _: ("delete", "b") in recorder.reported, lists=[listed(node("a"), version="10")], watches=[watch]
     )
     assert recorder.objects["Node"]["a"].metadata.labels == {"k": "v"}
     assert recorder.names("Node") == {"a"}
@@ -155,7 +155,7 @@ def test_half_an_event_is_not_an_event(follow):
 )
 def test_a_forgotten_version_means_a_new_list(follow, gone):
     recorder, served, _, _ = follow(nodes_are("c"), lists=[listed(node("a"), node("b")), listed(node("c"), version="50")], watches=[gone])
-    assert recorder.told.count(("replace", "Node")) == 2
+    assert recorder.reported.count(("replace", "Node")) == 2
     assert recorder.kinds_synced == ["Node"]
     assert [query.get("resourceVersion") for query in served.watch_queries][:1] == ["10"]
 
@@ -185,7 +185,7 @@ def test_a_page_that_came_too_late_means_everything_at_once(follow):
         page_size=1,
     )
     assert "limit" not in served.list_queries[-1]
-    assert recorder.told == [("replace", "Node")]
+    assert recorder.reported == [("replace", "Node")]
 
 
 @pytest.mark.parametrize(
@@ -231,10 +231,10 @@ def test_an_unreadable_object_is_reported_and_passed_over(follow):
     assert (reflector.lists, reflector.watches) == (1, 1)
 
 
-def test_the_deletion_of_an_unreadable_object_is_told(follow):
+def test_the_deletion_of_an_unreadable_object_is_reported(follow):
     bad = {"metadata": {"name": "a", "resourceVersion": "11"}, "status": {"allocatable": {"cpu": "many"}}}
     recorder, _, _, _ = follow(
-        lambda r, _: ("delete", "a") in r.told, lists=[listed(node("a"))], watches=[Stream(events=[event("DELETED", bad)])]
+        lambda r, _: ("delete", "a") in r.reported, lists=[listed(node("a"))], watches=[Stream(events=[event("DELETED", bad)])]
     )
     assert recorder.names("Node") == set()
 
@@ -330,7 +330,7 @@ def test_a_streamed_list_is_one_replacement_and_the_watch_goes_on_in_it(follow):
         hang=30,
     )
     recorder, served, _, _ = follow(nodes_are("b"), watches=[stream], streaming=True)
-    assert recorder.told == [("replace", "Node"), ("delete", "a")]
+    assert recorder.reported == [("replace", "Node"), ("delete", "a")]
     assert served.watch_queries[0]["sendInitialEvents"] == "true"
     assert served.list_queries == []
 
@@ -339,7 +339,7 @@ def test_a_streamed_list_is_one_replacement_and_the_watch_goes_on_in_it(follow):
 def test_servers_without_streamed_lists_are_asked_in_pages(follow, refusal):
     recorder, served, _, _ = follow(nodes_are("a"), lists=[listed(node("a"))], watches=[refusal], streaming=True)
     assert len(served.list_queries) == 1
-    assert recorder.told == [("replace", "Node")]
+    assert recorder.reported == [("replace", "Node")]
 
 
 def test_after_a_streamed_list_that_broke_off_pages_are_asked_for_once(follow):
@@ -348,10 +348,10 @@ def test_after_a_streamed_list_that_broke_off_pages_are_asked_for_once(follow):
     recorder, served, _, _ = follow(nodes_are("b"), lists=[refused(500, "InternalError")], watches=[broken, whole], streaming=True)
     assert ["sendInitialEvents" in query for query in served.watch_queries] == [True, True]
     assert len(served.list_queries) == 1
-    assert recorder.told == [("replace", "Node")]
+    assert recorder.reported == [("replace", "Node")]
 
 
-def test_streams_that_always_break_off_keep_nobody_waiting(follow):
+def test_streams_that_always_break_off_delay_no_other(follow):
     broken = [Stream(events=[event("ADDED", node("a", "3"))], cut=True)] * 20
     _, served, _, _ = follow(lambda recorder, _: "c" in recorder.names("Node"), lists=[listed(node("c"))], watches=broken, streaming=True)
     assert "sendInitialEvents" in served.watch_queries[0]
@@ -359,8 +359,8 @@ def test_streams_that_always_break_off_keep_nobody_waiting(follow):
 
 
 @pytest.mark.parametrize("lost", [None, {"spec": {}}, {"metadata": {"name": 1}}])
-def test_a_streamed_list_with_a_line_about_nobody_is_not_taken_for_all_there_is(follow, lost):
+def test_a_streamed_list_with_a_line_without_an_object_is_incomplete(follow, lost):
     stream = Stream(events=[event("ADDED", node("a", "3")), event("ADDED", lost), bookmark("9", **END)], hang=30)
     recorder, _, _, _ = follow(nodes_are("a", "b"), lists=[listed(node("a"), node("b"))], watches=[stream], streaming=True)
-    assert recorder.told == [("replace", "Node")]
+    assert recorder.reported == [("replace", "Node")]
     assert any("does not say of what" in str(report) for report in recorder.reports)

@@ -130,7 +130,7 @@ def test_a_server_that_does_not_shake_hands_is_unreachable(tmp_path, last_words)
     asyncio.run(main())
 
 
-def test_a_context_that_allows_no_version_is_told_at_once():
+def test_a_context_that_allows_no_version_is_reported_at_once():
     async def main():
         context = ssl.create_default_context()
         context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2

@@ -14,7 +14,7 @@ from wharfinger.kube.refusals import Backoff, ServerError, TooManyRequests, Unre
         (TooManyRequests("busy", retry_after=1.0), [1.0, 1.0, 1.0, 1.6, 3.2, 6.4, 10.0, 10.0]),
     ],
 )
-def test_waits_double_up_to_a_limit_that_is_low_where_nobody_answers(error, waits):
+def test_waits_double_up_to_a_limit_that_is_low_without_an_answer(error, waits):
     backoff = Backoff(draw=lambda: 0.0)
     assert [backoff.after(error) for _ in waits] == waits
 

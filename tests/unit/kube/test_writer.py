@@ -22,7 +22,7 @@ def pod(*conditions, nominated="", generation=0):
     return PodView(Pod(metadata=metadata, status=PodStatus(conditions=conditions, nominated_node_name=nominated)))
 
 
-def told(**changes):
+def reported_pod(**changes):
     fields = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
     return PodCondition(**fields | changes)
 
@@ -68,14 +68,14 @@ def test_a_condition_is_merged_by_its_type_and_names_the_pod(write):
 
 
 def test_the_time_of_transition_stays_while_the_status_stays(write):
-    _, server, _ = write(patched(pod(told(message="other")), condition=UNSCHEDULABLE), {("PATCH", STATUS): [Answer()]})
+    _, server, _ = write(patched(pod(reported_pod(message="other")), condition=UNSCHEDULABLE), {("PATCH", STATUS): [Answer()]})
     assert "lastTransitionTime" not in server.seen[0].body["status"]["conditions"][0]
 
 
 @pytest.mark.parametrize(
     ("subject", "what"),
     [
-        (pod(told()), {"condition": UNSCHEDULABLE}),
+        (pod(reported_pod()), {"condition": UNSCHEDULABLE}),
         (pod(nominated="n1"), {"nominated_node": "n1"}),
         (pod(), {"nominated_node": ""}),
         (pod(), {}),

@@ -50,7 +50,7 @@ def test_a_path_that_is_not_there_is_a_usage_error(tmp_path):
 
 
 @pytest.mark.parametrize("named", [["p.policy"], ["p_test.policy"], ["p.policy", "p_test.policy"], ["."]])
-def test_tests_beside_a_policy_are_its_tests(tmp_path, named):
+def test_tests_in_the_test_file_of_a_policy_are_its_tests(tmp_path, named):
     written(tmp_path, {"p.policy": f'policy "p"\n{RULE}', "p_test.policy": TEST})
     policies, diagnostics = load_policies([tmp_path / name for name in named], CATALOGUE)
     assert [p.name for p in policies] == ["p"]
@@ -58,7 +58,7 @@ def test_tests_beside_a_policy_are_its_tests(tmp_path, named):
     assert not len(diagnostics)
 
 
-def test_a_mistake_in_a_test_beside_is_found_there(tmp_path):
+def test_an_error_in_a_test_file_is_found_there(tmp_path):
     written(tmp_path, {"p.policy": f'policy "p"\n{RULE}', "p_test.policy": TEST.replace("on a", "on bb")})
     policies, diagnostics = load_policies([tmp_path / "p.policy"], CATALOGUE)
     assert policies == [None]

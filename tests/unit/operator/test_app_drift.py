@@ -51,9 +51,9 @@ def test_one_at_a_time_that_another_node_would_take(policy, movable, last, evict
     assert (found and found.metadata.name) == evicted
 
 
-def test_an_eviction_is_told_about_the_app_and_the_pod():
-    told = []
-    recorder = SimpleNamespace(record_about=lambda about, event: told.append((about, event.related)))
+def test_an_eviction_has_events_about_the_app_and_the_pod():
+    reported = []
+    recorder = SimpleNamespace(record_about=lambda about, event: reported.append((about, event.related)))
     writer = SimpleNamespace(evict=AsyncMock())
     app = PolicyApp(metadata=ObjectMeta(name="web", namespace="shop", uid="u"))
 
@@ -61,7 +61,7 @@ def test_an_eviction_is_told_about_the_app_and_the_pod():
 
     version = "scheduling.wharfinger.dev/v1alpha1"
     about = Reference(kind="PolicyApp", name="web", namespace="shop", uid="u", api_version=version)
-    assert told == [(about, Reference(kind="Pod", name="a", namespace="shop", uid="a"))]
+    assert reported == [(about, Reference(kind="Pod", name="a", namespace="shop", uid="a"))]
 
 
 def test_pods_that_no_node_would_take_are_said():

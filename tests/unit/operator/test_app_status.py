@@ -69,10 +69,10 @@ def test_drift_is_counted_in_full_and_listed_in_part():
     drift = tuple(DriftedPod(pod=f"web-{i}", node="a", reasons=("no",)) for i in range(80))
     observed = Observed(generation=1, deployment=deployment(), drift=drift)
     status = status_of(SPEC, observed, AppPhase.RUNNING)
-    told = {each.type: each.status for each in conditions_of(SPEC, observed, AppPhase.RUNNING)}
+    reported = {each.type: each.status for each in conditions_of(SPEC, observed, AppPhase.RUNNING)}
 
     assert (status["drifted"], len(status["drift"])) == (80, 50)
-    assert told == {"Ready": "True", "Applied": "True", "Governed": "Unknown", "Drifted": "True"}
+    assert reported == {"Ready": "True", "Applied": "True", "Governed": "Unknown", "Drifted": "True"}
 
 
 NOWHERE = Governance(policy="gold", governs=False, reason="OutOfScope", message="it is for others")
@@ -88,12 +88,12 @@ WORST = [
 ]
 
 
-@pytest.mark.parametrize(("observed", "phase", "told"), WORST)
-def test_the_worst_news_comes_first(observed, phase, told):
+@pytest.mark.parametrize(("observed", "phase", "reported"), WORST)
+def test_the_worst_news_comes_first(observed, phase, reported):
     ready = conditions_of(SPEC, observed, phase)[0]
 
     assert ready.type == "Ready"
-    assert f"{ready.status} {ready.reason} {ready.message}".strip() == told
+    assert f"{ready.status} {ready.reason} {ready.message}".strip() == reported
 
 
 def test_conditions_keep_the_time_of_their_last_transition():

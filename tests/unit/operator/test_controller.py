@@ -32,10 +32,10 @@ class Scripted:
 def run(script, test, known=()):
     async def main():
         clock, lead, results, failures = ManualClock(), Lead(), [], []
-        heard = {Reconciled: lambda event: results.append(event.result), Failed: lambda event: failures.append(event.where)}
-        controller = Controller("things", script, lambda: known, clock=clock, leadership=lead, emit=subscribed(heard).emit)
+        handlers = {Reconciled: lambda event: results.append(event.result), Failed: lambda event: failures.append(event.where)}
+        controller = Controller("things", script, lambda: known, clock=clock, leadership=lead, emit=subscribed(handlers).emit)
         running = asyncio.ensure_future(run_all([controller], clock, lead))
-        await settle()
+        await run_pending()
         await test(controller, clock, lead, results, failures)
         controller.stop()
         clock.move(1.0)
@@ -44,7 +44,7 @@ def run(script, test, known=()):
     asyncio.run(main())
 
 
-async def settle():
+async def run_pending():
     for _ in range(30):
         await asyncio.sleep(0)
 
@@ -55,19 +55,19 @@ def test_what_is_known_is_looked_at_first_and_what_changes_later():
     async def test(controller, *_):
         assert script.calls == ["a", "b"]
         controller.queue.add("c")
-        await settle()
+        await run_pending()
         assert script.calls == ["a", "b", "c"]
 
     run(script, test, known=["a", "b"])
 
 
-def test_failures_are_told_and_tried_again_and_conflicts_only_tried_again():
+def test_failures_are_reported_and_tried_again_and_conflicts_only_tried_again():
     script = Scripted(a=[ValueError("?"), None], b=[refusals.Conflict("!"), WriteFailed("!"), None])
 
     async def test(controller, clock, _lead, results, failures):
         for _ in range(4):
             clock.move(0.05)
-            await settle()
+            await run_pending()
         assert sorted(script.calls) == ["a", "a", "b", "b", "b"]
         assert sorted(results) == ["conflict", "conflict", "error", "success", "success"]
         assert failures == ["reconciling things a"]
@@ -80,10 +80,10 @@ def test_who_asks_for_it_comes_again_without_a_change():
 
     async def test(controller, clock, _lead, results, _failures):
         clock.move(4.9)
-        await settle()
+        await run_pending()
         assert script.calls == ["a"]
         clock.move(0.2)
-        await settle()
+        await run_pending()
         assert script.calls == ["a", "a"]
         assert results == ["requeue", "success"]
 
@@ -96,13 +96,13 @@ def test_only_the_leader_reconciles_and_a_new_one_looks_at_everything():
     async def test(controller, clock, lead, *_):
         lead.is_leader = False
         clock.move(0.5)
-        await settle()
+        await run_pending()
         controller.queue.add("b")
-        await settle()
+        await run_pending()
         assert script.calls == ["a"]
         lead.is_leader = True
         clock.move(0.5)
-        await settle()
+        await run_pending()
         assert script.calls == ["a", "a"]
 
     run(script, test, known=["a"])

@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_nothing(status):
 
 
 @pytest.mark.parametrize("spec", [{"source": "broken"}, {"sauce": "no text at all"}])
-def test_the_source_of_policies_offers_it_beside_the_text(spec):
+def test_the_source_of_policies_offers_it_with_the_text(spec):
     policy = SchedulingPolicy(metadata=ObjectMeta(name="p", generation=4), spec=spec, status={"lastKnownGood": GOOD})
 
     assert text_of(policy, TenantRights()).former == FORMER

@@ -1,4 +1,4 @@
-"""What reconcilers remember, and whom they tell."""
+"""The cache of the reconcilers, and its handlers."""
 
 import pytest
 
@@ -20,13 +20,13 @@ def pod(name, of="web", **meta):
 
 
 @pytest.fixture
-def told():
+def reported():
     return []
 
 
-def test_handlers_hear_of_changes_and_not_of_repeats(told):
+def test_handlers_hear_of_changes_and_not_of_repeats(reported):
     cache = ObjectCache(["PolicyApp"])
-    cache.watch("PolicyApp", lambda obj: told.append((obj.metadata.name, obj.metadata.resource_version)))
+    cache.watch("PolicyApp", lambda obj: reported.append((obj.metadata.name, obj.metadata.resource_version)))
 
     cache.replace("PolicyApp", [app("a"), app("b")])
     cache.replace("PolicyApp", [app("a"), app("b", "2"), app("c")])
@@ -36,12 +36,12 @@ def test_handlers_hear_of_changes_and_not_of_repeats(told):
     cache.delete("PolicyApp", app("b", "3"))
     cache.upsert("Pod", pod("of-another-kind"))
 
-    assert told == [("a", "1"), ("b", "1"), ("b", "2"), ("c", "1"), ("a", "1"), ("c", "1"), ("b", "2")]
+    assert reported == [("a", "1"), ("b", "1"), ("b", "2"), ("c", "1"), ("a", "1"), ("c", "1"), ("b", "2")]
     assert cache.all("PolicyApp") == []
 
 
-def test_pods_are_known_by_their_app_alone(told):
-    pods = AppPods(told.append)
+def test_pods_are_known_by_their_app_alone(reported):
+    pods = AppPods(reported.append)
 
     pods.replace("Pod", [pod("one"), pod("two", of="api"), pod("theirs", of=None)])
     pods.upsert("Pod", pod("gone", deletionTimestamp="2026-01-01T00:00:00Z"))
@@ -49,15 +49,15 @@ def test_pods_are_known_by_their_app_alone(told):
 
     assert [each.metadata.name for each in pods.of("shop/web")] == ["one"], "one that is about to go does not count"
     assert [each.metadata.name for each in pods.of("shop/api")] == ["two"]
-    assert told == ["shop/web", "shop/api", "shop/web"]
+    assert reported == ["shop/web", "shop/api", "shop/web"]
 
 
-def test_a_pod_that_changes_its_label_changes_its_app(told):
-    pods = AppPods(told.append)
+def test_a_pod_that_changes_its_label_changes_its_app(reported):
+    pods = AppPods(reported.append)
     pods.upsert("Pod", pod("one"))
     pods.upsert("Pod", pod("one", of="api"))
     pods.upsert("Pod", pod("one", of=None))
     pods.replace("Pod", [])
 
-    assert told == ["shop/web", "shop/web", "shop/api", "shop/api"]
+    assert reported == ["shop/web", "shop/web", "shop/api", "shop/api"]
     assert pods.of("shop/web") == pods.of("shop/api") == []

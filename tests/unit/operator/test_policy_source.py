@@ -1,4 +1,4 @@
-"""SchedulingPolicies as a source: heard as soon as they are listed, and none where nobody has installed them."""
+"""SchedulingPolicies as a source: offered as soon as they are listed; no policies where the definition is not installed."""
 
 import asyncio
 
@@ -37,8 +37,8 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize(("refused", "absent", "heard"), STATES.values(), ids=STATES)
-def test_it_speaks_as_soon_as_the_kind_is_listed(refused, absent, heard):
+@pytest.mark.parametrize(("refused", "absent", "expected"), STATES.values(), ids=STATES)
+def test_it_speaks_as_soon_as_the_kind_is_listed(refused, absent, expected):
     async def story():
         cache, sink = ObjectCache([KIND]), Heard()
         source = SchedulingPolicySource(cache, ManualClock(), lambda: refused, lambda: absent)
@@ -47,7 +47,7 @@ def test_it_speaks_as_soon_as_the_kind_is_listed(refused, absent, heard):
         assert sink.said == []
         cache.synced(KIND)
         await calm()
-        assert sink.said == [heard]
+        assert sink.said == [expected]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -64,12 +64,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("found", "metrics", "told", "reason"), CASES)
-def test_conditions(found, metrics, told, reason):
+@pytest.mark.parametrize(("found", "metrics", "reported", "reason"), CASES)
+def test_conditions(found, metrics, reported, reason):
     conditions = {each.type: each for each in conditions_of(found, metrics)}
 
     names = ("Compiled", "Tested", "Active", "MetricsAvailable")
-    assert tuple(conditions[name].status if name in conditions else None for name in names) == told
+    assert tuple(conditions[name].status if name in conditions else None for name in names) == reported
     assert conditions["Active"].reason == reason
 
 
@@ -105,11 +105,11 @@ WORST = [
 ]
 
 
-@pytest.mark.parametrize(("found", "metrics", "told"), WORST)
-def test_the_worst_news_comes_first(found, metrics, told):
+@pytest.mark.parametrize(("found", "metrics", "reported"), WORST)
+def test_the_worst_news_comes_first(found, metrics, reported):
     ready = ready_of(found, conditions_of(found, metrics))
 
-    assert f"{ready.status} {ready.reason} {ready.message}".strip() == told
+    assert f"{ready.status} {ready.reason} {ready.message}".strip() == reported
 
 
 def test_the_first_finding_is_the_message():
@@ -121,10 +121,10 @@ def test_the_first_finding_is_the_message():
 
 def test_a_waiting_pod_is_counted_though_nothing_else_changes():
     compiled = policy('policy "p"\nfilter none { require false else "nowhere" }\n')
-    told = []
+    reported = []
 
     async def apply_status(_, status):
-        told.append((status["matched"], {each["type"]: each["reason"] for each in status["conditions"]}["Active"]))
+        reported.append((status["matched"], {each["type"]: each["reason"] for each in status["conditions"]}["Active"]))
 
     async def story():
         async with running(node("a")) as world:
@@ -144,4 +144,4 @@ def test_a_waiting_pod_is_counted_though_nothing_else_changes():
             await statuses.reconcile("p")
 
     asyncio.run(story())
-    assert told == [(0, "Active"), (1, "NoNodeEligible"), (0, "Active")]
+    assert reported == [(0, "Active"), (1, "NoNodeEligible"), (0, "Active")]

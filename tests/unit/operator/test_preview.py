@@ -33,19 +33,19 @@ def shown(conditions):
 
 
 @pytest.mark.parametrize(
-    ("miss", "note", "told"),
+    ("miss", "note", "reported"),
     [
         (None, "", "True Answered"),
         (None, "the answer is for wharfinger", "True Answered the answer is for wharfinger"),
         (NONE, "the answer is for wharfinger", f"True Unschedulable {NONE.message}"),
     ],
 )
-def test_an_answer(miss, note, told):
-    assert shown(conditions_of(Answer(nodes=(), miss=miss, policy_revision="r"), note)) == (told, "True")
+def test_an_answer(miss, note, reported):
+    assert shown(conditions_of(Answer(nodes=(), miss=miss, policy_revision="r"), note)) == (reported, "True")
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (UnknownObject("there is no Job none in namespace default"), "UnknownObject there is no Job none in namespace default"),
         (UsageError("more than 1,000 pods"), "InvalidQuestion more than 1,000 pods"),
@@ -55,5 +55,5 @@ def test_an_answer(miss, note, told):
         (broken('policy "p"\nscore s = nod.x\n'), "InvalidPolicy policy:2:11: P301: there is no `nod`"),
     ],
 )
-def test_a_question_that_cannot_be_answered(error, told):
-    assert shown(unanswered(error)) == (f"False {told}", "False")
+def test_a_question_that_cannot_be_answered(error, reported):
+    assert shown(unanswered(error)) == (f"False {reported}", "False")

@@ -103,7 +103,7 @@ def test_pods_of_drained_nodes_compete_for_room():
 
 
 def guarded(state, n_pods, allowed):
-    """A state with so many pods of one owner on the first node, and a budget that allows so many disruptions."""
+    """A state with that many pods of one owner on the first node, and a budget that allows that many disruptions."""
     owner = objects.OwnerReference(kind="ReplicaSet", name="own", controller=True)
     for number in range(n_pods):
         metadata = objects.ObjectMeta(name=f"web-{number}", labels={"app": "web"}, owner_references=(owner,))

@@ -93,7 +93,7 @@ def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach)
     assert with_affinity(how, kind, TERM, TenantRights())
 
 
-def test_fields_of_a_template_that_kubernetes_does_not_know_are_told_with_the_answer():
+def test_unknown_fields_of_a_template_are_reported_with_the_answer():
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelectr": {"disk": "ssd"}, "tolerations": [{"keyy": "a"}]}}
     meta, spec = ObjectMeta(name="preview", namespace="shop"), PlacementPreviewSpec.model_validate({"template": template})
     asked = asyncio.run(Questions(Judge(), Writer()).of(meta, spec))
@@ -128,7 +128,7 @@ def named(name, namespace=None, score=1):
     return policy(f'policy "{name}"\nscore s = {score}\n', Authority(namespace))
 
 
-def test_the_revision_tells_nothing_of_policies_of_other_namespaces():
+def test_the_revision_shows_nothing_of_policies_of_other_namespaces():
     ours = [named("cluster"), named("shop.web", "shop")]
     chains = [assemble(ours), *(assemble([*ours, named("bank.vault", "bank", score)]) for score in (1, 2))]
     assert {question(Judge(chain)).chain.policy_revision for chain in chains} == {chains[0].policy_revision}

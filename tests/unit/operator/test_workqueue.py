@@ -11,20 +11,20 @@ from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, Retry
 
 def run(test, **limits):
     async def main():
-        clock, told = ManualClock(), []
-        await test(WorkQueue("things", clock, told.append, RetryLimits(**limits) if limits else None), clock, told)
+        clock, reported = ManualClock(), []
+        await test(WorkQueue("things", clock, reported.append, RetryLimits(**limits) if limits else None), clock, reported)
 
     asyncio.run(main())
 
 
 def test_a_key_that_waits_is_there_once():
-    async def test(queue, _clock, told):
+    async def test(queue, _clock, reported):
         for key in "abab":
             queue.add(key)
 
         assert len(queue) == 2
         assert [await queue.get(), await queue.get()] == ["a", "b"]
-        assert told.count(KeyAdded("things")) == 2
+        assert reported.count(KeyAdded("things")) == 2
 
     run(test)
 
@@ -47,13 +47,13 @@ def test_a_key_that_changes_while_it_is_worked_on_comes_again_afterwards():
 
 
 def test_failures_come_back_after_twice_the_time_and_forgetting_begins_anew():
-    async def test(queue, clock, told):
+    async def test(queue, clock, reported):
         waits = [queue.retry("a") for _ in range(6)]
         assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
         assert queue.retry("b") == 0.5
         queue.forget("a")
         assert queue.retry("a") == 0.5
-        assert told.count(KeyRetried("things")) == 8
+        assert reported.count(KeyRetried("things")) == 8
 
         assert len(queue) == 0
         clock.move(0.5)
@@ -100,11 +100,11 @@ def test_a_stop_lets_workers_finish_and_sends_the_others_home():
 
 
 def test_waiting_is_measured():
-    async def test(queue, clock, told):
+    async def test(queue, clock, reported):
         queue.add("a")
         clock.move(3.0)
         await queue.get()
-        assert told == [KeyAdded("things"), KeyTaken("things", 3.0)]
+        assert reported == [KeyAdded("things"), KeyTaken("things", 3.0)]
 
     run(test)
 

@@ -1,4 +1,4 @@
-"""No policy of a namespace keeps one of the cluster out, and none is told more of others than that they are there."""
+"""No policy of a namespace keeps one of the cluster out, and none learns more of others than that they exist."""
 
 import pytest
 
@@ -21,13 +21,15 @@ def claim(key, candidate, since):
     return Claim(place=(0, key), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=candidate, held=candidate, since=since)
 
 
-@pytest.mark.parametrize(("second", "told"), [("fit", 'there is another policy called "fit"'), ("other", "a policy of the cluster sets")])
-def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, told):
+@pytest.mark.parametrize(
+    ("second", "message"), [("fit", 'there is another policy called "fit"'), ("other", "a policy of the cluster sets")]
+)
+def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, message):
     older, newer = made("fit", 1, A), made(second, 2, CLUSTER)
     first, last = choose([claim("a", older, 5.0), claim("b", newer, 0.0)])
 
     assert (first.policy, last.policy) == (None, newer)
-    assert first.objection.startswith(told)
+    assert first.objection.startswith(message)
     assert f'"{second}"' not in first.objection.replace('"fit"', "")
 
 

@@ -1,4 +1,4 @@
-"""A policy that takes too long to decide: pods that it governs wait and are told why, all others go on, and it is tried again."""
+"""A policy that takes too long to decide: its pods wait, with the reason, all others go on, and it is tried again."""
 
 import asyncio
 import re
@@ -90,7 +90,7 @@ def notes(world, name):
     return [event.note for key, event in world.cluster.events if key == f"default/{name}" and event.reason == "FailedScheduling"]
 
 
-def story(rule, told, *, seconds=SLOW, budget=BUDGET):
+def story(rule, scenario, *, seconds=SLOW, budget=BUDGET):
     """Tell a story of a slow policy on equal nodes with a pod of low priority on each."""
 
     async def run():
@@ -99,13 +99,13 @@ def story(rule, told, *, seconds=SLOW, budget=BUDGET):
         async with running(*things, chains={"wharfinger": slowed.chain}, settings=settings(clocks, budget)) as world:
             clocks.append(world.clock)
             slowed.clock = world.clock
-            await told(world, slowed)
+            await scenario(world, slowed)
 
     asyncio.run(run())
 
 
 async def exceeded(world, rule, count=IN_A_ROW + 1):
-    """Have the policy exceed its budget: by one decision that is only found to be slow, and so many that are measured."""
+    """Have the policy exceed its budget: by one decision that is only found to be slow, and that many that are measured."""
     for number in range(count):
         cpu = f"{3_900 + number}m" if rule == "preemption" else "10m"
         world.cluster.put(pod(f"first-{number}", cpu=cpu, labels={"team": "slow"}))
@@ -114,7 +114,7 @@ async def exceeded(world, rule, count=IN_A_ROW + 1):
 
 @pytest.mark.parametrize("rule", TEXTS)
 def test_a_policy_that_takes_too_long_is_suspended_whatever_rule_it_is(rule):
-    async def told(world, slowed):
+    async def scenario(world, slowed):
         await exceeded(world, rule)
         assert [key[0] for key in world.scheduler.budget.suspended] == ["slow"]
         asked = slowed.asked
@@ -130,22 +130,22 @@ def test_a_policy_that_takes_too_long_is_suspended_whatever_rule_it_is(rule):
         assert world.cluster.pod("default/late").status.conditions[0].message == note
         assert [queued.pod.name for queued in world.scheduler.queue if SUSPENDED in queued.rejectors] == ["late"]
 
-    story(rule, told)
+    story(rule, scenario)
 
 
 def test_only_several_times_in_a_row_count():
-    async def told(world, slowed):
+    async def scenario(world, slowed):
         for number in range(4 * IN_A_ROW):
             slowed.seconds = SLOW if number % IN_A_ROW else 0.0
             world.cluster.put(slow_pod(f"pod-{number}", priority=number))
             await world.calm()
         assert world.scheduler.budget.suspended == {}
 
-    story("a filter", told)
+    story("a filter", scenario)
 
 
 def test_one_decision_that_takes_beyond_all_measure_is_enough_once_the_policy_is_watched():
-    async def told(world, _slowed):
+    async def scenario(world, _slowed):
         world.cluster.put(slow_pod("first"))
         await world.calm()
         assert world.scheduler.budget.suspended == {}
@@ -153,27 +153,27 @@ def test_one_decision_that_takes_beyond_all_measure_is_enough_once_the_policy_is
         await world.calm()
         assert len(world.scheduler.budget.suspended) == 1
 
-    story("a filter", told, seconds=BUDGET * SUSPEND_AT + 1)
+    story("a filter", scenario, seconds=BUDGET * SUSPEND_AT + 1)
 
 
 def test_nothing_is_suspended_without_a_budget():
-    async def told(world, _slowed):
+    async def scenario(world, _slowed):
         await exceeded(world, "a filter", 20)
         assert world.scheduler.budget.suspended == {}
 
-    story("a filter", told, budget=0)
+    story("a filter", scenario, budget=0)
 
 
-def test_policies_beside_it_are_not_blamed():
-    async def told(world, _slowed):
+def test_other_policies_are_not_blamed():
+    async def scenario(world, _slowed):
         await exceeded(world, "a filter")
         assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
 
-    story("a filter", told)
+    story("a filter", scenario)
 
 
 def test_it_is_tried_again_after_pauses_that_double_and_the_pods_come_through_when_it_is_quick():
-    async def told(world, slowed):
+    async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.cluster.put(slow_pod("late"))
         world.cluster.put(slow_pod("later", priority=-1))
@@ -188,11 +188,11 @@ def test_it_is_tried_again_after_pauses_that_double_and_the_pods_come_through_wh
         assert "later" in await bound(world)
         assert world.scheduler.budget.suspended == {}
 
-    story("a filter", told)
+    story("a filter", scenario)
 
 
 def test_it_is_tried_again_when_the_cluster_has_another_size():
-    async def told(world, slowed):
+    async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.cluster.put(slow_pod("late"))
         await world.pass_time(2)
@@ -203,11 +203,11 @@ def test_it_is_tried_again_when_the_cluster_has_another_size():
         await world.pass_time(2)
         assert "late" in await bound(world)
 
-    story("a filter", told)
+    story("a filter", scenario)
 
 
 def test_it_is_tried_again_when_its_text_is_another():
-    async def told(world, slowed):
+    async def scenario(world, slowed):
         await exceeded(world, "a filter")
         world.suspensions.clear()
         world.cluster.put(slow_pod("late"))
@@ -217,11 +217,11 @@ def test_it_is_tried_again_when_its_text_is_another():
         assert "late" in await bound(world)
         assert [policy for policy, _ in world.suspensions] == ["slow"]
 
-    story("a filter", told)
+    story("a filter", scenario)
 
 
 def test_pods_that_its_permit_holds_go_on_being_held_until_the_permit_agrees():
-    async def told(world, slowed):
+    async def scenario(world, slowed):
         await exceeded(world, "a filter beside a permit")
         assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
         alone = [policy for policy in slowed.chain.policies if policy.name == "slow"]
@@ -233,11 +233,11 @@ def test_pods_that_its_permit_holds_go_on_being_held_until_the_permit_agrees():
         assert {name for name in await bound(world) if name.startswith("first-")} == {f"first-{number}" for number in range(IN_A_ROW + 1)}
         assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
 
-    story("a filter beside a permit", told)
+    story("a filter beside a permit", scenario)
 
 
 def test_pods_that_wait_for_it_are_no_pods_that_were_forgotten():
-    async def told(world, _slowed):
+    async def scenario(world, _slowed):
         await exceeded(world, "a filter")
         world.scheduler.budget.review = lambda: False
         world.cluster.put(slow_pod("late"))
@@ -245,7 +245,7 @@ def test_pods_that_wait_for_it_are_no_pods_that_were_forgotten():
         assert world.seen.flushes == 0
         assert len(notes(world, "late")) == 1
 
-    story("a filter", told)
+    story("a filter", scenario)
 
 
 def test_a_policy_that_keeps_to_its_budget_for_a_while_is_not_watched_any_more():

@@ -176,7 +176,7 @@ def test_no_more_is_read_of_a_file_than_a_policy_may_have(tmp_path):
     assert len(folder.read(str(tmp_path)).files["a.policy"]) < 300_000
 
 
-def test_hidden_folders_and_other_files_are_nobodys_policies(tmp_path):
+def test_hidden_folders_and_other_files_hold_no_policies(tmp_path):
     for name in (".git/a.policy", "sub/b.policy", "sub/readme.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("text")

@@ -47,7 +47,7 @@ async def test_a_thousand_reloads_leave_nothing_behind():
             cluster.seen.attempts.clear()
             cluster.cluster.events.clear()
             if reload in {200, RELOADS - 1}:
-                await asyncio.to_thread(time.sleep, 0.05)  # the build thread forgets its last function after it has told the result
+                await asyncio.to_thread(time.sleep, 0.05)  # the build thread forgets its last function after it has returned the result
                 counted.append(alive())
         (kinds_early, all_early), (kinds_late, all_late) = counted
         assert kinds_early == kinds_late

@@ -165,21 +165,21 @@ async def test_a_policy_that_imports_is_not_remembered_by_its_text_alone():
 
 
 @story
-async def test_while_texts_are_built_nobody_is_told_of_a_policy_that_is_kept_as_of_one_that_is_refused(tmp_path):
+async def test_while_texts_are_built_a_policy_that_is_kept_is_not_reported_as_refused(tmp_path):
     await World(state=tmp_path).offer({"a.policy": policy("a", "one")})
-    after, told = World(state=tmp_path), []
+    after, reported = World(state=tmp_path), []
     run = after.store.build_thread.run
 
     async def watched(*asked):
-        told.append(after.states())
+        reported.append(after.states())
         built = await run(*asked)
-        told.append(after.states())
+        reported.append(after.states())
         return built
 
     after.store.build_thread.run = watched
     await after.offer({"a.policy": BROKEN})
-    assert len(told) >= 4
-    assert not any(told)
+    assert len(reported) >= 4
+    assert not any(reported)
     assert after.states() == {"a.policy": "kept"}
 
 

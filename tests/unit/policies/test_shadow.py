@@ -55,9 +55,9 @@ async def test_one_that_rejects_every_node_says_so_and_the_pod_is_placed():
         world.cluster.put(pod("p"))
         await world.calm()
         assert len(world.cluster.nodes_of_pods()) == 1
-        told = shadows.reports["nowhere"].last[0]
-        assert told.shadow_node is None
-        assert "not c" in told.shadow_message
+        reported = shadows.reports["nowhere"].last[0]
+        assert reported.shadow_node is None
+        assert "not c" in reported.shadow_message
 
 
 @story

@@ -158,7 +158,7 @@ async def test_of_two_policies_with_one_name_the_first_stays():
 
 
 @story
-async def test_a_policy_that_takes_over_a_name_is_told():
+async def test_a_policy_that_takes_over_a_name_is_reported():
     world = World()
     await world.offer({"b.policy": policy("same", "first")})
     await world.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
@@ -173,7 +173,7 @@ async def test_a_policy_that_takes_over_a_name_is_told():
 
 
 @story
-async def test_another_mode_of_the_same_text_is_told():
+async def test_another_mode_of_the_same_text_is_reported():
     world = World()
     await world.offer({"a.policy": text(policy("a"))})
     for mode in (Mode.SHADOW, Mode.OFF, Mode.OFF, Mode.ENFORCE):
@@ -183,7 +183,7 @@ async def test_another_mode_of_the_same_text_is_told():
 
 
 @story
-async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
+async def test_a_policy_that_was_kept_and_holds_again_is_reported_once():
     world = World()
     await world.offer({"a.policy": policy("a")})
     await world.offer({"a.policy": BROKEN})
@@ -273,7 +273,7 @@ async def test_a_policy_is_built_anew_when_what_it_imports_changes():
 
 
 @story
-async def test_tests_beside_a_policy_count():
+async def test_tests_in_the_test_file_of_a_policy_count():
     tests = 'test "goes there" {\n node n { labels: {"pool": "x"} }\n pod p {}\n place p\n expect p on n\n}\n'
     world = World()
     await world.offer({"a.policy": policy("a", "x"), "a_test.policy": tests})
@@ -314,7 +314,7 @@ async def test_off_is_off_even_for_a_broken_text_and_on_again_is_the_last_good()
 
 
 @story
-async def test_a_shadow_decides_nothing_and_is_held_ready_beside_those_that_do():
+async def test_a_shadow_decides_nothing_and_is_compiled_with_the_policies_that_do():
     world = World(Place("deciding"), Place("shadows"))
     await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")}, "deciding")
     chain = world.store.active.chains["wharfinger"]
@@ -356,7 +356,7 @@ async def test_each_profile_has_its_own_policies():
 
 
 @story
-async def test_nobody_decides_before_every_source_has_spoken():
+async def test_sources_are_unknown_until_each_has_offered_policies():
     world = World(Place("one"), Place("two"))
     await world.offer({"a.policy": policy("a")}, "one")
     assert world.store.unknown_sources == {"two"}
@@ -385,17 +385,17 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     assert not world.status("a.policy").findings, "nothing is wrong with the text"
     assert not world.status("b.policy").now
     assert world.seen.reviewed == [("a.policy", [found.message])]
-    assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")], "each text is told once"
+    assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")], "each text is reported once"
     await world.store.review()
     assert world.status("a.policy").now == (found,)
-    assert len(world.seen.reviewed) == 1, "what is known is not told again"
+    assert len(world.seen.reviewed) == 1, "what is known is not reported again"
     state.add_node(node("m", labels={"pool": "b"}))
     await world.store.review()
     assert "a rejects all 3 nodes" in world.status("a.policy").now[0].message, "as it is now"
-    assert len(world.seen.reviewed) == 1, "what only counts otherwise is not told again"
+    assert len(world.seen.reviewed) == 1, "what differs only in counts is not reported again"
     state.add_node(node("o", labels={"pool": "nowhere"}))
     await world.store.review()
-    assert not world.status("a.policy").now, "what is not so any more is not told any more"
+    assert not world.status("a.policy").now, "what no longer holds is not reported any more"
     state.remove_node("o")
     await world.store.review()
     assert len(world.seen.reviewed) == 2
@@ -434,7 +434,7 @@ async def test_of_a_hundred_edits_in_a_moment_the_last_is_built():
 
 
 @story
-async def test_what_should_not_happen_is_told_and_what_holds_goes_on(monkeypatch):
+async def test_an_unexpected_error_is_reported_and_the_policies_in_force_are_kept(monkeypatch):
     world = World()
     failures = world.seen.failures
     await world.offer({"a.policy": policy("a", "one")})

@@ -1,4 +1,4 @@
-"""Random small clusters that a policy can tell apart: made of the texts and numbers that it is written with."""
+"""Random small clusters that a policy can distinguish: made of the texts and numbers that it is written with."""
 
 import random
 import re

@@ -77,7 +77,7 @@ def valid(text: str) -> bool:
 
 
 def some(versions: Iterator[str], most: int, seed: str) -> list[str]:
-    """At most so many of the versions that are policies, the same at each call."""
+    """At most that many of the versions that are policies, the same at each call."""
     found = sorted(set(versions))
     random.Random(seed).shuffle(found)
     chosen: list[str] = []

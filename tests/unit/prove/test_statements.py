@@ -248,7 +248,7 @@ EVICTING = 'policy "p"\nfor pods where pod.priority >= 100\npreemption { never_e
         ('policy "p"\nfor pods where pod.priority >= 100\n', Verdict.REFUTED),
     ],
 )
-def test_versions_that_evict_other_pods_are_told_apart_by_an_eviction(other, verdict):
+def test_versions_that_evict_other_pods_are_distinguished_by_an_eviction(other, verdict):
     first, second = compiled(EVICTING, "a.policy"), compiled(other, "b.policy")
     answer = statements.same_as(first, second)
     assert answer.verdict is verdict, str(answer)

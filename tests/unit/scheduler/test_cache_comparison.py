@@ -55,15 +55,15 @@ def test_pods_that_are_missing_extra_or_elsewhere(state):
     assert found.other_node == (OnOtherNode(pod="default/one", believed="a", actual="b"),)
 
 
-def test_a_pod_that_was_only_assumed_is_no_difference_until_it_is_told_elsewhere(state):
+def test_a_pod_that_was_only_assumed_is_no_difference_until_the_api_server_has_it_elsewhere(state):
     state.assume(PodView(pod("waiting")), "a")
     found = compare(state, NODES, PODS)
     assert found.equal
     assert dict(found.assumed) == {"default/waiting": "a"}
-    told = compare(state, NODES, [*PODS[:2], pod("waiting", "b")])
-    assert not told.equal
-    assert told.other_node == (OnOtherNode(pod="default/waiting", believed="a", actual="b"),)
-    assert dict(told.assumed) == {}
+    compared = compare(state, NODES, [*PODS[:2], pod("waiting", "b")])
+    assert not compared.equal
+    assert compared.other_node == (OnOtherNode(pod="default/waiting", believed="a", actual="b"),)
+    assert dict(compared.assumed) == {}
 
 
 def test_pods_on_a_node_that_is_not_known_count(state):

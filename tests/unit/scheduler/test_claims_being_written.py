@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class LateClaims:
-    """A DeviceClaimWriter of a cluster in memory; its watch shows what was written when it is told to."""
+    """A DeviceClaimWriter of a cluster in memory; its watch shows what was written when the test says so."""
 
     def __init__(self, cluster):
         self._cluster = cluster

@@ -59,7 +59,7 @@ class World:
         return [(each.type, each.status, each.reason, each.message) for each in found.status.conditions]
 
     @property
-    def told(self):
+    def reported(self):
         return [(about, event.type, event.reason, event.note) for about, event in self.cluster.events]
 
 
@@ -75,8 +75,8 @@ def test_a_group_that_fits_nowhere_says_so_once_and_is_placed_later():
         world.status.unschedulable(world.group, WHY)
         await world.status.drain()
         assert world.written == [("PodGroupScheduled", "True", "Scheduled", "")]
-        assert ("PodGroup default/train", "Normal", "Scheduled", "Placed 3 pods on 2 nodes, rack r7") in world.told
-        assert ("PodGroup default/train", "Warning", "FailedScheduling", FULL) in world.told
+        assert ("PodGroup default/train", "Normal", "Scheduled", "Placed 3 pods on 2 nodes, rack r7") in world.reported
+        assert ("PodGroup default/train", "Warning", "FailedScheduling", FULL) in world.reported
 
     asyncio.run(scenario())
 
@@ -133,7 +133,7 @@ def test_preemption_and_errors_have_words_of_their_own():
         await world.status.drain()
         message = "wharfinger: preempting to accommodate a higher priority pod"
         assert world.written[-1] == ("DisruptionTarget", "True", "PreemptionByScheduler", message)
-        assert world.told[-1][1:] == ("Normal", "Preempted", "Preempted by pod u")
+        assert world.reported[-1][1:] == ("Normal", "Preempted", "Preempted by pod u")
 
     asyncio.run(scenario())
 
@@ -144,7 +144,7 @@ def test_only_the_leader_writes(leads):
         world = World(leads=leads)
         world.status.unschedulable(world.group, WHY)
         await world.status.drain()
-        assert bool(world.written) == bool(world.told) == leads
+        assert bool(world.written) == bool(world.reported) == leads
 
     asyncio.run(scenario())
 
@@ -157,7 +157,7 @@ def test_a_podgroup_of_the_coscheduling_plugin_gets_events_alone():
         await world.status.drain()
         assert world.cluster.n_patches == 0
         assert world.status.reference(KEY).api_version == "scheduling.x-k8s.io/v1alpha1"
-        assert world.told == [("PodGroup default/train", "Warning", "FailedScheduling", FULL)]
+        assert world.reported == [("PodGroup default/train", "Warning", "FailedScheduling", FULL)]
 
     asyncio.run(scenario())
 

@@ -14,7 +14,7 @@ from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
 
 
-def told(story):
+def run_story(story):
     asyncio.run(story())
 
 
@@ -36,7 +36,7 @@ def test_groups_of_one_name_in_two_namespaces_are_two():
             await world.pass_time(2)
             assert len(world.cluster.nodes_of_pods()) == 5
 
-    told(story)
+    run_story(story)
 
 
 def test_a_minimum_that_grows_after_members_were_bound_counts_these():
@@ -50,7 +50,7 @@ def test_a_minimum_that_grows_after_members_were_bound_counts_these():
             await world.pass_time(15)
             assert len(bound(world, "g")) == 4
 
-    told(story)
+    run_story(story)
 
 
 def test_a_podgroup_that_is_deleted_while_its_group_waits_and_made_again_with_less():
@@ -64,7 +64,7 @@ def test_a_podgroup_that_is_deleted_while_its_group_waits_and_made_again_with_le
             await world.pass_time(15)
             assert len(bound(world, "g")) == 3
 
-    told(story)
+    run_story(story)
 
 
 def test_pods_of_a_daemonset_each_of_which_has_one_node():
@@ -81,7 +81,7 @@ def test_pods_of_a_daemonset_each_of_which_has_one_node():
             await world.pass_time(15)
             assert world.cluster.nodes_of_pods() == {"default/g-0": "a", "default/g-1": "b", "default/g-2": "c"}
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_pods_that_are_grouped_otherwise_while_their_group_is_bound_in_part(then
             assert len(world.cluster.nodes_of_pods()) == bound_then
             assert assumed(world) == []
 
-    told(story)
+    run_story(story)

@@ -54,7 +54,7 @@ def test_the_least_important_pods_of_one_rack_leave_for_the_group(graceful):
     asyncio.run(story())
 
 
-def test_nobody_leaves_for_a_group_that_would_not_fit_even_then():
+def test_no_pod_is_evicted_for_a_group_that_would_not_fit_even_then():
     async def story():
         async with running(node("n", "2"), low("a", "n"), gang("g", 3), *members("g", 3)) as world:
             await world.pass_time(3)
@@ -90,7 +90,7 @@ def test_a_group_that_is_disrupted_as_a_whole_leaves_as_a_whole():
     asyncio.run(story())
 
 
-def test_room_that_is_kept_for_a_group_is_taken_by_nobody_of_lower_priority():
+def test_room_that_is_kept_for_a_group_is_taken_by_no_pod_of_lower_priority():
     async def story():
         async with running(node("n", "4"), low("a", "n", "4"), gang("g", 2)) as world:
             world.cluster.graceful = True

@@ -47,7 +47,7 @@ def ways(found):
     return {way.node: way.sentences for way in found.ways_out}
 
 
-def test_a_waiting_pod_is_told_what_would_let_it_onto_the_nearest_nodes():
+def test_the_explanation_of_a_waiting_pod_names_what_would_let_it_onto_the_nearest_nodes():
     tainted = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
     running = running_on(node("small", cpu="1"), node("busy", cpu="4", taints=tainted), pod("p", cpu="2"), node("shut", unschedulable=True))
     found = explained(running, "default/p")
@@ -82,7 +82,7 @@ def test_a_selector_and_a_port_say_what_the_node_lacks():
     )
 
 
-def test_a_policys_conditions_are_told_with_their_values():
+def test_a_policys_conditions_are_shown_with_their_values():
     chain = assemble([policy(TEXT)])
     running = running_on(node("n", labels={"zone": "b"}), pod("there", nodeName="n"), pod("p"), chain=chain)
     assert ways(explained(running, "default/p"))["n"] == (
@@ -105,7 +105,7 @@ def test_a_bound_pod_is_decided_about_again_as_if_it_waited():
     assert ways(found)["n2"] == ("1 of cpu would have to become free, or the pod ask for at most 3",)
 
 
-def test_a_feasible_node_that_was_not_chosen_is_so_many_points_behind():
+def test_a_feasible_node_that_was_not_chosen_says_how_many_points_it_is_behind():
     running = running_on(node("n1"), node("n2"), pod("q", nodeName="n2", cpu="2"), pod("p", nodeName="n1"))
     [first, *parts] = ways(explained(running, "default/p", ["n2"]))["n2"]
     assert first.startswith("it would need ")

@@ -25,7 +25,7 @@ def calls(work):
 
 
 def taken_over(n_pods, n_nodes):
-    """A cluster that is told of pods first and of their nodes then."""
+    """A cluster that receives pods first and then their nodes."""
     pods = [PodView(pod(f"pod-{number}", cpu="1m", nodeName=f"node-{number % n_nodes}")) for number in range(n_pods)]
     nodes = [node(f"node-{number}") for number in range(n_nodes)]
     state = ClusterState()
@@ -55,19 +55,19 @@ def test_a_list_is_taken_over_in_short_steps():
     pods = [pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 2 else "") for number in range(5 * OBJECTS_PER_STEP)]
     for _ in feed.replacing("Node", nodes):
         pass
-    told = []
+    reported = []
     upsert = feed.upsert
 
     def counted(kind, obj):
-        told.append(obj.metadata.name)
+        reported.append(obj.metadata.name)
         upsert(kind, obj)
 
     feed.upsert = counted
     before = 0
     for _ in feed.replacing("Pod", pods):
-        assert len(told) - before <= OBJECTS_PER_STEP
-        before = len(told)
-    assert sorted(told) == sorted(each.metadata.name for each in pods)
+        assert len(reported) - before <= OBJECTS_PER_STEP
+        before = len(reported)
+    assert sorted(reported) == sorted(each.metadata.name for each in pods)
     assert len(world.scheduler.queue) == len(pods) // 2
     gone = 0
     for _ in feed.replacing("Pod", pods[: 2 * OBJECTS_PER_STEP]):

@@ -45,7 +45,7 @@ async def test_a_pod_that_every_node_was_too_hot_for_is_placed_when_one_cools_do
 
 
 @story
-async def test_it_is_placed_too_when_nobody_knows_any_more_how_hot_nodes_are():
+async def test_it_is_placed_when_the_temperatures_of_nodes_are_not_known_any_more():
     async with started() as world:
         publish(world, a=0.9, b=0.9)
         world.cluster.put(pod("web"))

@@ -131,7 +131,7 @@ def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
             world.cluster.before_bind = refuse_once
             await everything_happens(world, "victim")
             faults = [error for _, error in world.seen.failures if isinstance(error, PluginFault)]
-            assert faults, f"{failing} was called for nobody, or its fault was told to nobody; called were {sorted(plugin.called)}"
+            assert faults, f"{failing} was called for no pod, or its fault was not reported; called were {sorted(plugin.called)}"
             assert {(fault.plugin, fault.method) for fault in faults} == {("Everything", failing)}
             assert str(faults[0]) == f"plugin Everything failed in {failing}: Broken: broken"
             assert isinstance(faults[0].__cause__, Broken)
@@ -159,11 +159,11 @@ def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
 
 
 TOLD = sorted(set(METHODS) - {"may_help", "sort_key", "unreserve", "post_bind"})
-"""Where the pod concerned waits because of the fault, so that it has to be told why."""
+"""Where the pod concerned waits because of the fault, so that its status has to say why."""
 
 
 @pytest.mark.parametrize("failing", TOLD)
-def test_the_pod_that_waits_is_told_which_plugin_failed(failing):
+def test_the_condition_of_a_waiting_pod_names_the_plugin_that_failed(failing):
     plugin = everything(failing)
 
     async def story():

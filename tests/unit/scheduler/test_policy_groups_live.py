@@ -147,7 +147,7 @@ permit alone {
 
 
 def test_thousands_of_held_pods_are_asked_again_a_few_at_a_time(monkeypatch):
-    """Whoever may write a policy in one namespace must not be able to keep the event loop from everybody else."""
+    """The author of a policy in one namespace must not be able to block the event loop for others."""
     steps = [0]
     asked = PolicyPermit.permission
 

@@ -61,7 +61,7 @@ def bench():
     return Bench()
 
 
-def test_higher_priority_first_then_whoever_waits_longer(bench):
+def test_higher_priority_first_then_the_pod_that_waits_longer(bench):
     bench.add("first", "second")
     bench.add("urgent", priority=10)
     bench.clock.move(1)
@@ -69,7 +69,7 @@ def test_higher_priority_first_then_whoever_waits_longer(bench):
     assert [bench.pop() for _ in range(5)] == ["urgent", "first", "second", "third", None]
 
 
-def test_a_pod_told_twice_is_queued_once(bench):
+def test_a_pod_that_is_added_twice_is_queued_once(bench):
     bench.add("a", "a", "a")
     assert (bench.pop(), bench.pop(), len(bench.queue)) == ("a", None, 1)
 
@@ -151,7 +151,7 @@ def test_events_wake_only_those_whose_rejectors_care(bench):
     assert (bench.queue.notify(near), bench.place_of("affinity")) == (1, "active")
 
 
-def test_a_node_that_is_too_small_wakes_nobody(bench):
+def test_a_node_that_is_too_small_wakes_no_pod(bench):
     bench.rejected("big", FIT)
     bench.state.add_node(node("small", cpu="500m"))
     assert bench.queue.notify(node_added(node("small", cpu="500m"))) == 0
@@ -159,7 +159,7 @@ def test_a_node_that_is_too_small_wakes_nobody(bench):
     assert bench.queue.notify(node_added(node("large", cpu="1"))) == 1
 
 
-def test_a_taint_that_is_still_there_wakes_nobody(bench):
+def test_a_taint_that_is_still_there_wakes_no_pod(bench):
     bench.rejected("a", TAINTS)
     kept, other = {"key": "k", "effect": "NoSchedule"}, {"key": "l", "effect": "NoSchedule"}
     assert bench.queue.notify(node_updated(node("n", taints=[kept, other]), node("n", taints=[kept]))) == 0
@@ -220,7 +220,7 @@ def test_a_change_of_status_alone_is_no_reason_to_try_again(bench):
     assert bench.place_of("a") == "unschedulable"
 
 
-def test_nobody_waits_longer_than_five_minutes_and_it_is_counted(bench):
+def test_no_pod_waits_longer_than_five_minutes_and_it_is_counted(bench):
     bench.rejected("a", FIT)
     bench.clock.move(299)
     bench.queue.flush()
@@ -274,7 +274,7 @@ MANY = 3 * PODS_PER_STEP + 7
 
 @pytest.fixture
 def crowd(bench):
-    """So many pods that fit nowhere, of three priorities, whose backoffs have ended."""
+    """That many pods that fit nowhere, of three priorities, whose backoffs have ended."""
     for number in range(MANY):
         bench.add(f"pod-{number}", priority=number % 3)
     for _ in range(MANY):

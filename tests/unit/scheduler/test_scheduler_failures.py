@@ -26,7 +26,7 @@ def assert_settled(world):
     assert world.scheduler.n_binding == 0
 
 
-def test_a_pod_that_fits_nowhere_is_told_so_once_and_placed_when_there_is_room():
+def test_a_pod_that_fits_nowhere_gets_one_event_and_is_placed_when_there_is_room():
     async def story():
         async with running(node("a", cpu="1"), pod("first"), pod("second")) as world:
             (waiting,) = [each for each in world.cluster.pods() if not each.spec.node_name]
@@ -52,7 +52,7 @@ def test_a_pod_that_fits_nowhere_is_told_so_once_and_placed_when_there_is_room()
     asyncio.run(story())
 
 
-def test_a_pod_with_more_reasons_than_a_condition_holds_is_told_as_many_as_fit():
+def test_a_condition_holds_as_many_reasons_of_a_pod_as_fit():
     rules = (f'filter f{number} {{ require node.name != "n{number}" else "{number:04}{"x" * 900}" }}' for number in range(60))
     chain = assemble([policy('policy "verbose"\n' + "\n".join(rules))])
 
@@ -139,7 +139,7 @@ def test_a_lost_request_is_sent_again():
     asyncio.run(story())
 
 
-def test_a_pod_bound_by_somebody_else_is_theirs():
+def test_a_pod_bound_by_another_scheduler_is_left_alone():
     async def story():
         def snatch(pod, node):
             world.cluster.before_bind = lambda pod, node: None
@@ -248,7 +248,7 @@ def test_a_stop_lets_what_is_under_way_end():
     asyncio.run(story())
 
 
-def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_holds_up_nobody(monkeypatch):
+def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_delays_no_other(monkeypatch):
     async def story():
         async with running(node("a")) as world:
             (profile,) = world.scheduler.profiles

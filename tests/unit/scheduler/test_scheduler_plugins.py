@@ -93,7 +93,7 @@ def test_who_binds_by_itself_is_not_asked_once_the_lease_is_lost():
     asyncio.run(story())
 
 
-def test_whoever_refuses_gives_everything_back():
+def test_a_plugin_that_refuses_gives_everything_back():
     async def story(refuse_at, reason, text):
         ledger = Ledger(refuse_at)
         async with running(node("a"), pod("x"), chains=chain_with(ledger)) as world:

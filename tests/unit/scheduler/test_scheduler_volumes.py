@@ -41,7 +41,7 @@ def finish(world, volume_name):
     world.cluster.put(bound)
 
 
-def test_the_provisioner_is_told_the_node_and_waited_for():
+def test_the_node_is_written_for_the_provisioner_and_the_volume_awaited():
     async def story():
         async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
             assert the_claim(world).metadata.annotations["volume.kubernetes.io/selected-node"] == "a"

@@ -6,7 +6,7 @@ from wharfinger.errors import InvalidObject
 ERROR = InvalidObject("spec.containers: expected a list, got text")
 
 
-def test_a_pod_of_ours_that_cannot_be_read_is_told():
+def test_a_pod_of_ours_that_cannot_be_read_is_reported():
     async def story():
         async with running(node("a")) as world:
             for name, scheduler in (("ours", "wharfinger"), ("theirs", "another")):

@@ -76,7 +76,7 @@ def test_a_pod_is_woken_when_others_may_be_evicted_for_it(rules):
     asyncio.run(story())
 
 
-def test_nobody_is_woken_by_time_where_nobody_could_be_evicted():
+def test_no_pod_is_woken_by_time_where_none_could_be_evicted():
     async def story():
         chains = {"wharfinger": assemble([policy('policy "p"\npreemption { never_evict when age(it.created) < 60s on missing keep }')])}
         async with running(node("a"), created(pod("big", cpu="9", priority=9)), chains=chains) as world:

@@ -42,8 +42,8 @@ def scripted(wrap=lambda socket: socket):
         def do_GET(self):
             parts = urlsplit(self.path)
             query = parse_qs(parts.query).get("query", [""])[0]
-            told.asked.append((parts.path, query, dict(self.headers)))
-            said = told.answer(query)
+            endpoint.asked.append((parts.path, query, dict(self.headers)))
+            said = endpoint.answer(query)
             if callable(said):
                 said(self)
                 return
@@ -70,9 +70,9 @@ def scripted(wrap=lambda socket: socket):
     with Server(("127.0.0.1", 0), Handler) as server:
         server.socket = wrap(server.socket)
         scheme = "http" if wrap.__name__ == "<lambda>" else "https"
-        told = Scripted(f"{scheme}://127.0.0.1:{server.server_port}")
+        endpoint = Scripted(f"{scheme}://127.0.0.1:{server.server_port}")
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         try:
-            yield told
+            yield endpoint
         finally:
             server.shutdown()

@@ -1,4 +1,4 @@
-"""Who is next: nobody waits for ever, whoever else asks for whatever."""
+"""The order of queries: none waits for ever, whatever others ask for."""
 
 import asyncio
 from collections import Counter
@@ -75,7 +75,7 @@ def test_who_was_away_has_no_credit():
     assert Counter(served(queue, {}, 20)) == {"a": 10, "new": 10}
 
 
-def test_only_so_many_wait():
+def test_the_number_of_waiting_queries_is_limited():
     queue = FairQueue(places(1, waiting=3, each=2))
     for _ in range(2):
         queue.put(Asker("a"), object())

@@ -15,7 +15,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 @pytest.fixture
-def told():
+def endpoint():
     with scripted() as running:
         yield running
 
@@ -47,14 +47,14 @@ def dripping(head, piece, sent):
     ],
     ids=["status line", "header", "continue", "chunk", "empty blocks of gzip"],
 )
-def test_no_part_of_an_answer_may_take_for_ever(told, head, piece):
+def test_no_part_of_an_answer_may_take_for_ever(endpoint, head, piece):
     sent = []
-    told.answer = dripping(head, piece, sent)
-    assert failure(told, timeout=0.3).kind is Kind.TIMEOUT
-    assert len(sent) < PIECES  # it was not heard to its end
+    endpoint.answer = dripping(head, piece, sent)
+    assert failure(endpoint, timeout=0.3).kind is Kind.TIMEOUT
+    assert len(sent) < PIECES  # the answer was not read to its end
 
 
-def test_a_connection_is_kept_for_the_next_question(told):
+def test_a_connection_is_kept_for_the_next_question(endpoint):
     connections = set()
 
     def answered(handler):
@@ -62,8 +62,8 @@ def test_a_connection_is_kept_for_the_next_question(told):
         content = vector({"a": "0.25"}).encode()
         handler.wfile.write(OK + b"Content-Length: %d\r\n\r\n" % len(content) + content)
 
-    told.answer = lambda _query: answered
-    found = measured(told.server(timeout=5.0), query(times="when"))
+    endpoint.answer = lambda _query: answered
+    found = measured(endpoint.server(timeout=5.0), query(times="when"))
     assert (found.n_series, len(connections)) == (1, 1)
 
 
@@ -77,51 +77,51 @@ def test_a_connection_is_kept_for_the_next_question(told):
     ids=["deep result", "deep elsewhere", "no text"],
 )
 @pytest.mark.parametrize("status", [200, 400])
-def test_what_no_decoder_takes_is_a_failure_like_others(told, content, status):
-    told.answer = lambda _query: (status, content)
-    found = failure(told)
+def test_what_no_decoder_takes_is_a_failure_like_others(endpoint, content, status):
+    endpoint.answer = lambda _query: (status, content)
+    found = failure(endpoint)
     assert found.kind is (Kind.ANSWER if status == 200 else Kind.QUERY)
-    assert str(found).startswith(told.url)
+    assert str(found).startswith(endpoint.url)
 
 
 @pytest.mark.parametrize("content", ["<!DOCTYPE html>", ""])
-def test_another_document_is_named_with_its_server(told, content):
-    told.answer = lambda _query: (200, content)
-    said = str(failure(told))
-    assert said.startswith(told.url)
+def test_another_document_is_named_with_its_server(endpoint, content):
+    endpoint.answer = lambda _query: (200, content)
+    said = str(failure(endpoint))
+    assert said.startswith(endpoint.url)
     assert "is that the URL of a Prometheus, with the path before /api/v1?" in said
 
 
-def test_a_page_that_is_not_there_asks_for_the_path(told):
-    told.answer = lambda _query: (404, "404 page not found")
-    assert "with the path before /api/v1?" in str(failure(told))
+def test_a_page_that_is_not_there_asks_for_the_path(endpoint):
+    endpoint.answer = lambda _query: (404, "404 page not found")
+    assert "with the path before /api/v1?" in str(failure(endpoint))
 
 
-def test_an_error_with_the_status_of_success_is_told(told):
-    told.answer = lambda _query: (200, json.dumps({"status": "error", "errorType": "execution", "error": "too many samples"}))
-    assert "too many samples" in str(failure(told))
+def test_an_error_with_the_status_of_success_is_reported(endpoint):
+    endpoint.answer = lambda _query: (200, json.dumps({"status": "error", "errorType": "execution", "error": "too many samples"}))
+    assert "too many samples" in str(failure(endpoint))
 
 
-def test_null_is_nothing(told):
-    told.answer = lambda _query: (
+def test_null_is_nothing(endpoint):
+    endpoint.answer = lambda _query: (
         200,
         json.dumps({"status": "success", "warnings": None, "data": {"resultType": "vector", "result": None}}),
     )
-    assert measured(told.server()).n_series == 0
+    assert measured(endpoint.server()).n_series == 0
 
 
-def test_what_the_server_warns_of_is_kept(told):
-    told.answer = lambda _query: (200, json.dumps({**json.loads(vector({"a": "1"})), "warnings": ["a store is down"]}))
-    assert list(measured(told.server()).warnings) == ["a store is down"]
+def test_what_the_server_warns_of_is_kept(endpoint):
+    endpoint.answer = lambda _query: (200, json.dumps({**json.loads(vector({"a": "1"})), "warnings": ["a store is down"]}))
+    assert list(measured(endpoint.server()).warnings) == ["a store is down"]
 
 
-def test_a_server_ends_no_line_of_ours(told):
-    told.answer = lambda _query: (422, json.dumps({"error": "one\nwharf: two \x1b[31m" + "x" * 1000}))
-    said = str(failure(told))
+def test_a_server_ends_no_line_of_ours(endpoint):
+    endpoint.answer = lambda _query: (422, json.dumps({"error": "one\nwharf: two \x1b[31m" + "x" * 1000}))
+    said = str(failure(endpoint))
     assert said.isprintable()
     assert len(said) < 400
-    told.answer = lambda _query: (200, vector({"a\n\x1b[31m" + "x" * 1000: "1"}))
-    example = measured(told.server()).unmatched.example
+    endpoint.answer = lambda _query: (200, vector({"a\n\x1b[31m" + "x" * 1000: "1"}))
+    example = measured(endpoint.server()).unmatched.example
     assert example.isprintable()
     assert len(example) < 300
 
@@ -129,11 +129,11 @@ def test_a_server_ends_no_line_of_ours(told):
 @pytest.mark.parametrize(
     "options", [{"token_file": "secret"}, {"username": "me", "password_file": "secret"}, {"header_files": {"X-Key": "secret"}}]
 )
-def test_a_secret_that_a_server_sends_back_is_not_shown(told, tmp_path, monkeypatch, options):
+def test_a_secret_that_a_server_sends_back_is_not_shown(endpoint, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret").write_text("geheim")
-    told.answer = lambda _query: _sends_back
-    said = str(failure(told, **options))
+    endpoint.answer = lambda _query: _sends_back
+    said = str(failure(endpoint, **options))
     assert "answers 401: I got" in said
     assert "geheim" not in said
     assert "bWU6Z2VoZWlt" not in said  # me:geheim
@@ -148,55 +148,55 @@ def _sends_back(handler):
 @pytest.mark.parametrize(
     ("content", "said"), [("geheim\N{SNOWMAN}", "characters"), ("ge\theim", "characters"), ("g" * 100_000, "too long")]
 )
-def test_a_token_that_no_header_can_carry(told, tmp_path, content, said):
+def test_a_token_that_no_header_can_carry(endpoint, tmp_path, content, said):
     (tmp_path / "token").write_text(content)
-    found = failure(told, token_file=str(tmp_path / "token"))
+    found = failure(endpoint, token_file=str(tmp_path / "token"))
     assert found.kind is Kind.CREDENTIALS
     assert said in str(found)
     assert "geheim" not in str(found)
 
 
-def test_a_header_that_cannot_be_sent_is_a_failure(told):
-    assert failure(told, headers={"X-Org": "\N{SNOWMAN}"}).kind is Kind.CREDENTIALS
+def test_a_header_that_cannot_be_sent_is_a_failure(endpoint):
+    assert failure(endpoint, headers={"X-Org": "\N{SNOWMAN}"}).kind is Kind.CREDENTIALS
 
 
-def test_https_to_a_server_without_tls(told):
-    told.url = told.url.replace("http:", "https:")
-    found = failure(told)
+def test_https_to_a_server_without_tls(endpoint):
+    endpoint.url = endpoint.url.replace("http:", "https:")
+    found = failure(endpoint)
     assert found.kind is Kind.TLS
     assert "does not speak TLS" in str(found)
     assert "is it http://?" in str(found)
 
 
-def test_a_bundle_that_is_none_is_named(told, tmp_path):
+def test_a_bundle_that_is_none_is_named(endpoint, tmp_path):
     (tmp_path / "ca.crt").write_text("no certificate")
-    told.url = told.url.replace("http:", "https:")
-    assert str(tmp_path / "ca.crt") in str(failure(told, ca_file=str(tmp_path / "ca.crt")))
+    endpoint.url = endpoint.url.replace("http:", "https:")
+    assert str(tmp_path / "ca.crt") in str(failure(endpoint, ca_file=str(tmp_path / "ca.crt")))
 
 
-def test_a_sample_is_no_younger_than_its_answer(told):
-    told.answer = lambda _query: (200, vector({"a": "0.5"}, at=time.time() + 3600))
-    found = measured(told.server())
+def test_a_sample_is_no_younger_than_its_answer(endpoint):
+    endpoint.answer = lambda _query: (200, vector({"a": "0.5"}, at=time.time() + 3600))
+    found = measured(endpoint.server())
     assert found.samples["a"][1] <= time.time()
     assert found.ahead.count == 1
     assert found.ahead.example.startswith("a, 3,")
 
 
-def test_times_in_milliseconds_are_none(told):
-    told.answer = lambda text: (200, vector({"a": "1699999990000" if text == "when" else "0.25"}))
-    found = measured(told.server(), query(times="when"))
+def test_times_in_milliseconds_are_none(endpoint):
+    endpoint.answer = lambda text: (200, vector({"a": "1699999990000" if text == "when" else "0.25"}))
+    found = measured(endpoint.server(), query(times="when"))
     assert not found.samples
     assert "nobody knows when" in found.invalid.example
 
 
-def test_what_is_packed_wrongly_was_reached(told):
+def test_what_is_packed_wrongly_was_reached(endpoint):
     def packed(handler):
         handler.wfile.write(OK + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone")
 
-    told.answer = lambda _query: packed
-    assert failure(told).kind is Kind.ANSWER
+    endpoint.answer = lambda _query: packed
+    assert failure(endpoint).kind is Kind.ANSWER
 
 
-def test_no_data_is_no_vector(told):
-    told.answer = lambda _query: (200, body("vector", []).replace('{"resultType": "vector", "result": []}', "null"))
-    assert failure(told).kind is Kind.ANSWER
+def test_no_data_is_no_vector(endpoint):
+    endpoint.answer = lambda _query: (200, body("vector", []).replace('{"resultType": "vector", "result": []}', "null"))
+    assert failure(endpoint).kind is Kind.ANSWER

@@ -31,50 +31,50 @@ def measured(server, asked=None):
 
 
 @pytest.fixture
-def told():
+def endpoint():
     with scripted() as running:
         yield running
 
 
-def failure(told, asked=None, **options):
+def failure(endpoint, asked=None, **options):
     with pytest.raises(SignalFailed) as caught:
-        measured(told.server(**options), asked)
+        measured(endpoint.server(**options), asked)
     return caught.value
 
 
-def test_an_answer_becomes_samples(told):
-    told.answer = lambda _query: (200, vector({"a:9100": "0.25", "b:9100": "0.5"}))
-    found = measured(told.server())
+def test_an_answer_becomes_samples(endpoint):
+    endpoint.answer = lambda _query: (200, vector({"a:9100": "0.25", "b:9100": "0.5"}))
+    found = measured(endpoint.server())
     assert found.samples == {"a": (0.25, 1_700_000_000.0), "b": (0.5, 1_700_000_000.0)}
-    path, text, headers = told.asked[0]
+    path, text, headers = endpoint.asked[0]
     assert (path, text, "Authorization" in headers) == ("/api/v1/query", "load", False)
 
 
-def test_a_path_before_the_api_is_kept(told):
-    told.url += "/tenant/prometheus/"
-    measured(told.server())
-    assert told.asked[0][0] == "/tenant/prometheus/api/v1/query"
+def test_a_path_before_the_api_is_kept(endpoint):
+    endpoint.url += "/tenant/prometheus/"
+    measured(endpoint.server())
+    assert endpoint.asked[0][0] == "/tenant/prometheus/api/v1/query"
 
 
-def test_times_come_from_a_query_of_their_own(told):
-    told.answer = lambda text: (200, vector({"a": "1699999990", "x": "1"} if text == "when" else {"a": "0.25", "b": "0.5"}))
-    found = measured(told.server(), query(times="when"))
+def test_times_come_from_a_query_of_their_own(endpoint):
+    endpoint.answer = lambda text: (200, vector({"a": "1699999990", "x": "1"} if text == "when" else {"a": "0.25", "b": "0.5"}))
+    found = measured(endpoint.server(), query(times="when"))
     assert found.samples == {"a": (0.25, 1_699_999_990.0)}  # when b was measured, nobody knows
     assert found.invalid.count == 1
 
 
 @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf", "abc", ""])
-def test_a_value_that_is_no_number_is_left_out(told, text):
-    told.answer = lambda _query: (200, vector({"a": text, "b": "0.5"}))
-    found = measured(told.server())
+def test_a_value_that_is_no_number_is_left_out(endpoint, text):
+    endpoint.answer = lambda _query: (200, vector({"a": text, "b": "0.5"}))
+    found = measured(endpoint.server())
     assert list(found.samples) == ["b"]
     assert found.invalid.count == 1
 
 
-def test_a_histogram_is_left_out(told):
+def test_a_histogram_is_left_out(endpoint):
     histogram = {"metric": {"instance": "a"}, "histogram": [1.0, {"count": "1", "sum": "2"}]}
-    told.answer = lambda _query: (200, body("vector", [histogram]))
-    assert measured(told.server()).invalid.count == 1
+    endpoint.answer = lambda _query: (200, body("vector", [histogram]))
+    assert measured(endpoint.server()).invalid.count == 1
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_histogram_is_left_out(told):
         ("matrix", [{"metric": {}, "values": [[1.0, "3"]]}], "has a range"),
     ],
 )
-def test_what_is_no_value_per_node_fails(told, kind, result, said):
-    told.answer = lambda _query: (200, body(kind, result))
-    found = failure(told)
+def test_what_is_no_value_per_node_fails(endpoint, kind, result, said):
+    endpoint.answer = lambda _query: (200, body(kind, result))
+    found = failure(endpoint)
     assert found.kind is Kind.ANSWER
     assert said in str(found)
 
@@ -96,9 +96,9 @@ def test_what_is_no_value_per_node_fails(told, kind, result, said):
     "content",
     ["", "<html>", "[]", "{}", '{"status":"error"}', '{"status":"success","data":{"resultType":"vector","result":[{"value":1}]}}'],
 )
-def test_what_is_no_answer_fails(told, content):
-    told.answer = lambda _query: (200, content)
-    assert failure(told).kind is Kind.ANSWER
+def test_what_is_no_answer_fails(endpoint, content):
+    endpoint.answer = lambda _query: (200, content)
+    assert failure(endpoint).kind is Kind.ANSWER
 
 
 @pytest.mark.parametrize(
@@ -114,74 +114,74 @@ def test_what_is_no_answer_fails(told, content):
         (404, Kind.ANSWER),
     ],
 )
-def test_a_refusal_says_why_and_is_asked_once(told, status, kind):
-    told.answer = lambda _query: (status, json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error at char 5"}))
-    found = failure(told)
+def test_a_refusal_says_why_and_is_asked_once(endpoint, status, kind):
+    endpoint.answer = lambda _query: (status, json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error at char 5"}))
+    found = failure(endpoint)
     assert found.kind is kind
-    assert str(found) == f"{told.url} answers {status}: parse error at char 5"
-    assert len(told.asked) == 1
+    assert str(found) == f"{endpoint.url} answers {status}: parse error at char 5"
+    assert len(endpoint.asked) == 1
 
 
-def test_a_redirect_is_not_followed(told):
-    told.answer = lambda _query: (302, "")
-    assert "redirects are not followed" in str(failure(told))
+def test_a_redirect_is_not_followed(endpoint):
+    endpoint.answer = lambda _query: (302, "")
+    assert "redirects are not followed" in str(failure(endpoint))
 
 
-def test_a_token_is_read_for_every_question(told, tmp_path):
+def test_a_token_is_read_for_every_question(endpoint, tmp_path):
     token = tmp_path / "token"
-    prometheus = Prometheus([told.server(token_file=str(token))])
+    prometheus = Prometheus([endpoint.server(token_file=str(token))])
     for text in ("first\n", "second"):
         token.write_text(text)
         prometheus.measured(query(), NODES)
-    assert [headers["Authorization"] for _, _, headers in told.asked] == ["Bearer first", "Bearer second"]
+    assert [headers["Authorization"] for _, _, headers in endpoint.asked] == ["Bearer first", "Bearer second"]
 
 
-def test_a_password_and_headers_come_from_files(told, tmp_path):
+def test_a_password_and_headers_come_from_files(endpoint, tmp_path):
     (tmp_path / "password").write_text("geheim ü\n")
     (tmp_path / "tenant").write_text("blue\n")
     options = {"username": "me", "password_file": str(tmp_path / "password"), "header_files": {"X-Tenant": str(tmp_path / "tenant")}}
-    measured(told.server(**options, headers={"X-Scope-OrgID": "1"}))
-    headers = told.asked[0][2]
+    measured(endpoint.server(**options, headers={"X-Scope-OrgID": "1"}))
+    headers = endpoint.asked[0][2]
     assert headers["Authorization"] == "Basic bWU6Z2VoZWltIMO8"
     assert (headers["X-Tenant"], headers["X-Scope-OrgID"]) == ("blue", "1")
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), ("", "empty"), ("a\nb", "more than one line")])
-def test_a_token_that_cannot_be_sent_fails(told, tmp_path, content, said):
+def test_a_token_that_cannot_be_sent_fails(endpoint, tmp_path, content, said):
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content)
-    found = failure(told, token_file=str(path))
+    found = failure(endpoint, token_file=str(path))
     assert found.kind is Kind.CREDENTIALS
     assert said in str(found)
-    assert not told.asked
+    assert not endpoint.asked
 
 
 def test_a_closed_port_is_unreachable():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with scripted() as told:
-        told.url = url
-        found = failure(told)
+    with scripted() as endpoint:
+        endpoint.url = url
+        found = failure(endpoint)
     assert found.kind is Kind.UNREACHABLE
     assert str(found).startswith(f"cannot reach {url}: [Errno ")
     assert str(found).endswith("] Connection refused")
 
 
-def test_a_name_nobody_has_is_unreachable(told):
-    told.url = "http://prometheus.invalid:9090"
-    assert failure(told).kind is Kind.UNREACHABLE
+def test_a_name_without_an_address_is_unreachable(endpoint):
+    endpoint.url = "http://prometheus.invalid:9090"
+    assert failure(endpoint).kind is Kind.UNREACHABLE
 
 
-def test_silence_is_a_timeout(told):
+def test_silence_is_a_timeout(endpoint):
     enough = threading.Event()
-    told.answer = lambda _query: lambda _handler: enough.wait(20)
-    assert failure(told, timeout=0.2).kind is Kind.TIMEOUT
+    endpoint.answer = lambda _query: lambda _handler: enough.wait(20)
+    assert failure(endpoint, timeout=0.2).kind is Kind.TIMEOUT
     enough.set()
 
 
-def test_a_byte_now_and_then_is_a_timeout(told):
+def test_a_byte_now_and_then_is_a_timeout(endpoint):
     enough = threading.Event()
 
     def drip(handler):
@@ -194,12 +194,12 @@ def test_a_byte_now_and_then_is_a_timeout(told):
             if enough.wait(0.05):
                 return
 
-    told.answer = lambda _query: drip
-    assert failure(told, timeout=0.3).kind is Kind.TIMEOUT
+    endpoint.answer = lambda _query: drip
+    assert failure(endpoint, timeout=0.3).kind is Kind.TIMEOUT
     enough.set()
 
 
-def test_half_an_answer_fails(told):
+def test_half_an_answer_fails(endpoint):
     def half(handler):
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
@@ -207,25 +207,25 @@ def test_half_an_answer_fails(told):
         handler.wfile.write(b'{"status"')
         handler.close_connection = True
 
-    told.answer = lambda _query: half
-    assert failure(told).kind in {Kind.UNREACHABLE, Kind.ANSWER}
+    endpoint.answer = lambda _query: half
+    assert failure(endpoint).kind in {Kind.UNREACHABLE, Kind.ANSWER}
 
 
-def test_an_answer_without_end_is_cut_off(told):
-    told.answer = lambda _query: (200, b" " * 3_000_000)
-    found = failure(told, most_bytes=2**20)
+def test_an_answer_without_end_is_cut_off(endpoint):
+    endpoint.answer = lambda _query: (200, b" " * 3_000_000)
+    found = failure(endpoint, most_bytes=2**20)
     assert found.kind is Kind.ANSWER
     assert "longer than 1 MiB" in str(found)
 
 
-def test_fifty_thousand_series_are_read(told):
-    told.answer = lambda _query: (200, vector({f"pod-{number}": "1" for number in range(50_000)} | {"a": "0.5"}))
-    found = measured(told.server())
+def test_fifty_thousand_series_are_read(endpoint):
+    endpoint.answer = lambda _query: (200, vector({f"pod-{number}": "1" for number in range(50_000)} | {"a": "0.5"}))
+    found = measured(endpoint.server())
     assert (found.n_series, found.unmatched.count, found.samples) == (50_001, 50_000, {"a": (0.5, 1_700_000_000.0)})
 
 
-def test_a_server_that_is_not_in_the_settings(told):
-    found = failure(told, query(server="other"))
+def test_a_server_that_is_not_in_the_settings(endpoint):
+    found = failure(endpoint, query(server="other"))
     assert found.kind is Kind.SETTINGS
     assert str(found) == "the settings name no Prometheus server `other` (they name default)"
 
@@ -243,28 +243,28 @@ def served_over_tls(folder, **names):
 
 def test_a_server_is_trusted_by_its_authority(tmp_path):
     authority, serving = served_over_tls(tmp_path)
-    with serving as told:
-        told.answer = lambda _query: (200, vector({"a": "0.25"}))
-        assert measured(told.server(ca_file=authority)).samples
-        assert measured(told.server(verify=False)).samples
+    with serving as endpoint:
+        endpoint.answer = lambda _query: (200, vector({"a": "0.25"}))
+        assert measured(endpoint.server(ca_file=authority)).samples
+        assert measured(endpoint.server(verify=False)).samples
 
 
-def test_a_server_nobody_vouches_for_is_not_asked(tmp_path):
+def test_a_server_with_an_unknown_certificate_is_not_asked(tmp_path):
     _, serving = served_over_tls(tmp_path)
-    with serving as told:
-        found = failure(told)
-        assert (found.kind, told.asked) == (Kind.TLS, [])
+    with serving as endpoint:
+        found = failure(endpoint)
+        assert (found.kind, endpoint.asked) == (Kind.TLS, [])
         assert "self-signed certificate" in str(found).replace("self signed", "self-signed")
         assert str(found).endswith("; tls.caFile says whom to trust")
 
 
 def test_a_certificate_of_another_name_is_not_trusted(tmp_path):
     authority, serving = served_over_tls(tmp_path, name="other.example.com", address="127.9.9.9")
-    with serving as told:
-        found = failure(told, ca_file=authority)
-        assert (found.kind, told.asked) == (Kind.TLS, [])
+    with serving as endpoint:
+        found = failure(endpoint, ca_file=authority)
+        assert (found.kind, endpoint.asked) == (Kind.TLS, [])
         assert str(found).endswith("; the URL has to use a name of the certificate")
 
 
-def test_a_bundle_of_certificates_that_is_not_there(told):
-    assert failure(told, ca_file="/nowhere/ca.crt", cert_file="/nowhere/tls.crt").kind in {Kind.SETTINGS, Kind.TLS}
+def test_a_bundle_of_certificates_that_is_not_there(endpoint):
+    assert failure(endpoint, ca_file="/nowhere/ca.crt", cert_file="/nowhere/tls.crt").kind in {Kind.SETTINGS, Kind.TLS}

@@ -43,7 +43,7 @@ def policy(name="p", metrics=LOAD, used="load", namespace=None):
 
 
 class Scene:
-    """Two nodes, a clock that stands still, a source that answers as told, and a subscriber that notes."""
+    """Two nodes, a clock that stands still, a source that answers as scripted, and a subscriber that records."""
 
     def __init__(self, limits=None):
         self.clock = ManualClock()
@@ -53,9 +53,9 @@ class Scene:
         self.values = {"a": 0.25, "b": 0.5}
         self.failure = None
         self.asked = []
-        self.told = []
-        self.stirred = 0
-        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self.heard().emit, limits=limits)
+        self.reported = []
+        self.wakeups = 0
+        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self.subscriptions().emit, limits=limits)
 
     # the source
     async def measured(self, query, nodes):
@@ -76,20 +76,20 @@ class Scene:
         self.state.drop_metric(key)
 
     def retry_rejected(self):
-        self.stirred += 1
+        self.wakeups += 1
 
     def snapshot(self):
         return self.state.snapshot(self.clock.now())
 
     # the subscriber
-    def heard(self):
+    def subscriptions(self):
         return subscribed(
             {
                 SignalsFollowed: lambda event: setattr(self, "known", set(event.queries)),
-                SignalRefreshed: lambda _: self.told.append("refreshed"),
-                RefreshFailed: lambda event: self.told.append(event.error.kind.value),
-                MetricSuspended: lambda event: self.told.append(f"suspended: {event.suspension}"),
-                MetricResumed: lambda event: self.told.append(f"resumed: {event.suspension}"),
+                SignalRefreshed: lambda _: self.reported.append("refreshed"),
+                RefreshFailed: lambda event: self.reported.append(event.error.kind.value),
+                MetricSuspended: lambda event: self.reported.append(f"suspended: {event.suspension}"),
+                MetricResumed: lambda event: self.reported.append(f"resumed: {event.suspension}"),
             }
         )
 
@@ -97,9 +97,9 @@ class Scene:
     async def pass_(self, seconds):
         for _ in range(int(seconds)):
             self.clock.move(1.0)
-            await self.settle()
+            await self.run_pending()
 
-    async def settle(self):
+    async def run_pending(self):
         for _ in range(12):
             await asyncio.sleep(0)
 
@@ -114,7 +114,7 @@ def living(story, limits=None):
     async def live():
         scene = Scene(limits)
         task = asyncio.create_task(scene.signals.run())
-        await scene.settle()
+        await scene.run_pending()
         try:
             await story(scene)
         finally:
@@ -128,7 +128,7 @@ def test_a_signal_is_asked_at_once_and_at_its_interval():
     async def story(scene):
         (metric,) = policy().metrics
         scene.signals.follow([policy()])
-        await scene.settle()
+        await scene.run_pending()
         assert scene.asked == ["up"]
         assert scene.values_of(metric) == [0.25, 0.5]
         await scene.pass_(12)
@@ -162,11 +162,11 @@ def test_one_name_may_be_two_signals(other):
     assert len(queries_of([policy("one"), policy("other", other, used)])) == 2
 
 
-def test_a_signal_nobody_wants_is_forgotten_and_soon_there_again():
+def test_an_unused_signal_is_dropped_and_soon_there_again():
     async def story(scene):
         (metric,) = policy().metrics
         scene.signals.follow([policy()])
-        await scene.settle()
+        await scene.run_pending()
         scene.signals.follow([])
         await scene.pass_(30)
         assert len(scene.asked) == 1
@@ -187,18 +187,18 @@ def test_samples_outlast_failures_until_they_are_too_old():
     async def story(scene):
         (metric,) = policy().metrics
         scene.signals.follow([policy()])
-        await scene.settle()
+        await scene.run_pending()
         scene.failure = SignalFailed(Kind.UNREACHABLE, "gone")
         await scene.pass_(59)
         assert scene.values_of(metric) == [0.25, 0.5]
-        assert not [each for each in scene.told if each.startswith("suspended")]
+        assert not [each for each in scene.reported if each.startswith("suspended")]
         await scene.pass_(3)
-        assert scene.told.count("suspended: metric `load` of policy p is fresh on 0 of 2 nodes (fewer than 50 %)") == 1
-        assert scene.stirred == 1
+        assert scene.reported.count("suspended: metric `load` of policy p is fresh on 0 of 2 nodes (fewer than 50 %)") == 1
+        assert scene.wakeups == 1
         scene.failure = None
         await scene.pass_(12)
-        assert "resumed: metric `load` of policy p is fresh on 2 of 2 nodes (at least 50 %)" in scene.told
-        assert scene.stirred == 2
+        assert "resumed: metric `load` of policy p is fresh on 2 of 2 nodes (at least 50 %)" in scene.reported
+        assert scene.wakeups == 2
 
     living(story)
 
@@ -214,10 +214,10 @@ def test_a_metric_that_waits_for_its_first_answer_is_not_called_suspended():
         scene.measured = slow
         scene.signals.follow([policy()])
         await scene.pass_(5)
-        assert scene.told == []
+        assert scene.reported == []
         gate.set()
         await scene.pass_(2)
-        assert [each.partition(":")[0] for each in scene.told] == ["timeout", "suspended"]
+        assert [each.partition(":")[0] for each in scene.reported] == ["timeout", "suspended"]
 
     living(story)
 
@@ -227,7 +227,7 @@ def test_part_of_the_nodes_may_be_too_few():
         scene.values = {"a": 0.25}
         scene.signals.follow([policy(metrics=TEMPLATE.format(refresh="10s").replace("50%", "51%"))])
         await scene.pass_(2)
-        assert scene.told[-1] == "suspended: metric `load` of policy p is fresh on 1 of 2 nodes (fewer than 51 %)"
+        assert scene.reported[-1] == "suspended: metric `load` of policy p is fresh on 1 of 2 nodes (fewer than 51 %)"
 
     living(story)
 
@@ -236,11 +236,11 @@ def test_whatever_a_source_stumbles_over_the_next_refresh_comes():
     async def story(scene):
         scene.failure = KeyError("odd")
         scene.signals.follow([policy()])
-        await scene.settle()
-        assert scene.told == ["answer"]
+        await scene.run_pending()
+        assert scene.reported == ["answer"]
         scene.failure = None
         await scene.pass_(12)
-        assert "refreshed" in scene.told
+        assert "refreshed" in scene.reported
 
     living(story)
 
@@ -266,7 +266,7 @@ def test_nothing_is_asked_more_often_than_the_settings_allow():
 
     async def story(scene):
         scene.signals.follow([eager])
-        await scene.settle()
+        await scene.run_pending()
         await scene.pass_(100)
         assert 18 <= len(scene.asked) <= 23
         (standing,) = scene.signals.standings
@@ -276,7 +276,7 @@ def test_nothing_is_asked_more_often_than_the_settings_allow():
 
 
 def several(name, count, namespace=None):
-    """A policy with so many metrics, whose queries are its own."""
+    """A policy with that many metrics, whose queries are its own."""
     template = LOAD.replace("load:", "m{0}:").replace("'up'", "'" + name + "_{0}'")
     return policy(name, "\n".join(template.format(number) for number in range(count)), "m0", namespace)
 
@@ -285,7 +285,7 @@ def logged_question(policies, limits):
     return [query.text for query in queries_of(policies, limits).values() if not query.refused]
 
 
-def test_of_each_asker_only_so_many_queries_are_asked_and_the_others_are_said():
+def test_the_queries_of_each_asker_are_limited_and_the_others_are_reported():
     limits = SignalLimits(of_asker=2, of_all=100)
     policies = [several("a", 3), several("b", 1), several("c", 2, "team"), several("d", 2, "team"), several("e", 1, "other")]
 
@@ -303,12 +303,12 @@ def test_of_all_queries_those_of_the_cluster_come_first_and_then_one_of_each_nam
     assert set(logged_question(policies, limits)) == {"platform_0", "platform_1", "greedy_0", "other_0"}
 
 
-def test_a_query_that_is_not_asked_is_a_failure_that_is_told():
+def test_a_query_that_is_not_sent_is_reported_as_a_failure():
     async def story(scene):
         scene.signals.follow([several("a", 2)])
-        await scene.settle()
+        await scene.run_pending()
         assert scene.asked == ["a_0"]
-        assert sorted(scene.told) == ["limit", "refreshed"]
+        assert sorted(scene.reported) == ["limit", "refreshed"]
 
     living(story, SignalLimits(of_asker=1))
 
@@ -320,15 +320,15 @@ def test_the_same_query_is_asked_once_and_in_the_turn_of_the_cluster():
     assert query.users == ("p.load", "t.load")
 
 
-def test_how_a_metric_fares_is_told_as_of_now():
+def test_the_state_of_a_metric_is_reported_as_of_now():
     async def story(scene):
         eager = policy(metrics=TEMPLATE.format(refresh="1s"))
         scene.signals.follow([eager])
-        told = lambda: str(*scene.signals.metrics)  # noqa: E731 — said each time anew
+        reported = lambda: str(*scene.signals.metrics)  # noqa: E731 — said each time anew
         slower = "asked for every 5 s, not every 1 s (signals.minRefresh)"
-        assert told() == f"metric `load` waits for its first answer; {slower}"
+        assert reported() == f"metric `load` waits for its first answer; {slower}"
         await scene.pass_(1)
-        assert told() == f"metric `load` is fresh on 2 of 2 nodes, samples are 0 s to 0 s old; {slower}"
+        assert reported() == f"metric `load` is fresh on 2 of 2 nodes, samples are 0 s to 0 s old; {slower}"
         began = scene.clock.now()
         scene.failure = SignalFailed(Kind.UNREACHABLE, "nobody answers")
         await scene.pass_(100)
@@ -336,13 +336,13 @@ def test_how_a_metric_fares_is_told_as_of_now():
         assert began + 59 <= found.suspended_since <= began + 65
         assert (
             f"fewer than 50 %, so rules that use it have no say since {time_text(found.suspended_since)}; the last refresh failed: "
-            in told()
+            in reported()
         )
-        assert "metric `load` is fresh on 0 of 2 nodes, samples are " in told()
+        assert "metric `load` is fresh on 0 of 2 nodes, samples are " in reported()
         scene.failure = None
         await scene.pass_(7)
-        assert told().startswith("metric `load` is fresh on 2 of 2 nodes, samples are ")
-        assert "no say" not in told()
-        assert "failed" not in told()
+        assert reported().startswith("metric `load` is fresh on 2 of 2 nodes, samples are ")
+        assert "no say" not in reported()
+        assert "failed" not in reported()
 
     living(story)

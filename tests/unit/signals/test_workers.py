@@ -1,4 +1,4 @@
-"""Threads that wait for answers: slow questions of one keep nobody else waiting."""
+"""Threads that wait for answers: slow queries of one asker delay no other."""
 
 import asyncio
 import threading
@@ -75,7 +75,7 @@ def test_neither_namespaces_nor_the_cluster_have_all_threads(slow):
     assert with_slow(slow, story).most == 3
 
 
-def test_a_question_that_nobody_waits_for_any_more_keeps_its_thread_and_its_turn():
+def test_a_question_whose_caller_has_gone_keeps_its_thread_and_its_turn():
     slow = Slow()
 
     async def main():

@@ -146,7 +146,7 @@ def test_the_victims_of_a_group_leave_and_others_stay_whole(whole):
     assert len(list(state.placements())) == (4 if whole else 6)
 
 
-def test_a_group_asked_about_alone_evicts_nobody():
+def test_a_group_asked_about_alone_evicts_no_pod():
     state = cluster(pod_group("high", 4, RACK), sizes=(1,))
     state.add_pod(pod("low").placed_on("r0-0"))
     run = dry_run(assemble(), state, members("high", 4, priority=10), mode=Mode.INDEPENDENT)

@@ -41,7 +41,7 @@ def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates, n_n
     assert 0 < result.unplaced < 90
 
 
-def test_a_pod_that_wants_to_be_beside_a_later_one_is_tried_again_after_it():
+def test_a_pod_with_affinity_to_a_later_one_is_tried_again_after_it():
     term = objects.PodAffinityTerm(label_selector=objects.LabelSelector(match_labels={"app": "db"}), topology_key="kubernetes.io/hostname")
     required = objects.PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
     beside, hopeless, db = pod("beside", created=1), pod("hopeless", created=2), pod("db", created=3)

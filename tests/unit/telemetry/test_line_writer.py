@@ -1,4 +1,4 @@
-"""Lines reach the file whatever its speed, and nobody waits for it."""
+"""Lines reach the file whatever its speed, and logging does not wait for it."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def test_a_line_is_written_soon_without_another():
     writer.close()
 
 
-def test_whoever_logs_does_not_wait_for_a_reader_that_pauses():
+def test_logging_does_not_wait_for_a_reader_that_pauses():
     going_on = threading.Event()
     written = []
 
@@ -47,7 +47,7 @@ def test_whoever_logs_does_not_wait_for_a_reader_that_pauses():
     time.sleep(0.1)  # it is being written now
     for _ in range(1000):
         writer.line(b"x" * 99)
-    assert written == [], "nobody waited until it was"
+    assert written == [], "logging did not wait"
     going_on.set()
     writer.close()
     lines = b"".join(written).split()

@@ -51,14 +51,14 @@ REJECTED = {
 GOLDEN = Path(__file__).parents[2] / "golden" / "logs"
 
 
-def tell(scene, *stories):
+def log_lines(scene, *stories):
     for story in stories:
         story(scene.emit)
     return scene.text().splitlines()
 
 
 def test_json_lines_are_as_they_ever_were(scene):
-    lines = tell(
+    lines = log_lines(
         scene,
         lambda emit: emit(attempt(**PLACED)),
         lambda emit: emit(attempt(**REJECTED)),
@@ -69,7 +69,7 @@ def test_json_lines_are_as_they_ever_were(scene):
 
 
 def test_lines_for_people_are_as_they_ever_were():
-    lines = tell(
+    lines = log_lines(
         Scene("console"),
         lambda emit: emit(attempt(**PLACED)),
         lambda emit: emit(Failed("pod default/one", BindFailed("too busy"))),
@@ -105,7 +105,7 @@ def test_an_unexpected_error_comes_with_its_traceback(scene):
         except KeyError as error:
             emit(Failed("pod default/one", error))
 
-    tell(scene, story)
+    log_lines(scene, story)
     line = msgspec.json.decode(b"".join(scene.written))
     assert line["level"] == "error"
     assert line["exception"].startswith("Traceback")
@@ -113,7 +113,7 @@ def test_an_unexpected_error_comes_with_its_traceback(scene):
 
 
 def test_levels_below_the_one_asked_for_are_not_written():
-    lines = tell(
+    lines = log_lines(
         Scene(level="warning"),
         lambda emit: emit(attempt(**PLACED)),
         lambda emit: emit(attempt(**{**PLACED, "result": "error", "message": "no"})),
@@ -141,7 +141,7 @@ def test_no_credential_comes_through_any_way(scene):
         emit(Failed("lease", RuntimeError(f"Bearer {TOKEN}")))
         logging.getLogger("aiohttp").warning("sent %s", TOKEN)
 
-    text = "\n".join(tell(scene, story))
+    text = "\n".join(log_lines(scene, story))
     assert text.count("[redacted]") == 4  # the message, the error and its traceback, the other library's line
     assert TOKEN not in text
 
@@ -194,8 +194,8 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
     now[0] = 11.0
     scene.emit(Failed("watch of Pod", OSError("broken")))
     assert scene.value("wharfinger_log_lines_left_out_total", reason="repeated") == 95
-    told = [(line["event"], line["place"], line.get("lines")) for line in scene.lines()]
-    assert told == [
+    reported = [(line["event"], line["place"], line.get("lines")) for line in scene.lines()]
+    assert reported == [
         *[("failed", "watch", None)] * 5,
         ("failed", "lease", None),
         ("errors left out", "watch", 95),
@@ -203,13 +203,13 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
     ]
 
 
-def test_what_was_held_back_is_told_at_the_end(scene):
+def test_what_was_held_back_is_reported_at_the_end(scene):
     for _ in range(7):
         scene.emit(Failed("watch of Pod", OSError("broken")))
     assert [line["lines"] for line in scene.lines("errors left out")] == [2]
 
 
-def test_what_is_told_of_an_attempt_is_documented_in_milliseconds():
+def test_the_record_of_an_attempt_is_documented_in_milliseconds():
     fields = line_of(attempt(**PLACED))
     assert (fields["decide_ms"], fields["total_ms"]) == (1.234, 20.0)
 

@@ -102,7 +102,7 @@ def test_what_is_exposed_can_be_parsed(metrics, encode, parse):
         assert all(value == 'a"b\\c\nd' for sample in found.samples for key, value in sample.labels.items() if key != "le")
 
 
-def test_no_series_tells_when_another_was_created(metrics):
+def test_no_series_shows_when_another_was_created(metrics):
     assert b"_created" not in generate_latest(moved(metrics).registry)
 
 
@@ -113,7 +113,7 @@ def test_readings_of_one_metric_are_put_together(metrics):
     assert metrics.registry.get_sample_value("scheduler_pending_pods", {"queue": "gated"}) == 2
 
 
-def test_nothing_is_read_before_somebody_asks(metrics):
+def test_nothing_is_read_before_the_first_request(metrics):
     asked = []
     metrics.read(Metric.PENDING_PODS, lambda: asked.append(1) or {})
     assert not asked
@@ -129,7 +129,7 @@ def test_a_reading_that_fails_hides_no_other(metrics):
     assert metrics.registry.get_sample_value("wharfinger_errors_total", {"place": "metrics"}) >= 1
 
 
-def test_the_process_tells_of_itself():
+def test_the_process_reports_its_state():
     text = generate_latest(Metrics(CollectorRegistry()).registry).decode()
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "python_gc_collections_total"):
         assert re.search(rf"^{name}\b", text, re.MULTILINE)

@@ -36,7 +36,7 @@ def test_a_place_is_one_of_a_few(where, place):
     assert place_of(where) == place
 
 
-def test_whoever_reports_an_error_names_a_known_place():
+def test_every_reported_error_names_a_known_place():
     said = re.compile(r'\bFailed\(\s*f?"([^"]+)"')
     found = {where for path in ENGINE.rglob("*.py") for where in said.findall(path.read_text(encoding="utf-8"))}
     assert len(found) > 5

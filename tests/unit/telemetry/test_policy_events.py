@@ -1,4 +1,4 @@
-"""What becomes of policies is told by events about the objects that hold them, by the replica that leads."""
+"""What becomes of policies is reported by events about the objects that hold them, by the replica that leads."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ class Recorded:
         assert distinct == event.note  # another text of the same policy is no repetition
 
 
-def told(recorder, *events, leads=True):
+def record(recorder, *events, leads=True):
     for event in events:
         subscribed(PolicyEvents(recorder, lambda: leads).handlers).emit(event)
 
@@ -74,13 +74,13 @@ CASES = [
 
 def test_what_was_found_on_the_cluster():
     recorder = Recorded()
-    told(recorder, PolicyReviewed(status(WARNING), (WARNING,)))
+    record(recorder, PolicyReviewed(status(WARNING), (WARNING,)))
     assert recorder.events == [(MAP, "Warning", "PolicyWarning", "Reload", "p.policy: p rejects all 3 nodes")]
 
 
 def test_a_policy_that_takes_over_is_accepted_though_its_text_is_not_new():
     recorder = Recorded()
-    told(recorder, PolicyChanged(status()))
+    record(recorder, PolicyChanged(status()))
     assert [event[2:] for event in recorder.events] == [("PolicyAccepted", "Reload", "p.policy: revision 0123456789ab is active")]
 
 
@@ -88,7 +88,7 @@ def test_a_policy_that_takes_over_is_accepted_though_its_text_is_not_new():
 def test_a_text_that_was_tried(tried, type_, reason, note):
     recorder = Recorded()
 
-    told(recorder, PolicyTried(tried))
+    record(recorder, PolicyTried(tried))
 
     assert recorder.events == [(tried.about, type_, reason, "Reload", note)]
 
@@ -103,7 +103,7 @@ def test_a_text_that_was_tried(tried, type_, reason, note):
 def test_a_policy_that_is_suspended_or_tried_again(found, type_, reason, note):
     recorder = Recorded()
 
-    told(recorder, PolicySuspended(found) if found.suspended else PolicyResumed(found))
+    record(recorder, PolicySuspended(found) if found.suspended else PolicyResumed(found))
 
     assert recorder.events == [(found.about, type_, reason, "Reload", note)]
 
@@ -111,7 +111,7 @@ def test_a_policy_that_is_suspended_or_tried_again(found, type_, reason, note):
 def test_a_key_that_was_removed():
     recorder = Recorded()
 
-    told(recorder, PolicyRemoved(status()))
+    record(recorder, PolicyRemoved(status()))
 
     assert recorder.events == [(MAP, "Normal", "PolicyRemoved", "Reload", "p.policy: removed")]
 
@@ -119,22 +119,22 @@ def test_a_key_that_was_removed():
 def test_a_resource_that_was_removed_has_no_events():
     recorder = Recorded()
 
-    told(recorder, PolicyRemoved(status(about=RESOURCE)))
+    record(recorder, PolicyRemoved(status(about=RESOURCE)))
 
     assert recorder.events == []
 
 
 @pytest.mark.parametrize(("about", "leads"), [(MAP, False), (RESOURCE, False), (None, True)])
-def test_nothing_is_told_by_who_stands_by_or_of_files(about, leads):
+def test_no_event_is_written_by_a_standby_or_about_files(about, leads):
     recorder = Recorded()
-    told(recorder, PolicyTried(status(ERROR, about=about)), PolicyRemoved(status(about=about)), leads=leads)
+    record(recorder, PolicyTried(status(ERROR, about=about)), PolicyRemoved(status(about=about)), leads=leads)
 
     assert recorder.events == []
 
 
 def test_of_a_reload_and_of_sources_there_are_no_events():
     recorder = Recorded()
-    told(
+    record(
         recorder,
         PoliciesReloaded([status()], 0.1),
         SourceChanged(SourceStatus(name="configmap default/policies", lost="it has been deleted", notes=(), texts=1)),

@@ -33,7 +33,7 @@ def recent():
     return RecentDecisions(lambda: 1_700_000_000.0, Timer())
 
 
-def tell(recent, event):
+def observe(recent, event):
     recent.handlers[type(event)](event)
 
 
@@ -42,9 +42,9 @@ def names(records):
 
 
 def test_the_newest_come_first_and_can_be_chosen(recent):
-    tell(recent, attempt(view("a")))
-    tell(recent, attempt(view("b"), result="unschedulable", node=None, message="0/3 nodes"))
-    tell(recent, attempt(view("a"), result="error", message="lost", policies=("pools",)))
+    observe(recent, attempt(view("a")))
+    observe(recent, attempt(view("b"), result="unschedulable", node=None, message="0/3 nodes"))
+    observe(recent, attempt(view("a"), result="error", message="lost", policies=("pools",)))
 
     assert names(recent.latest()) == ["default/a", "default/b", "default/a"]
     assert [record.result for record in recent.latest(pod="default/a")] == ["error", "scheduled"]
@@ -58,8 +58,8 @@ def test_a_decision_that_there_is_time_for_keeps_its_best_nodes(recent):
     decider, state = Decider(chain_of()), state_of(20, running=30)
     [pod] = pods_of(1)
     decision = decider.decide(state.snapshot(), pod)
-    tell(recent, Decided("wharfinger", decision))
-    tell(recent, attempt(pod, node=decision.node))
+    observe(recent, Decided("wharfinger", decision))
+    observe(recent, attempt(pod, node=decision.node))
 
     [record] = recent.latest()
     assert record.best[0].node == decision.node
@@ -74,18 +74,18 @@ def test_when_time_is_used_up_nothing_is_read_and_later_it_is_again():
     decider, state, pods = Decider(chain_of()), state_of(5), pods_of(3)
     timer.step = MAX_SAVED_SECONDS + 0.001
     for pod in pods[:2]:
-        tell(recent, Decided("wharfinger", decider.decide(state.snapshot(), pod)))
-        tell(recent, attempt(pod))
+        observe(recent, Decided("wharfinger", decider.decide(state.snapshot(), pod)))
+        observe(recent, attempt(pod))
     timer.at += 1000.0
-    tell(recent, Decided("wharfinger", decider.decide(state.snapshot(), pods[2])))
-    tell(recent, attempt(pods[2]))
+    observe(recent, Decided("wharfinger", decider.decide(state.snapshot(), pods[2])))
+    observe(recent, attempt(pods[2]))
 
     assert [record.best is None for record in recent.latest()] == [False, True, False]
 
 
 def test_an_unknown_node_and_pods_that_fit_nowhere_are_kept_without_scores(recent):
-    tell(recent, Decided("wharfinger", Decider(chain_of()).decide(state_of(0).snapshot(), view("a"))))
-    tell(recent, attempt(view("a"), result="unschedulable", node=None, message="no nodes"))
+    observe(recent, Decided("wharfinger", Decider(chain_of()).decide(state_of(0).snapshot(), view("a"))))
+    observe(recent, attempt(view("a"), result="unschedulable", node=None, message="no nodes"))
     assert next(recent.latest()).best is None
 
 
@@ -99,8 +99,8 @@ def test_the_bytes_are_bounded_and_counted_honestly():
     def fill():
         for number in range(2000):
             if number % 5 == 0:
-                tell(recent, Decided("wharfinger", decision))
-            tell(recent, attempt(pod, message=f"{number} {message}"))
+                observe(recent, Decided("wharfinger", decision))
+            observe(recent, attempt(pod, message=f"{number} {message}"))
 
     fill()  # what is made once is made before measuring
     records, recent._records = list(recent._records), type(recent._records)()
@@ -121,7 +121,7 @@ def test_the_bytes_are_bounded_and_counted_honestly():
 
 def test_a_huge_message_leaves_alone_what_it_does_not_fit_with():
     recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=10_000)
-    tell(recent, attempt(view("a"), message="x" * 20_000))
+    observe(recent, attempt(view("a"), message="x" * 20_000))
     assert len(recent) == recent.n_bytes == 0
-    tell(recent, attempt(view("b")))
+    observe(recent, attempt(view("b")))
     assert names(recent.latest()) == ["default/b"]

@@ -23,8 +23,8 @@ def test_kinds_that_are_missing_are_logged_by_the_reason(scene):
     emit(KindsLost(absent=["PolicyApp"], refused={"Service": "forbidden"}))
     emit(KindsLost(absent=[], refused={}))
     emit(KindsBack(["PolicyApp"]))
-    told = [(line["event"], line["kinds"], line.get("why")) for line in scene.lines()]
-    assert told == [
+    reported = [(line["event"], line["kinds"], line.get("why")) for line in scene.lines()]
+    assert reported == [
         ("custom resources are not defined; going on without", ["PolicyApp"], None),
         ("objects may not be read; going on without", ["Service"], "Service: forbidden"),
         ("objects can be read now", ["PolicyApp"], None),

@@ -7,7 +7,7 @@ from wharfinger.policies.store import PolicyChanged, PolicyRemoved, PolicyReview
 from wharfinger.telemetry.policies import ReloadHistory
 
 
-def told(*events):
+def entries(*events):
     """What is remembered of events."""
     history = ReloadHistory(lambda: 7.0)
     for event in events:
@@ -19,16 +19,16 @@ KEPT = status(Result.REFUSED, report="error: oh")
 
 
 def test_a_refused_text_is_shown_with_what_goes_on():
-    assert told(PolicyTried(KEPT)) == [(0.0, "refused", True, "error: oh")]
+    assert entries(PolicyTried(KEPT)) == [(0.0, "refused", True, "error: oh")]
 
 
 def test_of_a_removed_policy_nothing_goes_on():
-    assert told(PolicyRemoved(KEPT)) == [(7.0, "removed", False, "")]
+    assert entries(PolicyRemoved(KEPT)) == [(7.0, "removed", False, "")]
 
 
 def test_a_policy_that_takes_over_does_so_now():
-    assert told(PolicyChanged(status())) == [(7.0, "accepted", False, "")]
+    assert entries(PolicyChanged(status())) == [(7.0, "accepted", False, "")]
 
 
 def test_what_was_found_on_the_cluster_is_shown_alone():
-    assert told(PolicyReviewed(status(report="error: old"), (WARNING,))) == [(7.0, "warned", False, "trial: no pod is governed")]
+    assert entries(PolicyReviewed(status(report="error: old"), (WARNING,))) == [(7.0, "warned", False, "trial: no pod is governed")]

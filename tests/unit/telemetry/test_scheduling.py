@@ -160,7 +160,7 @@ def test_pods_that_make_room(scene):
 def test_an_event_that_was_missed(scene):
     async def story():
         async with scheduling(node("a", cpu="1"), pod("big", cpu="2"), scene=scene) as world:
-            world.scheduler.state.add_node(node("b"))  # nobody tells the queue
+            world.scheduler.state.add_node(node("b"))  # the queue does not learn of it
             await world.pass_time(400, step=10)
             assert world.cluster.bindings
 

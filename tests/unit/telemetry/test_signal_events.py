@@ -1,4 +1,4 @@
-"""What is told of signals: log lines, metrics, events."""
+"""What is reported of signals: log lines, metrics, events."""
 
 import math
 from types import SimpleNamespace
@@ -98,7 +98,7 @@ def test_suspensions_are_counted_by_metric(emit, log, registry):
     assert registry.get_sample_value("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"}) == 1.0
 
 
-def test_what_nobody_measures_any_more_leaves_no_series_and_nothing_in_memory(emit, telemetry, registry):
+def test_a_metric_that_is_not_read_any_more_leaves_no_series_and_nothing_in_memory(emit, telemetry, registry):
     series = ("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"})
     emit(SignalsFollowed({QUERY.key: QUERY}))
     emit(MetricSuspended(suspension(0.1)))
@@ -117,7 +117,7 @@ def status(name, about, authority=CLUSTER):
     return SimpleNamespace(name=name, about=about, authority=authority)
 
 
-def test_nothing_of_a_policy_is_told_on_the_object_of_another_that_wants_its_name():
+def test_events_of_a_policy_are_not_about_the_object_of_another_with_its_name():
     recorded = []
     recorder = SimpleNamespace(record_about=lambda what, *_, **__: recorded.append(what.name))
     whose = {"cluster": CLUSTER, "team-a": Authority("team-a"), "team-b": Authority("team-b")}
@@ -128,7 +128,7 @@ def test_nothing_of_a_policy_is_told_on_the_object_of_another_that_wants_its_nam
     assert recorded == list(whose)
 
 
-def test_events_are_about_the_object_that_has_the_policy_and_told_by_the_leader():
+def test_events_are_about_the_object_that_has_the_policy_and_written_by_the_leader():
     recorded, about = [], Reference(kind="SchedulingPolicy", name="p")
     recorder = SimpleNamespace(record_about=lambda what, event, **_: recorded.append((what, event.type, event.reason, event.note)))
     statuses = [status("p", about), status("other", about), status("p", None)]

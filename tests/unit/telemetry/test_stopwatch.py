@@ -68,7 +68,7 @@ def test_what_is_not_measured_costs_no_look_at_the_clock():
     assert NO_LAPS.each("Filter", slots) is slots
 
 
-def test_a_lap_counts_even_if_nobody_asks_for_the_next():
+def test_a_lap_counts_even_if_the_loop_ends_early():
     laps = TimedLaps(ticking(), whole=True)
     for _ in laps.each("PreFilter", [slot("a"), slot("b")]):
         break

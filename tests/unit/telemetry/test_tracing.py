@@ -120,11 +120,11 @@ def test_an_endpoint_is_that_of_the_collector_or_of_its_traces(endpoint):
     exporter.shutdown()
 
 
-def test_a_collector_that_is_not_there_is_told_once_and_not_waited_for(monkeypatch, caplog):
+def test_an_absent_collector_is_reported_once_and_not_waited_for(monkeypatch, caplog):
     monkeypatch.setattr(tracing, "CLOSE_TIMEOUT", 0.2)
     monkeypatch.setattr(tracing, "_TIMEOUT", 0.1)
-    told = []
-    exporter = tracing.exporter_of("http://127.0.0.1:1", told.append)
+    reported = []
+    exporter = tracing.exporter_of("http://127.0.0.1:1", reported.append)
     traces = tracing.PodTraces(tracing.provider_of(exporter, "1", "me"), 1.0, now=lambda: 0.0, monotonic=lambda: 0.0)
     for _ in range(3):
         traces.handlers[AttemptEnded](attempt())
@@ -132,20 +132,20 @@ def test_a_collector_that_is_not_there_is_told_once_and_not_waited_for(monkeypat
     began = time.monotonic()
     traces.close()
     assert time.monotonic() - began < 2.0
-    assert [str(error) for error in told] == ["the collector does not take traces, 7 spans and all until it does are lost"]
+    assert [str(error) for error in reported] == ["the collector does not take traces, 7 spans and all until it does are lost"]
     assert caplog.records == []
 
 
-def test_what_an_exporter_raises_is_told_without_its_text(caplog):
+def test_an_exception_of_an_exporter_is_reported_without_its_text(caplog):
     class Raising(InMemorySpanExporter):
         def export(self, spans):
             raise ValueError("bad header: Bearer s3cret")
 
-    told = []
-    traces = tracing.PodTraces(tracing.provider_of(tracing.Reported(Raising(), told.append), "1", "me"), 1.0, lambda: 0.0, lambda: 0.0)
+    reported = []
+    traces = tracing.PodTraces(tracing.provider_of(tracing.Reported(Raising(), reported.append), "1", "me"), 1.0, lambda: 0.0, lambda: 0.0)
     traces.handlers[AttemptEnded](attempt())
     traces.close()
-    assert [str(error) for error in told] == ["the collector does not take traces (ValueError), 7 spans and all until it does are lost"]
+    assert [str(error) for error in reported] == ["the collector does not take traces (ValueError), 7 spans and all until it does are lost"]
     assert caplog.records == []
 
 
@@ -171,7 +171,7 @@ def test_a_header_that_cannot_be_read_is_not_shown(monkeypatch, caplog):
     ]
 
 
-def test_that_spans_are_dropped_is_not_told_of_a_collector_that_is_away(monkeypatch, caplog):
+def test_dropped_spans_are_not_reported_while_the_collector_is_away(monkeypatch, caplog):
     dropping = logging.getLogger("opentelemetry.sdk._shared_internal")
     monkeypatch.setattr(dropping, "filters", [])  # of other tests, and the SDK's own against repetition
     exporter = tracing.exporter_of("http://127.0.0.1:1", pytest.fail)

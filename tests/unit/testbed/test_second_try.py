@@ -75,7 +75,7 @@ def test_the_last_lines_name_what_passed_only_the_second_time(run, workers):
     assert cluster == "  test_it.py::test_unsteady_cluster (new): AssertionError: no cluster"
 
 
-def test_what_fails_twice_fails_and_the_others_are_told_nevertheless(run):
+def test_a_test_that_fails_twice_fails_and_the_others_are_reported_nevertheless(run):
     ran = run(TESTS.replace("BROKEN", "1"))
 
     assert ran.returncode == 1

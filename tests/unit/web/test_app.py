@@ -1,4 +1,4 @@
-"""What is where, who may ask, and what is never told."""
+"""What is where, who may ask, and what is never shown."""
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -59,7 +59,7 @@ def test_a_head_has_no_body():
     assert (answer.status_code, answer.content) == (200, b"")
 
 
-def test_nothing_inside_is_told_when_something_breaks():
+def test_an_internal_error_shows_no_internals():
     client = asking(debug=Debug(cache=_broken), extra_routes=[Route("/broken", _broken)])
     for path in ("/debug/cache", "/broken"):
         answer = client.get(path)
@@ -67,19 +67,19 @@ def test_nothing_inside_is_told_when_something_breaks():
 
 
 class TestMetrics:
-    def test_are_text_for_whoever_does_not_say(self, registry):
+    def test_are_text_without_an_accept_header(self, registry):
         answer = asking(registry=registry).get("/metrics", headers={"Accept": "*/*", "Accept-Encoding": "identity"})
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert 'scheduler_schedule_attempts_total{profile="profile-0",result="scheduled"} 3.0\n' in answer.text
 
-    def test_are_openmetrics_for_whoever_asks(self, registry):
+    def test_are_openmetrics_for_clients_that_accept_it(self, registry):
         answer = asking(registry=registry).get(
             "/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
         )
         assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
         assert answer.text.endswith("# EOF\n")
 
-    def test_are_compressed_for_whoever_can(self, registry):
+    def test_are_compressed_for_clients_that_accept_it(self, registry):
         client = asking(registry=registry)
         packed = client.get("/metrics", headers={"Accept-Encoding": "gzip"})
         assert packed.headers["content-encoding"] == "gzip"
@@ -142,14 +142,14 @@ class TestDebug:
         asked = asking(debug=Debug(cache=_report))
         assert asked.get("/debug/cache", headers={"Host": host}).status_code == status
 
-    def test_who_is_refused_is_told_what_would_help(self):
+    def test_a_refusal_names_what_would_help(self):
         answer = asking(debug=Debug(cache=_report), client=FAR).get("/debug/cache", headers={"Host": "scheduler.example"})
         assert answer.text == (
             "only for the machine itself, and this was asked from 192.0.2.7 for 'scheduler.example'; "
             "ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `remoteDebugging: true`\n"
         )
 
-    def test_the_cache_is_told_as_json(self):
+    def test_the_cache_is_printed_as_json(self):
         answer = asking(debug=Debug(cache=_report)).get("/debug/cache")
         assert answer.headers["content-type"] == "application/json"
         assert answer.json() == {"equal": True, "missingNodes": ["a"]}

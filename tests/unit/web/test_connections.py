@@ -1,4 +1,4 @@
-"""Whoever connects and asks nothing costs little, and not for long."""
+"""A connection without a request costs little, and not for long."""
 
 import asyncio
 import select
@@ -35,7 +35,7 @@ async def ends(reader):
         return b""
 
 
-def test_there_are_only_so_many_connections_and_they_are_free_again(monkeypatch):
+def test_connections_are_limited_and_become_free_again(monkeypatch):
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
 
     async def main():

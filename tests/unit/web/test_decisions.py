@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.scheduler.running import view
-from tests.unit.telemetry.test_recent_decisions import Timer, attempt, tell
+from tests.unit.telemetry.test_recent_decisions import Timer, attempt, observe
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.telemetry.recent_decisions import RecentDecisions
@@ -32,8 +32,8 @@ def web(recent, explain=unexplained, client=NEAR, **more):
 
 
 def test_the_list_is_newest_first_and_can_be_narrowed(recent):
-    tell(recent, attempt(view("a"), snapshot_revision=7, policy_revision="abc", feasible=2, n_nodes=3))
-    tell(recent, attempt(view("b"), result="unschedulable", node=None, message="0/3", plugins=("NodeResourcesFit",)))
+    observe(recent, attempt(view("a"), snapshot_revision=7, policy_revision="abc", feasible=2, n_nodes=3))
+    observe(recent, attempt(view("b"), result="unschedulable", node=None, message="0/3", plugins=("NodeResourcesFit",)))
     answer = web(recent).get("/decisions").json()
 
     assert answer["kept"] == answer["seen"] == 2
@@ -68,8 +68,8 @@ def test_nonsense_is_refused_in_words(recent, query):
 
 
 def test_one_pod_has_all_its_attempts_as_json_and_as_text(recent):
-    tell(recent, attempt(view("a"), result="unschedulable", node=None, message="0/3 nodes", plugins=("mix/few",)))
-    tell(recent, attempt(view("a")))
+    observe(recent, attempt(view("a"), result="unschedulable", node=None, message="0/3 nodes", plugins=("mix/few",)))
+    observe(recent, attempt(view("a")))
     answer = web(recent).get("/decisions/default/a").json()
     assert [found["result"] for found in answer["decisions"]] == ["scheduled", "unschedulable"]
     assert answer["explain"] == "/explain/default/a"

@@ -1,4 +1,4 @@
-"""The gRPC expander: which group of nodes cluster-autoscaler is told to grow."""
+"""The gRPC expander: which group of nodes cluster-autoscaler is to grow."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Health is told as Kubernetes' components tell it (apiserver/pkg/server/healthz/healthz_test.go, Kubernetes 1.36)."""
+"""Health is reported as by Kubernetes' components (apiserver/pkg/server/healthz/healthz_test.go, Kubernetes 1.36)."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ def test_answers(checks, path, status, text):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_an_exclusion_of_what_is_not_there_is_told():
+def test_an_exclusion_of_an_unknown_object_is_reported():
     answer = asking(ALL_WELL).get("/readyz?verbose&exclude=lieder&exclude=leader")
     assert answer.status_code == 200
     assert 'warn: some health checks cannot be excluded: no matches for "lieder"\nreadyz check passed\n' in answer.text

@@ -22,7 +22,7 @@ def test_after_a_burst_requests_begin_one_after_the_other():
     assert [later - earlier for earlier, later in pairwise(begins[BURST:])] == pytest.approx([INTERVAL] * 99)
 
 
-def test_however_they_come_there_are_only_so_many_in_a_time():
+def test_starts_per_time_are_limited_in_any_order():
     paced, now, begins = Pace(), 0.0, []
     for step in range(5000):
         now += 0.0001 * (step % 7)
@@ -56,7 +56,7 @@ def test_all_who_wait_for_the_same_get_one_answer_that_is_not_older_than_their_q
     asyncio.run(main())
 
 
-def test_what_goes_wrong_is_told_to_all_who_wait_and_whoever_goes_away_takes_nobody_along():
+def test_an_error_reaches_all_waiters_and_a_cancelled_waiter_cancels_no_other():
     async def main():
         shared = Shared()
         waiting = [asyncio.create_task(shared.answer("key", lambda: 1 / 0)) for _ in range(3)]

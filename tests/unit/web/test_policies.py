@@ -69,7 +69,7 @@ def test_a_shadow_has_its_own_answer(client):
     assert client.get("/policies/spread/shadow").status_code == 404
 
 
-def test_no_shadow_of_a_name_is_told_with_those_there_are(client):
+def test_an_unknown_name_of_a_shadow_is_answered_with_those_there_are(client):
     assert client.get("/policies/none/shadow").text == "there is no shadow policy none; there are new\n"
 
 

@@ -1,4 +1,4 @@
-"""The server on a real port, in a loop that belongs to somebody else."""
+"""The server on a real port, in a loop of another owner."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ def test_port_0_is_a_free_one_and_known(host):
         pass
 
 
-def test_signals_stay_with_whoever_runs_the_loop():
+def test_signals_stay_with_the_thread_that_runs_the_loop():
     async def main():
         before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         async with Server(app()) as server:
@@ -69,7 +69,7 @@ def test_a_port_in_use_is_said_in_a_sentence():
         ("127.0.0.1", -1, "cannot serve on port -1: ports are 0 to 65535"),
     ],
 )
-def test_where_nobody_can_listen(host, port, sentence):
+def test_an_address_that_cannot_be_listened_on_is_named(host, port, sentence):
     async def main():
         async with Server(app(), host, port):
             pass
@@ -79,7 +79,7 @@ def test_where_nobody_can_listen(host, port, sentence):
     assert str(refused.value).startswith(sentence)
 
 
-def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long(caplog):
+def test_it_stops_during_an_open_connection_and_a_slow_answer(caplog):
     waited = []
 
     async def slow(_request):
@@ -123,7 +123,7 @@ def test_a_profile_under_way_does_not_delay_the_stop(monkeypatch):
     asyncio.run(main())
 
 
-def test_a_profile_ends_when_nobody_waits_for_it():
+def test_a_profile_ends_when_its_client_has_gone():
     async def main():
         async with Server(app()) as server:
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)

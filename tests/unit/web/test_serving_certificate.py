@@ -114,11 +114,11 @@ def test_clients_are_known_by_an_authority_that_may_change(files, tmp_path):
     (tmp_path / "other").mkdir()
     of_server = signed_by_itself(tmp_path / "other")
 
-    async def told(request):
+    async def reported(request):
         return PlainTextResponse(request.scope["state"][PEER_NAME])
 
     async def main():
-        async with Server(Starlette(routes=[Route("/", told)]), tls=certificate.context) as server:
+        async with Server(Starlette(routes=[Route("/", reported)]), tls=certificate.context) as server:
             assert await who(server.port, former.client("x")) is None, "there is no certificate yet"
             certificate.reload()
             answers = [await who(server.port, client) for client in (None, of_server, latter.client("x"), former.client("api"))]

@@ -22,7 +22,7 @@ class Board:
         self.layout = 1
         self.values = np.array(values)
         self.flags = np.zeros(len(values), np.uint8)
-        self.told = {"summary": {"now": 1}}
+        self.messages = {"summary": {"now": 1}}
         self.looked = 0
 
     def picture(self, coloring, known):
@@ -39,7 +39,7 @@ class Board:
         )
 
     def parts(self):
-        for name, value in self.told.items():
+        for name, value in self.messages.items():
             yield name, value
             yield None
 
@@ -119,7 +119,7 @@ def test_files_are_not_sent_again_and_none_leads_outside():
         assert asked.get(path, headers={"host": "localhost"}).status_code == 404
 
 
-def test_nodes_are_told_by_name():
+def test_nodes_are_reported_by_name():
     assert client().get("/ui/nodes/node-0", headers={"host": "localhost"}).json() == {"name": "node-0"}
     assert client().get("/ui/nodes/node-9", headers={"host": "localhost"}).status_code == 404
 
@@ -135,7 +135,7 @@ def objects_of(text, content_type="application/yaml"):
     return client().request("POST", "/ui/objects", headers={"host": "localhost", "content-type": content_type}, content=text)
 
 
-def test_the_objects_of_a_text_are_told_in_json():
+def test_the_objects_of_a_text_are_named_in_json():
     assert objects_of("kind: Pod\n---\nkind: Job\nspec: {completions: 2}\n").json() == {
         "objects": [{"kind": "Pod"}, {"kind": "Job", "spec": {"completions": 2}}]
     }
@@ -200,7 +200,7 @@ def test_new_nodes_are_new_tiles():
     assert (found["values"]["values"], found["flags"]) == ([500], [1])
 
 
-def test_a_shade_that_is_not_there_is_told_once_and_may_come_back():
+def test_an_unknown_coloring_is_reported_once_and_may_come_back():
     board, channel = Board(), Channel("gone")
     assert events(channel.update(board)) == [("trouble", {"shade": "gone", "sentence": "no node offers gone"})]
     assert channel.update(board) == []
@@ -225,36 +225,36 @@ async def feeding_from(board, clock=None):
     feed.close()
 
 
-async def settle():
+async def run_pending():
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-def test_nothing_is_read_while_nobody_looks():
+def test_nothing_is_read_while_no_page_is_open():
     async def look():
         board, clock = Board(), ManualClock()
         async with feeding_from(board, clock) as feed:
             watcher = feed.join("cpu")
-            await settle()
+            await run_pending()
             feed.leave(watcher)
             looked = board.looked
             clock.move(100)
-            await settle()
+            await run_pending()
             assert board.looked == looked
 
     asyncio.run(look())
 
 
-def test_all_who_look_at_the_same_are_told_from_one_look():
+def test_pages_with_the_same_view_share_one_look_at_the_cluster():
     async def look():
         board, clock = Board(), ManualClock()
         async with feeding_from(board, clock) as feed:
             watchers = [feed.join("cpu") for _ in range(5)]
-            await settle()
+            await run_pending()
             looked = board.looked
             board.values[0] = 0.9
             clock.move(1)
-            await settle()
+            await run_pending()
             assert board.looked == looked + 1
             found = [events([await watcher.next()]) for watcher in watchers]
             assert found[0] == found[4]
@@ -268,11 +268,11 @@ def test_parts_are_sent_when_they_change():
         board, clock = Board(), ManualClock()
         async with feeding_from(board, clock) as feed:
             watcher = feed.join("cpu")
-            await settle()
+            await run_pending()
             assert ("summary", {"now": 1}) in events([await watcher.next()])
-            board.told = {"summary": {"now": 1}, "pending": {"total": 3}}
+            board.messages = {"summary": {"now": 1}, "pending": {"total": 3}}
             clock.move(1)
-            await settle()
+            await run_pending()
             assert events([await watcher.next()]) == [("pending", {"total": 3})]
             late = feed.join("cpu")
             assert {name for name, _ in events([await late.next()])} == {"summary", "pending", "tiles", "values", "flags"}
@@ -280,12 +280,12 @@ def test_parts_are_sent_when_they_change():
     asyncio.run(look())
 
 
-def test_each_page_is_told_of_the_pods_that_it_shows():
+def test_each_page_gets_events_of_the_pods_that_it_shows():
     async def look():
         board, clock = Board(), ManualClock()
         async with feeding_from(board, clock) as feed:
             everything, shop, late = feed.join("cpu"), feed.join("cpu", PodQuery(namespace="shop")), None
-            await settle()
+            await run_pending()
             for watcher, namespace in ((everything, ""), (shop, "shop")):
                 assert [value for name, value in events([await watcher.next()]) if name == "pending"] == [{"namespace": namespace}]
             late = feed.join("cpu", PodQuery(namespace="shop"))
@@ -303,17 +303,17 @@ def test_a_board_that_breaks_is_asked_again():
         async with feeding_from(board, clock) as feed:
             feed.join("cpu")
             board.values = None
-            await settle()
+            await run_pending()
             assert feed.failures[0][0] == "live page"
             board.values = np.array([0.5])
             clock.move(1)
-            await settle()
+            await run_pending()
             assert len(feed.failures) == 1
 
     asyncio.run(look())
 
 
-def test_there_can_only_be_so_many():
+def test_the_number_of_open_pages_is_limited():
     async def look():
         async with feeding_from(Board()) as feed:
             for _ in range(feeding.MAX_WATCHERS):
@@ -355,12 +355,12 @@ def test_who_does_not_read_is_let_go(monkeypatch):
 
             answering = asyncio.ensure_future(EventStream(feed, watcher, {})({}, receive, send))
             for _ in range(40):
-                board.told = {"summary": {"now": clock.now(), "more": "x" * 200}}
+                board.messages = {"summary": {"now": clock.now(), "more": "x" * 200}}
                 clock.move(1)
-                await settle()
+                await run_pending()
             assert len(feed) == 0
             given_up.set()
-            await settle()
+            await run_pending()
             assert answering.done()
 
     asyncio.run(look())
@@ -381,19 +381,19 @@ def test_the_stream_ends_with_its_connection_and_with_the_feed():
                 sent.append(message)
 
             first = asyncio.ensure_future(EventStream(feed, feed.join("cpu"), {"X-Test": "1"})({}, receive, send))
-            await settle()
+            await run_pending()
             assert {(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-test", b"1")} <= set(sent[0]["headers"])
             assert b"event: values" in sent[2]["body"]
             left.set()
-            await settle()
+            await run_pending()
             assert first.done()
             assert len(feed) == 0
 
             left.clear()
             second = asyncio.ensure_future(EventStream(feed, feed.join("cpu"), {})({}, receive, send))
-            await settle()
+            await run_pending()
             feed.close()
-            await settle()
+            await run_pending()
             assert second.done()
             with pytest.raises(TooMany):
                 feed.join("cpu")

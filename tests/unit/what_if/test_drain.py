@@ -25,7 +25,7 @@ def drained(cluster, *names, **how):
     return drain(assemble(), cluster, names or ("a",), **how)
 
 
-def told(result):
+def fates(result):
     """What was found of each pod: (name, fate, node, step)."""
     return [(each.pod.removeprefix("default/"), each.fate.value, each.node, each.step) for each in result.pods]
 
@@ -33,7 +33,7 @@ def told(result):
 def test_pods_leave_in_the_order_of_the_queue_for_nodes_with_room():
     cluster = state([node("a"), node("b"), node("c", offer={"cpu": "1"})], [owned("low"), owned("high", cpu="4", priority=5)])
     result = drained(cluster)
-    assert told(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1)]
+    assert fates(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1)]
     assert (result.steps, result.clean, result.removed, result.has_budgets) == (1, True, False, False)
     assert result.before.pods == result.after.pods == 2
     assert cluster.snapshot().node(0).object.spec.unschedulable
@@ -41,12 +41,12 @@ def test_pods_leave_in_the_order_of_the_queue_for_nodes_with_room():
 
 def test_a_node_that_is_drained_later_takes_none_of_the_earlier_ones_pods():
     cluster = state([node("a"), node("b"), node("c")], [owned("one"), owned("two", on="b")])
-    assert told(drained(cluster, "a", "b")) == [("one", "placed", "c", 1), ("two", "placed", "c", 2)]
+    assert fates(drained(cluster, "a", "b")) == [("one", "placed", "c", 1), ("two", "placed", "c", 2)]
 
 
 def test_a_pod_that_finds_no_node_waits_and_says_why():
     result = drained(state([node("a"), node("b", offer={"cpu": "1"})], [owned("large", cpu="3")]))
-    assert told(result) == [("large", "waits", None, 1)]
+    assert fates(result) == [("large", "waits", None, 1)]
     assert result.pods[0].reason.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable")
     assert not result.clean
 
@@ -89,7 +89,7 @@ def web(n, **more):
 
 def test_a_budget_makes_steps():
     result = drained(state([node("a"), node("b")], web(3), podDisruptionBudgets=[budget(allowed=2, desiredHealthy=1, currentHealthy=3)]))
-    assert told(result) == [("web-0", "placed", "b", 1), ("web-1", "placed", "b", 1), ("web-2", "placed", "b", 2)]
+    assert fates(result) == [("web-0", "placed", "b", 1), ("web-1", "placed", "b", 1), ("web-2", "placed", "b", 2)]
     [use] = result.budgets
     assert (use.budget, use.pods, use.allowed, use.forbidden, use.forbids_now) == ("default/web", 3, 2, 0, True)
 
@@ -99,7 +99,7 @@ def test_a_budget_forbids_the_rest_when_replacements_wait():
         [node("a"), node("b", offer={"cpu": "1"})], web(3), podDisruptionBudgets=[budget(allowed=1, desiredHealthy=2, currentHealthy=3)]
     )
     result = drained(cluster)
-    assert told(result) == [
+    assert fates(result) == [
         ("web-0", "placed", "b", 1),
         ("web-1", "waits", None, 2),
         ("web-2", "forbidden", None, None),
@@ -118,7 +118,7 @@ def test_a_pod_that_its_budget_forbade_at_first_leaves_after_a_later_node_has_he
         podDisruptionBudgets=[budget(desiredHealthy=1, currentHealthy=1)],
     )
     result = drained(cluster, "a", "b", waiting=[waiting])
-    assert told(result) == [("db", "placed", "c", 1), ("web-0", "placed", "c", 2), ("web-1", "placed", "c", None)]
+    assert fates(result) == [("db", "placed", "c", 1), ("web-0", "placed", "c", 2), ("web-1", "placed", "c", None)]
 
 
 def test_removal_makes_room_where_a_cordoned_node_counted():
@@ -129,9 +129,9 @@ def test_removal_makes_room_where_a_cordoned_node_counted():
         "labelSelector": {"matchLabels": WEB},
     }
     pods = [owned(f"web-{on}", on=on, labels=WEB, topologySpreadConstraints=[spread]) for on in "ab"]
-    assert told(drained(state([node("a"), node("b")], pods))) == [("web-a", "waits", None, 1)]
+    assert fates(drained(state([node("a"), node("b")], pods))) == [("web-a", "waits", None, 1)]
     result = drained(state([node("a"), node("b")], pods), remove=True)
-    assert told(result) == [("web-a", "placed", "b", 1)]
+    assert fates(result) == [("web-a", "placed", "b", 1)]
     assert (result.before.nodes, result.after.nodes) == (2, 1)
 
 
@@ -140,8 +140,8 @@ def test_a_pod_that_tolerates_the_cordon_may_return_and_moves_on_with_the_remova
     nodes = [node("a", labels={"disk": "ssd"}), node("b", labels={"disk": "ssd"}, offer={"cpu": "1"})]
     selector = {"nodeSelector": {"disk": "ssd"}}
     pods = [owned("agent", tolerations=everything, **selector)]
-    assert told(drained(state(nodes, pods))) == [("agent", "placed", "a", 1)]
-    assert told(drained(state(nodes, pods), remove=True)) == [("agent", "placed", "b", 1)]
+    assert fates(drained(state(nodes, pods))) == [("agent", "placed", "a", 1)]
+    assert fates(drained(state(nodes, pods), remove=True)) == [("agent", "placed", "b", 1)]
 
 
 def test_victims_of_preemption_move_on():
@@ -149,7 +149,7 @@ def test_victims_of_preemption_move_on():
     for each in (owned("low", on="b"), pod("bare", on="b", requests={"cpu": "1"})):
         cluster.add_pod(decode.convert(each, objects.Pod))
     result = drained(cluster)
-    assert told(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1), ("bare", "gone", None, 1)]
+    assert fates(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1), ("bare", "gone", None, 1)]
     assert [each.displaced_by for each in result.pods] == [None, "default/high", "default/high"]
     assert result.pods[0].placement.victims == ("default/low", "default/bare")
 
@@ -158,7 +158,7 @@ def test_pods_that_wait_already_compete():
     waiting = PodView(decode.convert(pod("waiting", requests={"cpu": "4"}), objects.Pod))
     cluster = state([node("a"), node("b")], [owned("one")])
     result = drained(cluster, waiting=[waiting])
-    assert told(result) == [("one", "waits", None, 1), ("waiting", "placed", "b", None)]
+    assert fates(result) == [("one", "waits", None, 1), ("waiting", "placed", "b", None)]
 
 
 def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():

@@ -65,10 +65,10 @@ def test_every_code_is_a_rule_with_its_page(wharf, here, case, monkeypatch):
     }
     assert [result["ruleId"] for result in run["results"]][: len(wanted)] == [name for name, *_ in wanted]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
-    told = [
+    reported = [
         (properties["title"][:4], kind, properties["file"], int(properties["line"])) for kind, properties, _ in read_commands(as_commands)
     ]
-    assert told[: len(wanted)] == wanted
+    assert reported[: len(wanted)] == wanted
 
 
 def test_without_a_site_findings_name_the_page_in_the_project(wharf, here):

@@ -27,7 +27,7 @@ def copied_grammar(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_analysis_is_cached_beside_the_grammar_and_renewed_with_it(copied_grammar):
+def test_the_analysis_is_cached_next_to_the_grammar_and_renewed_with_it(copied_grammar):
     grammar.parser.__wrapped__()
     assert (copied_grammar / grammar.CACHE).is_file()
     (copied_grammar / grammar.GRAMMAR).write_text('start: POLICY\nexpression: NAME\nname: NAME\nPOLICY: "policy"\nNAME: /[a-z]+/\n')

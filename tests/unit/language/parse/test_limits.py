@@ -54,7 +54,7 @@ def test_depth_and_length(text, expected):
     assert codes(diagnostics) == expected
 
 
-def test_at_most_so_many_findings_are_shown_and_the_rest_is_counted():
+def test_the_findings_that_are_shown_are_limited_and_the_rest_is_counted():
     _, diagnostics = parsed("let a = +\n" * 80)
     assert len(diagnostics) == 80
     for form in ("human", "plain"):

@@ -125,11 +125,11 @@ def test_columns_follow_every_change(steps: list[tuple[str, str, int, str | None
         for each in snapshot.objects:
             fresh.put(each)
         assert shown(snapshot.devices, state) == plain(state) == plain(fresh)
-        told = snapshot.usage_changes(before)
+        changes = snapshot.usage_changes(before)
         nodes_told = snapshot.node_changes(before)
-        if told is not None and nodes_told is not None:
+        if changes is not None and nodes_told is not None:
             others = {row for row in range(snapshot.n_nodes) if snapshot.devices.on(row) != old[row]}
-            assert others <= {*told.tolist(), *nodes_told.tolist()}
+            assert others <= {*changes.tolist(), *nodes_told.tolist()}
 
 
 def test_the_devices_of_some_rows() -> None:
@@ -177,11 +177,11 @@ def test_whole_counts_are_devices_of_which_is_not_known_if_they_are_taken() -> N
     assert state.snapshot().devices.asked(PodView(asking)) == DeviceDemand(2)
 
 
-def test_a_resource_that_another_source_tells_is_no_whole_count() -> None:
+def test_a_resource_of_another_source_is_no_whole_count() -> None:
     assert not WholeCounts([GPU]).devices_on(node("a", 0, **{GPU: "3"}), [], ClusterState().objects)
 
 
-def test_no_table_is_made_for_a_cluster_whose_devices_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_table_is_made_for_a_cluster_whose_devices_are_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a table of devices was made")
 

@@ -54,7 +54,7 @@ def test_a_claim_of_no_pod_of_the_node_is_found_too() -> None:
     assert holdings(state, "gpu-1") == (Holding(claim="default/d", pods=("default/far",)),)
 
 
-def test_all_who_share_a_device_are_told_with_what_they_have_of_it() -> None:
+def test_all_that_share_a_device_are_named_with_what_they_have_of_it() -> None:
     parts = [{"device": "gpu-0", "shareID": name, "consumedCapacity": {"memory": f"{size}Gi"}} for name, size in (("x", 10), ("y", 4))]
     state = cluster(slice_("s", [SHARED]), claim("c", parts[0]), reserved(claim("d", parts[1]), "far"))
     state.add_pod(user("p", "c"))

@@ -99,7 +99,7 @@ def test_minus_zero_is_zero():
     assert node('{"status": {"allocatable": {"cpu": "-0.0"}}}').status.allocatable == {"cpu": "-0.0"}
 
 
-def test_everything_that_cannot_be_read_is_told_at_once():
+def test_everything_that_cannot_be_read_is_reported_at_once():
     text = (
         b'{"metadata": {"name": 1, "labels": {"v": 1, "w": 2}},'
         b' "spec": {"nodeName": 3, "priority": "high", "tolerations": [{"key": 4}, 7, {"operator": []}],'
@@ -121,7 +121,7 @@ def test_everything_that_cannot_be_read_is_told_at_once():
     ]
 
 
-def test_of_very_many_fields_that_cannot_be_read_some_are_told():
+def test_of_very_many_fields_that_cannot_be_read_some_are_named():
     with pytest.raises(InvalidObject) as caught:
         decode.convert({"metadata": {"labels": {str(number): number for number in range(1000)}}}, objects.Pod)
     lines = str(caught.value).splitlines()

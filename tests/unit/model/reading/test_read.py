@@ -221,7 +221,7 @@ SAMPLES = {"cpu_busy": {"n1": (0.5, None), "n2": (0.75, 1767225600.0), "n3": (1.
         {"kind": "MetricSamples", "apiVersion": "wharfinger.dev/v1alpha1", "metrics": METRICS},
     ],
 )
-def test_metrics_stand_beside_objects_or_alone(plain):
+def test_metrics_stand_with_objects_or_alone(plain):
     found = files.read_bytes(as_json(plain))
     assert found.metrics == SAMPLES
     assert len(found) == len(plain.get("items", []))

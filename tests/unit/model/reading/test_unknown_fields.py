@@ -1,4 +1,4 @@
-"""Fields of manifests that Kubernetes does not know are told with their place and the nearest known one."""
+"""Fields of manifests that Kubernetes does not know are reported with their place and the nearest known one."""
 
 import pytest
 
@@ -73,6 +73,6 @@ def test_a_field_like_no_other_gets_no_suggestion():
 
 
 def test_very_many_unknown_fields_are_counted():
-    told = decode.unknown_fields({f"x{number}": 1 for number in range(1000)}, "", "Pod")
-    assert len(told) == decode.MAX_NAMED + 1
-    assert told[-1] == "950 more unknown fields"
+    warnings = decode.unknown_fields({f"x{number}": 1 for number in range(1000)}, "", "Pod")
+    assert len(warnings) == decode.MAX_NAMED + 1
+    assert warnings[-1] == "950 more unknown fields"

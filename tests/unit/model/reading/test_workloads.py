@@ -137,7 +137,7 @@ def test_a_pod_that_ran_is_pending_again():
     assert (demands_node.name, demands_node.node_name) == ("q-0", "n")
 
 
-def test_pods_that_name_their_node_are_told_once_for_each_node():
+def test_pods_that_name_their_node_are_reported_once_for_each_node():
     running = "{apiVersion: v1, kind: Pod, metadata: {name: ran}, spec: {nodeName: a}, status: {phase: Running}}"
     fixed = "{apiVersion: v1, kind: Pod, metadata: {name: fixed}, spec: {nodeName: b}}"
     named = DEPLOYMENT.replace("containers:", "nodeName: a, containers:")

@@ -71,7 +71,7 @@ def test_keys_that_pods_ask_for_once_do_not_pile_up():
     assert len(nodes.rows.columns) < 60
 
 
-def test_a_topology_that_somebody_holds_is_kept_up_to_date():
+def test_a_topology_in_use_is_kept_up_to_date():
     state = fleet.state(fleet.node("a", labels={"zone": "x"}), fleet.node("b", labels={"zone": "y"}))
     held = state.snapshot().topology("zone")
     for number in range(30):
@@ -91,7 +91,7 @@ score left weight 1 = 100 - min(100, node.requested["example.com/kept"])
 
 
 def offering(name: str, **devices: str) -> objects.Node:
-    """A node that has so many of each `example.com/…` device."""
+    """A node that has that many of each `example.com/…` device."""
     plain = fleet.node(name, cpu="64")
     offer = {**plain.status.allocatable, **{f"example.com/{device.replace('_', '-')}": amount for device, amount in devices.items()}}
     return msgspec.structs.replace(plain, status=objects.NodeStatus(allocatable=offer, capacity=offer))
@@ -113,7 +113,7 @@ def resource_columns(state: ClusterState):
     return {name: found for name, found in columns.items() if any(map(any, found)) or name in resource_table.NATIVE}
 
 
-def test_names_of_resources_that_nobody_offers_or_asks_for_any_more_do_not_pile_up():
+def test_names_of_unused_resources_do_not_accumulate():
     state = fleet.state(*(offering(f"n{number}", kept="8") for number in range(4)))
     asked_too_much = asking("huge", beyond="7Ei")  # more than a sum shows, so that it is remembered beside it
     state.add_pod(asked_too_much.placed_on("n3"))

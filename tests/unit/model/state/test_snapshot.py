@@ -95,7 +95,7 @@ def test_ports_and_images_follow_a_node_that_moves_to_another_row():
     assert snapshot.image("nginx:1").sizes.tolist() == [5]
 
 
-def test_an_image_that_nobody_has_is_nowhere():
+def test_an_unknown_image_is_on_no_node():
     assert clusters.state(["a"]).snapshot().image("nginx:1").n_nodes == 0
 
 

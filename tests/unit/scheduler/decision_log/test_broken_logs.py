@@ -158,7 +158,7 @@ def test_a_finished_file_replays_alone(tmp_path, path):
     assert notes == []
 
 
-def test_only_so_many_files_are_kept_and_they_replay(tmp_path, path):
+def test_the_files_that_are_kept_are_limited_and_they_replay(tmp_path, path):
     recorded(path, rounds=60, most_bytes=60_000, most_files=3)
     assert min(found.name for found in tmp_path.iterdir()) == "decisions.jsonl"
     assert len(list(tmp_path.iterdir())) == 3
@@ -281,7 +281,7 @@ def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatc
     assert len(nodes) == 101, "the new file begins with everything"
 
 
-def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
+def test_a_failing_disk_is_reported_and_tried_again_later(path, monkeypatch):
     with recorder(path) as (recording, failures):
         recording.begin()
         recording._writer._write = lambda: (_ for _ in ()).throw(OSError(28, "No space left on device"))
@@ -343,8 +343,8 @@ def test_assumed_pods_and_pods_on_unknown_nodes_outlast_a_checkpoint(path):
     again = playback.state
     assert again.revision == last.revision
     assert list(again.snapshot().names) == list(last.snapshot().names)
-    told = [[(pod.key, pod.node_name, assumed) for pod, assumed in found.placements()] for found in (last, again)]
-    assert told[0] == told[1]
+    reported = [[(pod.key, pod.node_name, assumed) for pod, assumed in found.placements()] for found in (last, again)]
+    assert reported[0] == reported[1]
     assert again.snapshot().nominated_to("uid-d") == "n1"
     again.add_node(node("n3"))
     assert again.snapshot().placed("uid-b") is not None

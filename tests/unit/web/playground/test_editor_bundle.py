@@ -46,8 +46,8 @@ def test_everything_that_is_bundled_has_its_licence():
     }
 
     licences = (BUILT / "editor.licenses.txt").read_text("utf-8")
-    told = set(re.findall(r"^(\S+ [0-9.]+ \(.+\))$", licences, re.MULTILINE))
+    reported = set(re.findall(r"^(\S+ [0-9.]+ \(.+\))$", licences, re.MULTILINE))
 
-    assert told <= needed
-    assert {"@codemirror/view", "@codemirror/state", "style-mod", "crelt", "w3c-keyname"} <= {line.split(" ")[0] for line in told}
-    assert licences.count("Permission is hereby granted") == len(told)
+    assert reported <= needed
+    assert {"@codemirror/view", "@codemirror/state", "style-mod", "crelt", "w3c-keyname"} <= {line.split(" ")[0] for line in reported}
+    assert licences.count("Permission is hereby granted") == len(reported)

@@ -59,7 +59,7 @@ def test_a_text_is_checked_as_wharf_check_does():
     assert {"from": 0, "to": 6, "kinds": ["keyword"]} in found["tokens"]
 
 
-def test_tests_are_told_with_their_values():
+def test_tests_are_shown_with_their_values():
     found = post("check", {"text": POLICY}).json()
 
     good, bad = found["tests"]
@@ -155,7 +155,7 @@ def test_without_a_policy_the_rules_of_kubernetes_decide():
     assert (found["policy"], found["difference"], found["explanation"]["node"]) == (None, None, "node-007")
 
 
-def test_known_tiles_are_not_sent_again_and_a_node_is_told_when_asked_for():
+def test_known_tiles_are_not_sent_again_and_a_node_is_described_on_request():
     layout = decided()["layout"]
 
     found = decided(layout=layout, node="node-001")

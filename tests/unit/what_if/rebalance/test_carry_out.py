@@ -120,13 +120,13 @@ def carried_out(world, plan, **how):
 
 
 def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
-    told = []
-    done = carried_out(world, plan, report=told.append)
+    reported = []
+    done = carried_out(world, plan, report=reported.append)
     assert (done.stopped, done.closed, done.left) == (None, (), ())
     assert [(landing.pod, landing.node) for landing in done.landings] == [("default/one-again", "c"), ("default/two-again", "c")]
     assert world.closed() == set()
     assert [what for what, _ in world.writes].count("evict") == 2
-    assert told[0] == "default/one: a → c (default/one-again)"
+    assert reported[0] == "default/one: a → c (default/one-again)"
 
 
 def test_a_budget_that_refuses_for_a_while_is_waited_for(world, plan):
@@ -226,7 +226,7 @@ def test_a_refused_cordon_stops_it_before_anything_is_evicted(world, plan):
     assert all(what == "open" for what, _ in world.writes)
 
 
-def test_a_node_that_cannot_be_opened_again_is_told_of(world, plan):
+def test_a_node_that_cannot_be_uncordoned_is_reported(world, plan):
     def before_write(what, name):
         if what == "open":
             raise WriteFailed("forbidden", retriable=False)
@@ -237,7 +237,7 @@ def test_a_node_that_cannot_be_opened_again_is_told_of(world, plan):
     assert len(done.landings) == 2
 
 
-def test_nodes_that_a_killed_rebalance_left_cordoned_are_told_of_and_opened_and_no_others(world, plan):
+def test_nodes_that_a_killed_rebalance_left_cordoned_are_reported_and_uncordoned_and_no_others(world, plan):
     world.live.upsert("Node", closed_by(world.nodes["a"], {CORDONED_BY: "wharf on host x"}))
     world.live.upsert("Node", cordoned(world.nodes["b"]))
     done = carried_out(world, plan)

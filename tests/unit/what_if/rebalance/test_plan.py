@@ -69,7 +69,7 @@ def test_a_share_moves_where_it_breaks_no_whole_gpu():
     assert {plan.moves[0].source, plan.moves[0].target} == {"a", "b"}
 
 
-def test_whole_gpus_that_moves_cannot_change_are_told_of():
+def test_whole_gpus_that_moves_cannot_change_are_reported():
     with pytest.raises(UsageError, match="no node offers"):
         planned(state([node("a")]), Goal.FREE_GPUS)
     with pytest.raises(UsageError, match="is a whole one"):
@@ -146,7 +146,7 @@ def test_a_budget_without_disruptions_and_a_policy_keep_pods():
     ]
 
 
-def test_pending_pods_that_have_a_place_are_placed_first_and_nobody_takes_it_from_them():
+def test_pending_pods_that_have_a_place_are_placed_first_and_keep_it():
     waiting = PodView(decode.convert(pod("waiting", requests={"cpu": "3"}), objects.Pod))
     cluster = state([node("a", offer={"cpu": "4"}), node("b", offer={"cpu": "4"})], [owned("one", cpu="2"), owned("two", on="b", cpu="1")])
     plan = planned(cluster, Goal.FREE_NODES, waiting=[waiting])

@@ -76,7 +76,7 @@ def test_the_later_part_of_a_log_is_held_out(log):
     assert first["moves"] < held_out.measured([policy(SECOND)], COUNTS)["moves"]
 
 
-def test_a_log_is_told_from_a_snapshot(log, tmp_path):
+def test_a_log_is_distinguished_from_a_snapshot(log, tmp_path):
     other = tmp_path / "cluster.json"
     other.write_text('{"kind": "List"}')
     assert workloads.is_log(str(log[0]))

@@ -129,19 +129,19 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_rejection_says_which_devices_fail_which_condition(case: str) -> None:
-    (state, pod), told = CASES[case]
+    (state, pod), expected = CASES[case]
     chain = assemble()
     found = explain(chain, state.snapshot(), pod, PolicyCommentary(chain), nodes=["a"])
     assert found.message.startswith(
         f"0/{state.snapshot().n_nodes} nodes are available: {state.snapshot().n_nodes} cannot allocate all claims."
     )
     (step,) = [step for step in found.steps if step.rule == "DynamicResources"]
-    assert list(step.details) == told
+    assert list(step.details) == expected
     (report,) = found.asked
     (verdict,) = report.rejected_by
     assert verdict.sentences == ("cannot allocate all claims",)
     assert step.details == verdict.values or state.snapshot().n_nodes > 1
-    assert all(f"  {line}\n" in str(found) for line in told)
+    assert all(f"  {line}\n" in str(found) for line in expected)
 
 
 def test_an_incomplete_pool_is_named() -> None:
