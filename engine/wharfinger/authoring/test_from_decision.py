@@ -48,7 +48,7 @@ def decision_test(document: Document, cluster: KnownCluster, pod_key: str | None
     written = _Written(document, compiled, cluster, pod, decision)
     expectations = [line for line in written.expectations() if written.holds([line])]
     if not expectations:
-        raise UsageError(f"nothing that happens to {pod.key} can be told in a test: it depends on what tests do not hold")
+        raise UsageError(f"nothing that happens to {pod.key} can be written as a test: it depends on what tests do not hold")
     return written.text(expectations)
 
 

@@ -120,7 +120,7 @@ class Judges:
                 line = await process.stdout.readline()
         except TimeoutError:
             line = b""
-            self._end(process)  # only then: asyncio cannot tell any more how one ended that is killed as it ends
+            self._end(process)  # only then: asyncio does not know any more how one ended that is killed as it ends
         if line.endswith(b"\n"):
             return msgspec.json.decode(line, type=Judgement)
         status = await process.wait()

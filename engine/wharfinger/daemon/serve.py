@@ -127,7 +127,7 @@ async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and what hears o
     )
 
 
-async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
+async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     settings: Settings,
     observation: Observation,
     store: PolicyStore,

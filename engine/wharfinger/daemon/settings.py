@@ -64,7 +64,7 @@ class AdmissionSettings(Part):
                 "where it can have none, say anyCaller: true, and anybody who reaches the port may have texts judged"
             )
         if self.any_caller and (self.client_ca_file is not None or self.client_names):
-            raise ValueError("anyCaller asks nobody for a certificate; leave it out, or clientCaFile and clientNames")
+            raise ValueError("anyCaller asks for no certificate; leave it out, or clientCaFile and clientNames")
         return self
 
 

@@ -187,10 +187,10 @@ class PolicyCommentary:
             interpreter = self._interpreter(policy, pod, snapshot)
             for preference in policy.policy.device_preferences:
                 values = [(device, interpreter.device_value(preference, row, device)) for device in snapshot.devices.on(row)]
-                told = [(device, value) for device, value in values if not isinstance(value, Outcome)]
-                told.sort(key=lambda pair: -math.inf if pair[1] is None else pair[1], reverse=True)
-                got = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid in given]
-                others = [f"{device.name} ({printed(value, preference.value)})" for device, value in told if device.uid not in given]
+                with_values = [(device, value) for device, value in values if not isinstance(value, Outcome)]
+                with_values.sort(key=lambda pair: -math.inf if pair[1] is None else pair[1], reverse=True)
+                got = [f"{device.name} ({printed(value, preference.value)})" for device, value in with_values if device.uid in given]
+                others = [f"{device.name} ({printed(value, preference.value)})" for device, value in with_values if device.uid not in given]
                 if got:
                     rest = f"; others: {wording.capped(others, MAX_DEVICES)}" if others else ""
                     yield f"{policy.name}: prefer device {preference.name}: gets {wording.capped(got, MAX_DEVICES)}{rest}"

@@ -115,7 +115,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
     """The explanation of a decision whose details are still current."""
     rows, devices = _Rows(decision, snapshot, commentary), decision.devices
     given = {each.uid for each in devices}
-    told = commentary.device_preferences(decision.pod, snapshot, decision.row, given) if given and decision.row is not None else ()
+    preferences = commentary.device_preferences(decision.pod, snapshot, decision.row, given) if given and decision.row is not None else ()
     return Explanation(
         pod=decision.pod.key,
         node=decision.node,
@@ -131,7 +131,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP_SCORES)),
         asked=tuple(rows.report(snapshot.known_row(name)) for name in nodes),
         devices=devices,
-        preferences=tuple(told),
+        preferences=tuple(preferences),
     )
 
 

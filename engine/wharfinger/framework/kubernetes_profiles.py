@@ -119,7 +119,7 @@ class SchedulerConfiguration(Part):
     def _no_extenders(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         if value:
             raise ValueError(
-                "extenders are not called: a decision asks nobody over the network, or a dry run could not repeat it; "
+                "extenders are not called: a decision sends no request, or a dry run could not repeat it; "
                 "write what they decide as a policy or as a plugin, and remove them"
             )
         return value

@@ -1,4 +1,4 @@
-"""Devices for a pod: the order in which policies want them tried (`prefer device`), and the chosen ones as decisions tell them.
+"""Devices for a pod: the order in which policies want them tried (`prefer device`), and the chosen ones as decisions name them.
 
 Plugins that choose devices (for shares of GPUs and for claims) call `preferred` for the order in which to try the allowed devices. Policies
 apply sorted by name, their preferences in the order of the text: each orders what those before it leave equal, and at last devices keep

@@ -16,7 +16,7 @@ The texts of reasons exist once per pod, not once per node; a diagnosis counts b
 A score's points are 0..100. Kubernetes normalises in integer arithmetic as in Go (division truncates toward zero), because a total that
 is off by one picks another node.
 
-`Changes` say which rows changed, and the functions after it combine sets of rows. An `ObjectWatch` tells of objects that are neither nodes
+`Changes` say which rows changed, and the functions after it combine sets of rows. An `ObjectWatch` sees objects that are neither nodes
 nor pods.
 """
 

@@ -59,8 +59,8 @@ class ServerVersion:
 
 async def server_version(connection: Connection) -> ServerVersion:
     """The version of the API server; ApiError if it does not answer."""
-    told = msgspec.json.decode(await connection.request("GET", "/version"), type=_Version)
-    return ServerVersion(release=(_number(told.major), _number(told.minor)), text=told.git_version)
+    served = msgspec.json.decode(await connection.request("GET", "/version"), type=_Version)
+    return ServerVersion(release=(_number(served.major), _number(served.minor)), text=served.git_version)
 
 
 def _number(text: str) -> int:

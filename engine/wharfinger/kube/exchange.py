@@ -106,12 +106,12 @@ class AnswerReader:
             return self._answer(b"", self._rest)
         if self._headers.get(b"transfer-encoding", b"").lower() == b"chunked":
             return self._read_chunks()
-        told = self._headers.get(b"content-length")
-        if told is None:
+        stated = self._headers.get(b"content-length")
+        if stated is None:
             return None  # it ends with the connection
-        if not told.isdigit() or int(told) > _MAX_BODY_BYTES:
-            raise NotHttp(f"an answer of {told[:80].decode('latin-1')} bytes")
-        length = int(told)
+        if not stated.isdigit() or int(stated) > _MAX_BODY_BYTES:
+            raise NotHttp(f"an answer of {stated[:80].decode('latin-1')} bytes")
+        length = int(stated)
         if len(self._rest) < length:
             return None
         return self._answer(self._rest[:length], self._rest[length:])

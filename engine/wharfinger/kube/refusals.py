@@ -118,31 +118,31 @@ class Status(msgspec.Struct):
 def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
     """The exception for an answer with an HTTP status of 400 and above."""
     try:
-        told = msgspec.json.decode(body, type=Status)
+        status_object = msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = body[:_MAX_TEXT_LENGTH].decode(errors="replace").strip()
-        told = Status(message="the API server does not serve this kind" if said == _NOT_SERVED else said or None)
-    return _exception(status, told, _seconds(retry_after))
+        status_object = Status(message="the API server does not serve this kind" if said == _NOT_SERVED else said or None)
+    return _exception(status, status_object, _seconds(retry_after))
 
 
 def of_event(raw: bytes | msgspec.Raw) -> ApiError:
     """The exception for the object of an ERROR event."""
     try:
-        told = msgspec.json.decode(raw, type=Status)
+        status_object = msgspec.json.decode(raw, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = Status(message="an ERROR event that cannot be read")
-    return _exception(told.code or 500, told, None)
+        status_object = Status(message="an ERROR event that cannot be read")
+    return _exception(status_object.code or 500, status_object, None)
 
 
-def _exception(status: int, told: Status, retry_after: float | None) -> ApiError:
+def _exception(status: int, status_object: Status, retry_after: float | None) -> ApiError:
     found = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    if told.reason == "Expired":
+    if status_object.reason == "Expired":
         found = Gone
-    if retry_after is None and told.details is not None:
-        retry_after = told.details.retry_after
+    if retry_after is None and status_object.details is not None:
+        retry_after = status_object.details.retry_after
     patience = None if retry_after is None else min(max(retry_after, 0.0), _MAX_RETRY_AFTER)
-    message = (told.message or f"HTTP status {status}")[:_MAX_TEXT_LENGTH]
-    return found(message, status=status, reason=told.reason or "", retry_after=patience)
+    message = (status_object.message or f"HTTP status {status}")[:_MAX_TEXT_LENGTH]
+    return found(message, status=status, reason=status_object.reason or "", retry_after=patience)
 
 
 def _seconds(header: str | None) -> float | None:

@@ -557,7 +557,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def deepest(node: Node, most: int) -> Expr | None:
-    """An expression that stands more than `most` deep in others, or None; works without recursion, so on trees of any depth."""
+    """An expression that is nested more than `most` deep in others, or None; works without recursion, so on trees of any depth."""
     waiting: list[tuple[Node, int]] = [(node, 0)]
     while waiting:
         current, depth = waiting.pop()

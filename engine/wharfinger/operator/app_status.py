@@ -102,8 +102,8 @@ def message_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> str:
     if observed.deployment is None:
         governance = observed.governance
         return f"waits for its policy: {governance.message}" if governance.governs is False else "nothing of it is there yet"
-    told = f"{ready} of {count(spec.replicas, 'pod')} {'is' if spec.replicas == 1 else 'are'} ready"
-    return f"{told}; {observed.waiting}" if observed.waiting else told
+    sentence = f"{ready} of {count(spec.replicas, 'pod')} {'is' if spec.replicas == 1 else 'are'} ready"
+    return f"{sentence}; {observed.waiting}" if observed.waiting else sentence
 
 
 def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> list[Condition]:
@@ -162,8 +162,8 @@ class Drift:
         if not self.pods:
             return ""
         stuck = len(self.pods) - len(self.movable)
-        told = f"{count(len(self.pods), 'pod')} no longer {'satisfies' if len(self.pods) == 1 else 'satisfy'} the policy"
-        return f"{told}; no other node would take {stuck} of them" if stuck else told
+        sentence = f"{count(len(self.pods), 'pod')} no longer {'satisfies' if len(self.pods) == 1 else 'satisfy'} the policy"
+        return f"{sentence}; no other node would take {stuck} of them" if stuck else sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,8 +85,8 @@ class Judge:
         if found is None:
             return False, UNKNOWN_POLICY, f'there is no active policy "{policy}"'
         if not found.governs(view, self.circumstances):
-            told = found.policy.scope is not None and (self.rights.trusted or found.authority.namespace is not None)
-            scope = f": it is for pods where {found.policy.scope.span.text}" if told and found.policy.scope is not None else ""
+            shown = found.policy.scope is not None and (self.rights.trusted or found.authority.namespace is not None)
+            scope = f": it is for pods where {found.policy.scope.span.text}" if shown and found.policy.scope is not None else ""
             return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 

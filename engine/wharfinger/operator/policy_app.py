@@ -230,8 +230,8 @@ def _refused(policy: PlainObject | None) -> tuple[str, str] | None:
     """(reason, sentence) when the app's policy, as it is now, has been refused; its status says so."""
     if policy is None or policy.status.get("observedGeneration") != policy.metadata.generation:
         return None
-    told = (each for each in policy.status.get("conditions") or () if each.get("type") in {"Compiled", "Active"})
-    wrong = next((each for each in told if each.get("status") == "False"), None)
+    conditions = (each for each in policy.status.get("conditions") or () if each.get("type") in {"Compiled", "Active"})
+    wrong = next((each for each in conditions if each.get("status") == "False"), None)
     return None if wrong is None else ("InvalidPolicy", f"the inline policy is refused: {wrong.get('message')}")
 
 

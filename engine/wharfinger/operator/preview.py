@@ -193,11 +193,10 @@ def _what_if(spec: PlacementPreviewSpec) -> WhatIf:
 
 
 def _drain_no_others(spec: PlacementPreviewSpec) -> None:
-    """Raises UsageError for a drain: it would tell of the pods of other namespaces on the node, and of their priorities."""
+    """Raises UsageError for a drain: it would show the pods of other namespaces on the node, and of their priorities."""
     if spec.drain:
         raise UsageError(
-            "a drain moves pods of other namespaces, which a preview tells nothing about; leave out `drain`, or set "
-            "`tenantPolicies: Trusted`"
+            "a drain moves pods of other namespaces, which a preview does not show; leave out `drain`, or set `tenantPolicies: Trusted`"
         )
 
 
@@ -218,7 +217,7 @@ def _reach_no_others(pods: Sequence[objects.Pod]) -> None:
     for pod in pods:
         if any(term.namespace_selector is not None or set(term.namespaces) - {pod.metadata.namespace} for term in _terms(pod)):
             raise UsageError(
-                "the pods' affinity reaches other namespaces, which a preview tells nothing about; leave out `namespaces` and "
+                "the pods' affinity reaches other namespaces, which a preview does not show; leave out `namespaces` and "
                 "`namespaceSelector`, or set `tenantPolicies: Trusted`"
             )
 
@@ -304,8 +303,8 @@ class PreviewReconciler:
 
 def conditions_of(answer: Answer, note: str) -> list[Condition]:
     """The conditions of a preview with an answer; `note` has sentences about how the question was understood, a line each."""
-    told = ready(True, "Answered", note) if answer.miss is None else ready(True, "Unschedulable", answer.miss.message)
-    return [told, condition("Answered", True, "Answered", note)]
+    main = ready(True, "Answered", note) if answer.miss is None else ready(True, "Unschedulable", answer.miss.message)
+    return [main, condition("Answered", True, "Answered", note)]
 
 
 def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:

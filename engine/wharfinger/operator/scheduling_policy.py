@@ -101,17 +101,17 @@ class SchedulingPolicySource:
 
     async def run(self, sink: PolicySink) -> None:
         """Gives the sink all policies and then every change, until cancelled."""
-        told: str | None = ""
+        reported: str | None = ""
         while True:
             self._changed.clear()
             if KIND in self._cache.synced_kinds:
                 why = self._refused()
-                if why is None or (told == "" and self._absent()):
+                if why is None or (reported == "" and self._absent()):
                     sink.offer(SOURCE, {policy.metadata.name: self._text(policy) for policy in self._cache.all(KIND)})
-                elif why != told:
+                elif why != reported:
                     sink.lose(SOURCE, NOT_INSTALLED if self._absent() else f"SchedulingPolicies cannot be read: {why}")
-                told = why
-            await self._news(told)
+                reported = why
+            await self._news(reported)
 
     def _text(self, policy: SchedulingPolicy) -> PolicyText:
         """The text of a resource; events about one that an app has brought along are about the app, and so in its namespace."""
@@ -122,10 +122,10 @@ class SchedulingPolicySource:
         app = self._cache.get("PolicyApp", key)
         return replace(text, about=None if app is None else reference_of(app))
 
-    async def _news(self, told: str | None) -> None:
+    async def _news(self, reported: str | None) -> None:
         """Waits until a policy changes, or until `refused` returns another reason than before."""
         while not await until(self._changed, self._clock, _POLL_SECONDS):
-            if KIND in self._cache.synced_kinds and self._refused() != told:
+            if KIND in self._cache.synced_kinds and self._refused() != reported:
                 return
 
 
@@ -315,12 +315,12 @@ def _active(found: PolicyStatus) -> Condition:
     if found.result is Result.REFUSED:
         if not found.holds:
             return condition("Active", False, "Refused", why)
-        told = (
+        reported = (
             f"the version of generation {found.held_generation} goes on: {why}"
             if found.held_generation
             else f"a former version goes on: {why}"
         )
-        return condition("Active", True, "FormerVersion", told)
+        return condition("Active", True, "FormerVersion", reported)
     if found.mode is Mode.SHADOW:
         return condition("Active", False, "Shadow", "it is compared with what is decided, and decides nothing")
     return condition("Active", found.holds, "Active" if found.holds else "Pending", "")

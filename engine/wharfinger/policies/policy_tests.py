@@ -152,7 +152,7 @@ def _evicted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> F
     wanted = step.expectation is Expectation.EVICTED
     if (step.subject in attempt.evicted) == wanted:
         return None
-    others = ", ".join(attempt.evicted) or "nobody"
+    others = ", ".join(attempt.evicted) or "no pod"
     sentence = f"{step.subject} was evicted, expected it to stay" if not wanted else f"{step.subject} was not evicted, but {others}"
     return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
 

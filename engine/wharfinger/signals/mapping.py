@@ -226,7 +226,7 @@ class _Mapping:
         if not math.isfinite(value) or (self._never_negative and value < 0):
             self.invalid.found(f"{series.value:g} for {name}")
         elif not math.isfinite(series.time):
-            self.invalid.found(f"{series.value:g} for {name}, which was measured nobody knows when")
+            self.invalid.found(f"{series.value:g} for {name}, whose time of measurement is not known")
         else:
             self._keep(name, value, series, self._past(name, series.time))
 

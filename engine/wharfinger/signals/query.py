@@ -58,7 +58,7 @@ class SignalLimits:
     of_all: int = 512
 
 
-NOBODY = Asker("")
+NO_ASKER = Asker("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Query:
     users: tuple[str, ...] = ()
     wanted: float = 0.0
     refused: str = ""
-    asker: Asker = NOBODY
+    asker: Asker = NO_ASKER
 
     def __str__(self) -> str:
         where = f"{self.source} {self.server}" if self.server else self.place

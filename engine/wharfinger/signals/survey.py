@@ -45,7 +45,7 @@ def doubts(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[
     elif kind is Kind.COUNT and (values != np.rint(values)).any():
         yield f"a count of {values[values != np.rint(values)][0]:g} is not whole"
     if len(values) > 1 and values.min() == values.max():
-        yield f"all {len(values):,} nodes have the same value, so it tells no node from another"
+        yield f"all {len(values):,} nodes have the same value, so it distinguishes no nodes"
 
 
 def _percent(values: NDArray[Any]) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _oddities(metric: typed.Metric, found: Mapped, state: ClusterState | None) -
 
 
 def _of_series(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
-    told = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.oddities]
+    remarks = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.oddities]
     if state is not None:
-        told += doubts(metric, found, state.snapshot())
-    return told
+        remarks += doubts(metric, found, state.snapshot())
+    return remarks

@@ -2,7 +2,7 @@
 
 A pod that names a ResourceClaimTemplate gets a claim made of it, as the controller of Kubernetes makes it; a decision's allocations are
 written to the claims, reserved for the pod. So the next pod finds the devices taken. When a pod leaves, it is no longer among those for
-which its claims are reserved, and a claim that is reserved for nobody loses its devices, as the same controller does it. A claim that was
+which its claims are reserved, and a claim that is reserved for no pod loses its devices, as the same controller does it. A claim that was
 made of a template stays for the pod that is created again in its place. Source: pkg/controller/resourceclaim/controller.go,
 Kubernetes 1.36.
 """

@@ -148,7 +148,7 @@ class Admission:
                 async with asyncio.timeout(self._patience(request)):
                     return await self._answer(request, address)
         except tuple(_FAILURES) as error:
-            result, status, sentence = next(told for kind, told in _FAILURES.items() if isinstance(error, kind))
+            result, status, sentence = next(answer for kind, answer in _FAILURES.items() if isinstance(error, kind))
             return self._failure(result, status, sentence or str(error))
         except Exception:
             self.seen("failed")

@@ -1,6 +1,6 @@
 """What all routes have in common: who may ask, how long a body is, how often and how expensively one may ask, how failures are answered.
 
-Routes that tell of all namespaces are for clients on this machine, until a setting opens them. A browser here could be led to them by a
+Routes that show all namespaces are for clients on this machine, until a setting opens them. A browser here could be led to them by a
 page of another site, under a host name of that site; so the host name has to be an address or `localhost`.
 
 Watching, deciding and binding share one thread with the web server. A few hundred connections with one request after the other could take

@@ -1,7 +1,7 @@
 """What another set of policies or settings changes: each pod placed by the chain before and by the chain after, and the two compared.
 
 Each chain places all pods one after another on a copy of the cluster of its own. A pod that ends elsewhere may do so because a rule decided
-otherwise, or only because other pods did so before it. To tell these apart, the chain before decides about the pod once more, on the state
+otherwise, or only because other pods did so before it. To distinguish these, the chain before decides about the pod once more, on the state
 that the chain after has led to: if it chooses the same node there as the chain after, no rule makes a difference for this pod, and it
 *follows* the others. Otherwise the rules that make the difference on this state are its causes.
 
@@ -379,7 +379,7 @@ class LogDiff:
 
     @property
     def rows(self) -> tuple[DecisionChange, ...]:
-        """The changes: each decision is told by itself."""
+        """The changes, decision by decision."""
         return self.changes
 
     @cached_property

@@ -104,7 +104,7 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     fate: Annotated[
         str,
         Meta(
-            description="`placed`; `waits`: no node for it. Of pods of drained nodes also `gone`: it leaves, and nobody creates it again; "
+            description="`placed`; `waits`: no node for it. Of pods of drained nodes also `gone`: it leaves and is not created again; "
             "`forbidden`: a PodDisruptionBudget keeps it; `refused`: kubectl would stop the drain because of it."
         ),
     ]
@@ -378,7 +378,7 @@ def _of_drain(drained: Drain) -> _Found:
 
 def _drained(pod: DrainedPod) -> EvaluatedPod:
     message = "" if pod.node is not None else pod.reason
-    told = None if pod.placement is None else _placed_or_not(pod.placement)
+    answered = None if pod.placement is None else _placed_or_not(pod.placement)
     return EvaluatedPod(
         pod=pod.pod,
         node=pod.node,
@@ -387,9 +387,9 @@ def _drained(pod: DrainedPod) -> EvaluatedPod:
         step=pod.step,
         displaced_by=pod.displaced_by,
         message=message,
-        reasons={} if told is None else told.reasons,
-        victims=[] if told is None else told.victims,
-        devices=[] if told is None else told.devices,
+        reasons={} if answered is None else answered.reasons,
+        victims=[] if answered is None else answered.victims,
+        devices=[] if answered is None else answered.devices,
     )
 
 

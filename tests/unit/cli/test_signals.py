@@ -86,7 +86,7 @@ def test_nothing_wrong(wharf, files, server):
             {"a": "1e308", "b": "0.2", "c": "0.3", "d": "0.4"},
             "warning: values up to inf %: 100 % is 1 in the answer of a query; divide by 100?",
         ),
-        (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it tells no node from another"),
+        (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it distinguishes no nodes"),
     ],
 )
 def test_what_is_odd_is_said(wharf, files, server, values, said):

@@ -205,7 +205,7 @@ class Scoring:
             self._best.put(row, value if self._possible(feasible_set).item(row) else -np.inf)
 
     def _renew_one(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool) -> Renewed:
-        """Bring the terms up to date after a change of one row; new points of this row alone, but for STATIC terms, are not told of."""
+        """Bring the terms up to date after a change of one row; new points of this row alone, but for STATIC terms, are not reported."""
         snapshot = attempt.snapshot
         renewed: Renewed = []
         if len(flips):

@@ -236,7 +236,7 @@ def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) ->
 def importance_in(snapshot: Snapshot) -> Callable[[PodView], tuple[bool, int, float]]:
     """A key that puts the more important pod first: higher priority, then longer running (`MoreImportantPod`).
 
-    In kube-scheduler pods that are leaving count as others do. Here they come last, so that nobody is evicted in their place.
+    In kube-scheduler pods that are leaving count as others do. Here they come last, so that no other pod is evicted in their place.
     """
     return lambda pod: (snapshot.leaving(pod), -pod.priority, _started(pod))
 

@@ -241,7 +241,7 @@ def group_of(context: Context, items: Sequence[ast.Group]) -> typed.Group | None
     levels = within.levels if within else ()
     reserve = item.line(GroupWord.RESERVE)
     if reserve is not None and context.authority.restricted:
-        help_ = "nodes that are kept free are taken from every namespace; whoever runs the cluster can write a policy that does it"
+        help_ = "nodes that are kept free are taken from every namespace; a policy of the cluster's administrators can do it"
         context.error(Code.P801, "`reserve` is not for policies of a namespace", reserve.span, label="for the cluster's only", help=help_)
     keys = _label_keys(context, [level.key for level in levels], "within")
     return typed.Group(

@@ -58,7 +58,7 @@ def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast
     try:
         _lint(context, presence, policy, syntax)
     except TooMuchWork:
-        help_ = "the policy is right as far as it goes; what may be doubtful from here on is not told"
+        help_ = "the policy is right as far as it goes; what may be doubtful from here on is not reported"
         message = f"looking for what is doubtful in this policy takes more than {MAX_STEPS:,} steps"
         context.diagnostics.error(Code.L103, message, context.work.at or syntax.name.span, label="given up here", help=help_)
     except EnoughFindings:

@@ -71,7 +71,7 @@ def _may_query(context: Context, source: ast.Call, record: MetricSource) -> bool
         if server in context.authority.servers:
             return True
         what = f'the server "{server}"'
-    help_ = "whoever runs the cluster can allow a server with `tenantServers`, or share the metric in a library"
+    help_ = "administrators of the cluster can allow a server with `tenantServers`, or share the metric in a library"
     context.error(Code.P802, f"policies of a namespace may not query {what}", source.span, label="not allowed", help=help_)
     return False
 

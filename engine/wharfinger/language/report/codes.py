@@ -320,7 +320,7 @@ class Code(Enum):
     P401 = Record(
         "requirement may be missing",
         "A label, annotation, condition, extended resource or metric may be absent. Then the requirement is neither true nor false, "
-        "and nobody would know whether the node passes. Say it: `?? default` beside the value, a `has(…)` guard, or `on missing pass` "
+        "and it is not known whether the node passes. Say it: `?? default` beside the value, a `has(…)` guard, or `on missing pass` "
         "/ `on missing reject`.",
     )
     P402 = Record(
@@ -426,7 +426,7 @@ class Code(Enum):
     # ── P8xx whose policy it is ──
     P801 = Record(
         "not for policies of a namespace",
-        "What tells of other namespaces, or was written for those who run the cluster, cannot be read by a policy of one namespace (the "
+        "What shows other namespaces, or was written for those who run the cluster, cannot be read by a policy of one namespace (the "
         "inline policy of a PolicyApp, or one that a PlacementPreview brings along): annotations of nodes, which images they have, and "
         "what pods of other namespaces prefer to be with. A library that the cluster shares may read them. Nor can such a policy `reserve` "
         "nodes for its groups, which would keep them from the pods of others.",
@@ -448,13 +448,13 @@ class Code(Enum):
     )
     L102 = Record(
         "policy without rules",
-        "This policy has no filter, no score and nothing else that a decision depends on: whoever relies on it relies on nothing.",
+        "This policy has no filter, no score and nothing else that a decision depends on: it changes nothing.",
         Severity.WARNING,
     )
     L103 = Record(
         "too intricate to look for doubts",
         "The policy has no errors, but looking for what is always true, never true or already said would take more than 100,000 steps. "
-        "What was found until then is told; the rest of the policy was not looked at.",
+        "What was found until then is reported; the rest of the policy was not looked at.",
         Severity.WARNING,
     )
     L201 = Record(
@@ -507,7 +507,7 @@ class Code(Enum):
     L501 = Record(
         "looks at every placed pod",
         "Counts of placed pods are kept between decisions and follow the pods that come and go. This selection is another one for each pod "
-        "that is decided, or tells pods of one template apart, so every placed pod is looked at. On a large cluster that takes "
+        "that is decided, or distinguishes pods of one template, so every placed pod is looked at. On a large cluster that takes "
         "longer than the rest of the decision; a policy of a namespace may not do it (P610).",
         Severity.WARNING,
     )

@@ -97,7 +97,7 @@ class Parameter:
     A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
     `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked; that takes
     about as long as this number of `steps` of the check. One that `suggests` a near name among many takes, as a second argument, how to
-    find it: `wording.closest` as a check has it, which gives up after so many letters.
+    find it: `wording.closest` as a check has it, which gives up after that many letters.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Function:
     kernel (see `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation
     context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
     `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`. `named["*"]` takes arguments of any other name
-    (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for
+    (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` shows what pods of any namespace leave behind, and is not for
     policies of a namespace. The call of one that is `folded` is a constant if its arguments are: `semver("1.30.2")` is never missing.
     One that is a `clock` reads the time and nothing of the cluster. `plugin` is the score of Kubernetes whose points a function returns;
     such a function can be used in scores only.

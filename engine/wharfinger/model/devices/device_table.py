@@ -2,7 +2,7 @@
 
 Policies ask of devices per node, so the devices of a node are neighbours: `starts[row]:starts[row + 1]`. A column is made when it is first
 read. The table is made when a policy or plugin first reads devices, and then follows the log of changed rows: the devices of a changed node
-are asked of the sources again, and if there are as many as before, their entries are written over. A cluster whose devices nobody reads
+are asked of the sources again, and if there are as many as before, their entries are written over. A cluster whose devices are never read
 has no table.
 """
 

@@ -6,7 +6,7 @@ the decision, `index` says which GPUs of the node it has ("0", "2-3").
 
 Kubernetes adds a resource up over the node. It does not see that two GPUs with 400 thousandths free have no room for a share of 800. What
 is free of each GPU is a function of the node and the pods on it (`free_gpus`), so copies of a cluster agree. `GpuTable` has it for every
-node, from the first time that somebody asks; `SharedGpus` makes devices of it. All other extended resources are whole counts.
+node, from the first question on; `SharedGpus` makes devices of it. All other extended resources are whole counts.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ A scheduler that is killed after an allocation was written leaves a claim that i
 one finds it so, and places the pod where the devices are.
 
 Volumes: a claim whose class waits for its first consumer is bound once it is known where the pod goes. Where a persistent volume is there
-for it on the node, that is reserved; otherwise the claim is annotated with the node, which tells the provisioner where to make one. Then
+for it on the node, that is reserved; otherwise the claim is annotated with the node, which makes the provisioner create one there. Then
 the controllers of the cluster have their time to finish. As in kube-scheduler 1.36 (`BindPodVolumes`,
 pkg/scheduler/framework/plugins/volumebinding/binder.go), except that volumes are chosen again from the present state instead of being kept
 from the decision. If that state is out of date, a write is refused and the pod is tried again.

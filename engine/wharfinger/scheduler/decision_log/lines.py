@@ -11,7 +11,7 @@
     state       the end of a checkpoint, with the revision of the state
     policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
     chain       the policies and settings of a profile, from now on
-    decision    what was asked, and what came of it
+    decision    the question and the answer
     search      a search for a group: its terms, its members (those that wait are written before, as `member`), and the time; for a place,
                 or with `others` for the pods that must leave
     whole       a group of which preemption takes all pods at once, as `others` of the next searches mean it
@@ -159,8 +159,8 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     chain: str = ""
     policies: tuple[str, ...] = ()
     settings: ChainSettings | None = None
-    asked: LoggedQuestion | None = None
-    told: LoggedAnswer | None = None
+    question: LoggedQuestion | None = None
+    answer: LoggedAnswer | None = None
     attempt: LoggedAttempt | None = None
     search: LoggedSearch | None = None
     whole: LoggedWhole | None = None
@@ -228,8 +228,8 @@ class Encoding:
             known.popitem(last=False)
         return Line(t=name, uid=pod.uid, object=msgspec.Raw(ENCODE(pod.object)), **more)
 
-    def _decision(self, pod: PodView, asked: LoggedQuestion, told: LoggedAnswer) -> Iterator[Line]:
-        yield self._about("decision", pod, asked=asked, told=told)
+    def _decision(self, pod: PodView, question: LoggedQuestion, answer: LoggedAnswer) -> Iterator[Line]:
+        yield self._about("decision", pod, question=question, answer=answer)
 
     def _search(self, group: Group, profile: str, now: float, revision: int, others: Sequence[Group] | None) -> Iterator[Line]:
         for pod in group.waiting:

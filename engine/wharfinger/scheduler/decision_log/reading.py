@@ -195,7 +195,7 @@ class Playback:
 
     def recorded(self, place: Place, line: Line) -> Recorded:
         """The decision that a line is about. BrokenLog if something of it is missing."""
-        pod, question, answer = self.pod(line), line.asked, line.told
+        pod, question, answer = self.pod(line), line.question, line.answer
         if question is None or answer is None or not self.complete or question.profile not in self.chains:
             raise BrokenLog("a decision of which something is missing")
         if question.revision != self.state.revision:

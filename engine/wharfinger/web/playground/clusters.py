@@ -48,7 +48,7 @@ class Opened:
     """A cluster as it is now. `state` may be changed for a question, and has to be put back.
 
     `waiting` are pods without a node. `chain` gives the chain that decides about a pod when a policy is added; None stands for no policy.
-    `known` is what completion and hover may tell of the cluster, None for nothing. `find` finds a pod that is not among `waiting`, by key.
+    `known` is what completion and hover may show of the cluster, None for nothing. `find` finds a pod that is not among `waiting`, by key.
     """
 
     state: ClusterState
@@ -68,7 +68,7 @@ class Opened:
 
 
 class Run(Protocol):
-    """Runs long work beside the event loop."""
+    """Runs long work outside the event loop."""
 
     async def __call__(self, function: Callable[[], T], /) -> T:
         """What the function returns."""

@@ -70,7 +70,7 @@ def grouped(pods: Sequence[PodView]) -> list[WorkloadPods]:
 
 
 def _name(pod: PodView) -> str:
-    """The workload of a pod, as far as names tell."""
+    """The workload of a pod, as far as names show it."""
     owner = pod.controller
     if owner is None:
         return pod.key

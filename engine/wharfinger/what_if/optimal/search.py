@@ -262,7 +262,7 @@ class _Search:
 
     @cached_property
     def _base(self) -> Counter[Place]:
-        """Where everybody is if nobody moves, and the chain places what waits."""
+        """The nodes of all pods if none moves and the chain places those that wait."""
         state, decider = restored(self._cluster, self._now), Decider(self._chain)
         world, base = Direct(state), Counter(self._here)
         for pod in map(world.claimed, queue_order(self._chain, self._pods)):

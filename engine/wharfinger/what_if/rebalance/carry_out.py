@@ -6,7 +6,7 @@ it stops there and says why. A pod may end on another one of several equally goo
 what the rest gains.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again; only a process that is killed leaves them cordoned, and `undo`
-of a later one opens them. To tell these nodes from those that an administrator has cordoned, an annotation is written together with the
+of a later one opens them. To mark these nodes, unlike those that an administrator has cordoned, an annotation is written together with the
 cordon, which says who set it and when. The nodes of one step are cordoned at the same time, a limited number at once.
 
 The API server may be away for a while at any time: writes are repeated until they are answered, and the watch says what has happened

@@ -1,7 +1,7 @@
 """A cluster on which moves are tried: what was done can be taken back.
 
-A move takes a pod off its node and places it where the chain decides, as the scheduler will after an eviction. The scheduler cannot be told
-where to place a pod, but a cordoned node gets none. So a move that must not end on some nodes cordons them first, and the chain decides
+A move takes a pod off its node and places it where the chain decides, as the scheduler will after an eviction. No scheduler can be made
+to choose a node, but a cordoned node gets no pod. So a move that must not end on some nodes cordons them first, and the chain decides
 again. Each move keeps which nodes were cordoned for it.
 """
 

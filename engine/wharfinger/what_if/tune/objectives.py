@@ -132,7 +132,7 @@ def _value(tree: ast.expr, variables: Mapping[str, float]) -> float:
 
 
 def measured(names: Sequence[str], snapshot: Snapshot, counts: Mapping[str, float]) -> dict[str, float]:
-    """The measures of a finished placement by name; `counts` has those that the snapshot does not tell."""
+    """The measures of a finished placement by name; `counts` has those that the snapshot does not have."""
     return {name: counts[name] if name in counts else _measure(name, snapshot) for name in names}
 
 

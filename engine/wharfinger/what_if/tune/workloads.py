@@ -238,16 +238,16 @@ class _Replay:
 
     def decide(self, line: Line) -> None:
         """Place the pod of a decision, after those that waited for the room that there is now."""
-        pod, asked, told = self.playback.pod(line), line.asked, line.told
-        if asked is None or told is None or not self.playback.complete or asked.profile not in self.playback.chains:
+        pod, question, answer = self.playback.pod(line), line.question, line.answer
+        if question is None or answer is None or not self.playback.complete or question.profile not in self.playback.chains:
             raise BrokenLog("a decision of which something is missing")
-        self._now = asked.now
+        self._now = question.now
         if self._room:
             self._room = False
             self._try_waiting()
         if not self.playback.state.is_placed(pod.uid):
-            node = self._place(pod, asked.profile)
-            self._moves += node != told.node
+            node = self._place(pod, question.profile)
+            self._moves += node != answer.node
 
     def measured(self, names: Sequence[str]) -> Measures:
         """The measures at the end."""

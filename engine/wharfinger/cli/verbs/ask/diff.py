@@ -92,14 +92,14 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
 def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], labels: list[str]) -> tuple[Diff, Titles]:
     asked = question.read(flags, lambda found: found.pending)
     replaced = replaced_pods(asked.cluster.state, words)
-    before, told = _against(flags, against, asked)
+    before, titled = _against(flags, against, asked)
     if before.revision == asked.chain.revision:
         streams.warn(["both sides are the same policies and settings; say with --against what to compare with"])
     if not asked.pods and not replaced:
         streams.warn(["there are no pods to place; give some with --pods, or place running ones anew with --replace"])
     with streams.bar(sys.stderr, "placing on both sides", 2 * (len(asked.pods) + len(replaced))) as advance:
         found = diff(before, asked.chain, asked.cluster.state, asked.pods, replaced=replaced, labels=labels, advance=advance)
-    return found, Titles(before=told, after=_described(asked.chain, flags.config))
+    return found, Titles(before=titled, after=_described(asked.chain, flags.config))
 
 
 def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tuple[Chain, str]:

@@ -40,10 +40,10 @@ def _row(pod: DrainedPod) -> Sequence[str]:
 
 
 def _destination(pod: DrainedPod) -> str:
-    told = pod.node or f"{pod.fate.value}: {pod.reason}"
+    place = pod.node or f"{pod.fate.value}: {pod.reason}"
     if pod.placement is not None and pod.placement.victims:
-        told += f", evicts {', '.join(pod.placement.victims)}"
-    return f"{told} (evicted by preemption for {pod.displaced_by})" if pod.displaced_by else told
+        place += f", evicts {', '.join(pod.placement.victims)}"
+    return f"{place} (evicted by preemption for {pod.displaced_by})" if pod.displaced_by else place
 
 
 def _summary(found: Drain) -> Iterator[str]:

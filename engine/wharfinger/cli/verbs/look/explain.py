@@ -152,5 +152,5 @@ def _pod(found: Cluster, key: str) -> PodView:
     return pods[key]
 
 
-def _shown(told: ExplainedPod | ExplainedGroup | ExplainedPolicy, output: Format) -> str:
-    return str(told) if output is Format.TEXT else json.dumps(told.plain(), indent=2, ensure_ascii=False, default=str) + "\n"
+def _shown(explained: ExplainedPod | ExplainedGroup | ExplainedPolicy, output: Format) -> str:
+    return str(explained) if output is Format.TEXT else json.dumps(explained.plain(), indent=2, ensure_ascii=False, default=str) + "\n"

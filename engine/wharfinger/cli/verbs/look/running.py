@@ -40,13 +40,13 @@ def wharf_status(
     whole = running_process.plain(url, POLICIES)
     unready = running_process.failing(url)
     answer = shaped(whole, Policies, f"{url}{POLICIES}")
-    told = [f"not ready: {reason}" for reason in unready]
+    not_ready = [f"not ready: {reason}" for reason in unready]
     if output:
         streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-        for line in told:
+        for line in not_ready:
             streams.complain(line)
     else:
-        streams.out("".join(f"{line}\n" for line in (*told, *_status_lines(answer))))
+        streams.out("".join(f"{line}\n" for line in (*not_ready, *_status_lines(answer))))
     return int(
         bool(unready)
         or any(source["lost"] for source in answer["sources"])

@@ -35,7 +35,7 @@ def allocations(  # noqa: PLR0913 — what was asked, what was found, and where
 
 
 def given(claim: objects.ResourceClaim, allocation: objects.Allocation) -> Iterator[GivenDevice]:
-    """The devices of an allocation, as decisions tell them."""
+    """The devices of an allocation, as decisions name them."""
     name = "" if claim.metadata.name == IN_MEMORY else objects.key_of(claim)
     for result in allocation.devices.results:
         yield GivenDevice(

@@ -185,7 +185,7 @@ class DeviceRule(AllocatingFilter):
         """The present end of the log of changed rows."""
         return self._states.log.end
 
-    # ── what a decision tells ──
+    # ── what a decision reports ──
 
     def fault_at(self, attempt: Attempt, row: int) -> str:
         """The text of the error at a row."""
@@ -223,10 +223,10 @@ class DeviceRule(AllocatingFilter):
         """Lines about the devices of these rows for the claims that are to be allocated, and about those of the other claims."""
         snapshot, found = attempt.snapshot, list[str]()
         bits = self.bits(snapshot, rows)
-        told = np.isin(bits, (0, NO_DEVICES, INVALID_POOL))
-        for left, among in self._parts(snapshot, rows[told]) if self._to_allocate and not self._stale else ():
+        relevant = np.isin(bits, (0, NO_DEVICES, INVALID_POOL))
+        for left, among in self._parts(snapshot, rows[relevant]) if self._to_allocate and not self._stale else ():
             if not (self._no_users and not left):
-                found += self._shortage(attempt, self._variant(left), rows[told][among], rejected=bool(bits.any()))
+                found += self._shortage(attempt, self._variant(left), rows[relevant][among], rejected=bool(bits.any()))
         for index, claim in self._allocated:
             away = int(np.count_nonzero(self._not_at(snapshot, rows, index)))
             if away:

@@ -233,7 +233,7 @@ def group_attribute(context: Context, attribute: Attribute, span: Span) -> typed
     value: typed.Expr
     if attribute.path == GROUP_PLACED:
         value = placed
-    elif attribute.path == GROUP_SIZE:  # where nobody counts the members that wait, at least this one does
+    elif attribute.path == GROUP_SIZE:  # without a count of the waiting members there is at least this one
         itself = typed.Const(span=span, type=Type(Kind.COUNT), value=1.0)
         value = operation(
             typed.Op.COALESCE, Kind.COUNT, span, known, operation(typed.Op.ADD, Kind.COUNT, span, placed, itself), optional=False

@@ -80,7 +80,7 @@ def may_read(context: Context, what: Attribute | Function, name: str, span: Span
     """True if the authority of the policy suffices; otherwise reports that it does not."""
     if not (what.of_cluster and context.authority.restricted):
         return True
-    help_ = "whoever runs the cluster can share what is needed of it as a `let` of a library"
+    help_ = "administrators of the cluster can share what is needed of it as a `let` of a library"
     context.error(Code.P801, f"`{name}` is not for policies of a namespace", span, label="for the cluster's only", help=help_)
     return False
 

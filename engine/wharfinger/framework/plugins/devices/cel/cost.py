@@ -1,7 +1,7 @@
 """What an expression can cost at most: estimated from its text, before it is evaluated.
 
 The runtime has no limit on the time or memory of an expression but a number of iterations. Kubernetes estimates a cost and refuses dear
-expressions when they are written; expressions also come from files, which nobody has refused. This estimate follows that of Kubernetes
+expressions when they are written; expressions in files were checked by no API server. This estimate follows that of Kubernetes
 (`checker/cost.go` of cel-go): an operation costs 1 and what it reads and makes, and a loop its body times the length of what it goes
 through. It knows bounds of values instead of types, so it is higher where a value may be one of several; so it is for functions of
 Kubernetes, which are called in Python here.

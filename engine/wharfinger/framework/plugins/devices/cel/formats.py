@@ -57,7 +57,7 @@ def _of_pattern(what: str, pattern: str, examples: tuple[str, ...]) -> str:
 
 
 def _pattern(pattern: str, what: str, most: int, *examples: str, unit: str = "characters") -> Validate:
-    """What is wrong with a text that must have at most so many bytes, which some messages call characters, and match a pattern."""
+    """What is wrong with a text that must have a limited number of bytes, which some messages call characters, and match a pattern."""
     compiled = re2.compile(pattern)
 
     def wrong(text: str) -> list[str]:
