@@ -59,8 +59,8 @@ class Op:
     """An operation: `scalar` takes and returns plain Python values, `vector` arrays with one entry per row.
 
     The vector form of a `framed` operation takes the frame (`AtRows`: snapshot, pod and rows) first: it reads the cluster, also the pod if
-    it is `of_pod`, and the time or metrics if it is `timed`. A `hazardous` one may divide by zero or overflow. `key` separates operations of
-    one name apart that were made for one policy.
+    it is `of_pod`, and the time or metrics if it is `timed`. A `hazardous` one may divide by zero or overflow. `key` identifies the
+    operation among those of one name that were made for one policy.
 
     `topology` is the topology key of an operation that takes a selection and reads nothing of a node but its domain of that key.
 
