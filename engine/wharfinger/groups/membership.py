@@ -88,7 +88,10 @@ def narrowed(terms: GroupTerms, policy: GroupTerms) -> GroupTerms:
 class _Members:
     by_uid: dict[str, PodView] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
-    policy: GroupTerms | None = None
+    by_spec: set[str] = field(default_factory=set)
+    """Those that name the group in `spec.schedulingGroup`."""
+    of_policies: dict[str, GroupTerms] = field(default_factory=dict)
+    """What policies say, by the members that they put here; the one that was put last counts."""
     said: tuple[objects.PodGroup, GroupTerms] | None = None
     """The PodGroup that was read last, and its terms."""
 
@@ -143,8 +146,11 @@ class GroupIndex:
             self.remove(pod.uid)
         members = self._groups.setdefault(key, _Members())
         members.by_uid[pod.uid] = pod
-        members.policy = None if policy is None else policy[1]
+        members.of_policies.pop(pod.uid, None)
+        if policy is not None:
+            members.of_policies[pod.uid] = policy[1]
         (members.placed.add if pod.node_name else members.placed.discard)(pod.uid)
+        (members.by_spec.add if podgroup_name(pod.object) else members.by_spec.discard)(pod.uid)
         self._key_of[pod.uid] = key
         if self.sized is not None and old != key:
             self.sized(key, len(members.by_uid))
@@ -160,6 +166,8 @@ class GroupIndex:
             members = self._groups[key]
             del members.by_uid[uid]
             members.placed.discard(uid)
+            members.by_spec.discard(uid)
+            members.of_policies.pop(uid, None)
             if not members.by_uid:
                 del self._groups[key]
             if self.sized is not None:
@@ -192,6 +200,10 @@ class GroupIndex:
                 self.sized(key, 0 if found is None else len(found.by_uid))
             yield
 
+    def __contains__(self, key: str) -> bool:
+        """True if the group of that key has members."""
+        return key in self._groups
+
     def key_of(self, uid: str) -> str | None:
         """The key of the group that a pod belongs to, or None."""
         return self._key_of.get(uid)
@@ -212,15 +224,15 @@ class GroupIndex:
         if members is None:
             return None
         said = self._podgroup_terms(key, members)
-        by_spec = said is None and any(podgroup_name(pod.object) for pod in members.by_uid.values())
-        if said is None and not by_spec:
+        if said is None and not members.by_spec:
             said = self._coscheduling_terms(key)
+        of_policies = next(reversed(members.of_policies.values()), None)
         if said is not None:
-            return said if members.policy is None else narrowed(said, members.policy)
-        if by_spec:
+            return said if of_policies is None else narrowed(said, of_policies)
+        if members.by_spec:
             return None
-        if members.policy is not None:
-            return members.policy
+        if of_policies is not None:
+            return of_policies
         if self._served() or self._store.revision_of(objects.CoschedulingPodGroup):
             return None
         return GroupTerms(min_count=0, source=f"label {_label(next(iter(members.by_uid.values())))}")

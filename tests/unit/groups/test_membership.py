@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.work import calls
 from wharfinger.errors import InvalidObject
 from wharfinger.event_loop import at_once
 from wharfinger.groups.membership import COSCHEDULING_TIMEOUT, GroupIndex, group_index, narrowed
@@ -261,3 +262,31 @@ def test_terms_follow_a_podgroup_that_changes():
     assert index.terms("default/train") is index.terms("default/train")
     kept.put(podgroup(spec=gang(3)))
     assert index.terms("default/train").min_count == 3
+
+
+@pytest.mark.parametrize("rule", [by_label, lambda _pod: None])
+def test_what_holds_for_a_group_is_found_without_a_look_at_each_member(rule):
+    def work(count):
+        labels = {"job": "train", "pod-group.scheduling.sigs.k8s.io": "train"}
+        index = group_index([pod(f"p{number}", **labels) for number in range(count)], ObjectStore(), rule)
+        return calls(lambda: index.terms("default/train"))
+
+    assert work(200) == work(2)
+
+
+def test_a_group_of_which_one_member_has_a_scheduling_group_waits_for_its_podgroup_as_long_as_it_is_there():
+    index = group_index([pod("a", job="train"), pod("b", "train")], ObjectStore(), by_label)
+    assert index.terms("default/train") is None
+    index.remove("uid-b")
+    assert index.terms("default/train") == by_label(pod("a", job="train"))[1]
+    index.put(pod("b", "train"))
+    index.put(pod("b", job="train"))
+    assert index.terms("default/train") == by_label(pod("a", job="train"))[1]
+
+
+def test_a_policy_holds_for_a_group_whatever_members_come_after_those_that_it_puts_there():
+    found = store(podgroup("train"))
+    index = group_index([pod("a", job="train"), pod("b", "train")], found, by_label)
+    assert index.terms("default/train") == group_index([pod("b", "train"), pod("a", job="train")], found, by_label).terms("default/train")
+    index.remove("uid-a")
+    assert index.terms("default/train") == group_index([pod("b", "train")], found, by_label).terms("default/train")

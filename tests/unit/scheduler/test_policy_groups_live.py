@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
@@ -187,3 +189,32 @@ def test_the_number_of_members_counts_those_that_wait():
             assert len(world.cluster.nodes_of_pods()) == 3
 
     run(story)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_pod_that_goes_from_group_to_group_leaves_nothing_behind(bound):
+    async def story():
+        one_is_enough = chains(GANG.replace("2", "1"))
+        async with running(*([node("a")] if bound else []), worker("one", job="first"), chains=one_is_enough) as world:
+            await world.pass_time(2)
+            groups = world.scheduler.queue.groups
+            for number in range(5):
+                more = {"nodeName": "a"} if bound else {}
+                world.cluster.put(worker("one", job=f"j{number}", **more))
+                await world.pass_time(2)
+            assert set(groups.all_keys()) <= {"default/j4"}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("nodes", [[], [node("a")]])
+def test_groups_that_no_policy_names_any_more_leave_nothing_behind(nodes):
+    async def story():
+        async with running(*nodes, worker("one"), worker("two"), chains=chains(GANG)) as world:
+            await world.pass_time(2)
+            assert world.scheduler.queue.groups.all_keys() == ("default/llm",)
+            world.scheduler.adopt({"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, [])})
+            await world.pass_time(2)
+            assert world.scheduler.queue.groups.all_keys() == ()
+
+    asyncio.run(story())

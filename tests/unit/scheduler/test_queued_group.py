@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.unit.scheduler.running import view
+from tests.work import calls
 from wharfinger.framework.chain import assemble
 from wharfinger.scheduler.profiles import Profile
 from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
@@ -43,3 +44,22 @@ def test_leader_profiles_and_kinds(seed):
         assert {pod.template for pod in group.kinds} == {each.pod.template for each in there}
         if there:
             assert group.leader is max(there, key=lambda each: each.pod.priority)
+
+
+@pytest.mark.parametrize("priorities", [[0], [5, 0]])
+def test_members_that_leave_one_after_the_other_take_no_look_at_all_others_each(priorities):
+    def work(count):
+        there = [member(number, priorities[number % len(priorities)], PROFILES[0]) for number in range(count)]
+        first = there[0]
+        group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
+        for each in there:
+            group.add(each)
+
+        def leave():
+            for each in there[:-1]:
+                group.take_out(each.uid)
+                assert group.leader
+
+        return calls(leave)
+
+    assert work(400) < 4.5 * work(100)

@@ -53,6 +53,10 @@ class QueuedGroups:
         """The groups with members that wait or are being tried."""
         return (entry for entry in self._entries.values() if entry.place is not Place.GONE)
 
+    def all_keys(self) -> tuple[str, ...]:
+        """The keys of all entries, also of groups whose members are all placed."""
+        return tuple(self._entries)
+
     def get(self, key: str) -> QueuedGroup | None:
         """The entry of a group; None if none of its members was ever queued."""
         return self._entries.get(key)
@@ -81,7 +85,9 @@ class QueuedGroups:
     def seen(self, pod: PodView) -> str | None:
         """The key of the group that a pod of the cluster belongs to, in its present state; None for a pod without a group."""
         index = self.index
-        key = index.put(pod)
+        before, key = index.key_of(pod.uid), index.put(pod)
+        if before is not None and before != key:
+            self._look_at(before)
         if key is None:
             return None
         if not pod.node_name and (placed := self._snapshot().placed(pod.uid)) is not None:
@@ -109,8 +115,13 @@ class QueuedGroups:
             return
         if entry.place is Place.GATED:
             self._changed(entry, CHANGED)
-        if entry.place is Place.GONE and key not in self.index:
-            del self._entries[key]
+        elif entry.place is Place.GONE:
+            self._forget(entry)
+
+    def _forget(self, entry: QueuedGroup) -> None:
+        """Forget an entry of which no member waits, once the group has no members at all."""
+        if entry.key not in self.index and self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
 
     # ── members ──
 
@@ -323,6 +334,7 @@ class QueuedGroups:
         """The same for what the group waits for, as `_awaited` says it."""
         if not entry.members:
             entry.place = Place.GONE
+            self._forget(entry)
             return True
         if reason is None:
             self._open(entry)

@@ -146,7 +146,7 @@ class SchedulingQueue:
             if self._pods.get(queued.uid) is queued:
                 self._follow_group(queued)
             yield
-        for key in [entry.key for entry in self.groups]:
+        for key in self.groups.all_keys():
             self.groups.terms_changed(key)
             yield
 
