@@ -6,6 +6,7 @@ number is answered once, and after a change only rows whose number changed are l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -40,6 +41,7 @@ from wharfinger.model.state.device_states import DeviceStates
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Changes
     from wharfinger.model.devices.device import Device
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
 NO_DEVICES, ELSEWHERE, INVALID_POOL, WRITTEN_BEFORE, NO_RESOURCE, FAULT = 1, 2, 4, 8, 16, 32  # the bits of the reasons
@@ -60,8 +62,9 @@ REASONS = tuple(
 class _Variant:
     """What is asked for on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
 
-    `by_state` are outcomes by state number, which took `steps` together; `bits` and `scores` are indexed by it (-1: unknown). `too_long`:
-    the searches for all nodes of the cluster take more steps than those of one decision may.
+    `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown). `uses` says for how many states each
+    outcome holds: one search serves them all. These searches took `steps` together. `too_long`: those for all nodes of the cluster take
+    more steps than those of one decision may.
     """
 
     left: frozenset[str]
@@ -69,10 +72,26 @@ class _Variant:
     special: objects.ResourceClaim | None
     mappings: tuple[objects.ContainerExtendedResourceRequest, ...]
     by_state: dict[int, Outcome] = field(default_factory=dict)
+    uses: Counter[Outcome] = field(default_factory=Counter)
     steps: int = 0
     too_long: bool = False
     bits: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     scores: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def keep(self, number: int, outcome: Outcome) -> None:
+        """Let an outcome hold for a state."""
+        self.by_state[number] = outcome
+        self.uses[outcome] += 1
+        if self.uses[outcome] == 1:
+            self.steps += outcome.steps
+
+    def forget(self, number: int) -> None:
+        """Forget the outcome for a state."""
+        outcome = self.by_state.pop(number)
+        self.uses[outcome] -= 1
+        if not self.uses[outcome]:
+            del self.uses[outcome]
+            self.steps -= outcome.steps
 
 
 MAX_EXPLAINED = 500
@@ -108,6 +127,7 @@ class DeviceRule(AllocatingFilter):
         self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot.now, binding_timeout)
         self._known_asks = store.following(KnownAsks)
         self._variants: dict[frozenset[str], _Variant] = {}
+        self._named: tuple[PodView | None, frozenset[str], list[str]] = (None, frozenset(), [])  # the claims of the pod asked for last
 
     # ── verdicts ──
 
@@ -192,7 +212,10 @@ class DeviceRule(AllocatingFilter):
         variant = self._variant(self._left_at(attempt.snapshot, row))
         fault = Fault(FaultKind.GAVE_UP) if variant.too_long else self._at_row(attempt.snapshot, row)[0].fault
         assert fault is not None  # noqa: S101 — the caller has seen the bit
-        names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
+        pod, left, names = self._named
+        if pod is not attempt.pod or left is not variant.left:  # nodes ask one after the other, maybe all of them
+            names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
+            self._named = attempt.pod, variant.left, names
         pools = self._states.at(attempt.snapshot, row).node
         return api.text(fault, names, pools, attempt.snapshot.names[row])
 
@@ -384,7 +407,8 @@ class DeviceRule(AllocatingFilter):
         ids = self._ids(snapshot)
         present = {number for left, among in self._parts(snapshot, slice(None)) if left == variant.left for number in ids[among].tolist()}
         former = [number for number in variant.by_state if number not in present]
-        variant.steps -= sum(variant.by_state.pop(number).steps for number in former)
+        for number in former:
+            variant.forget(number)
         variant.bits[[number for number in former if number < len(variant.bits)]] = -1
 
     def _outcome(self, variant: _Variant, number: int) -> Outcome:
@@ -400,8 +424,7 @@ class DeviceRule(AllocatingFilter):
                 if len(asked.outcomes) > MAX_OUTCOMES:
                     asked.outcomes.clear()
                 outcome = asked.outcomes[key] = search(asked, codes, state.node.groups, state.usage)
-            variant.by_state[number] = outcome
-            variant.steps += outcome.steps
+            variant.keep(number, outcome)
         return cast("Outcome", outcome)
 
     def _elsewhere(self, snapshot: Snapshot, rows: Rows) -> Mask:

@@ -32,6 +32,9 @@ MAX_ASKED = 32
 """Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
 
 
+COST_ASKED, COST_TOLERATED = 160, 10
+"""What it costs to look at a device for each kind of asks, and for each toleration and taint; in the units of `Spending`."""
+
 BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -44,14 +47,21 @@ class SelectorFault:
     text: str
 
 
+BEYOND_BUDGET = SelectorFault("", -1, "")
+"""Stands for an answer that would have cost too much, where no selector is to blame."""
+
 Match = bool | SelectorFault
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Ask:
-    """A request (`parent` is ""), or one alternative of the request `parent`; `number` counts all asks of a pod."""
+    """A request (`parent` is ""), or one alternative of the request `parent`.
+
+    `number` counts all asks of a pod. Those of one `kind` look for the same devices: they have the same class, selectors and so on.
+    """
 
     number: int
+    kind: int
     claim: int
     name: str
     parent: str
@@ -113,7 +123,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCode:
-    """A device as the search sees it; see the module."""
+    """A device as the search sees it; see the module. Of asks of one kind, `matches`, `tolerated` and `portions` have one entry."""
 
     matches: tuple[Match, ...]
     tolerated: tuple[bool, ...]
@@ -138,7 +148,7 @@ class PoolCode:
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """All that some claims ask for, in order, and the codes of the devices that were met so far.
+    """All that some claims ask for, in order, and the codes of the devices that were met so far. `kinds` has one ask of each kind.
 
     `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays true. `spending` is what
     selectors have cost in this decision.
@@ -146,6 +156,7 @@ class Asked:
 
     claims: tuple[Claim, ...]
     asks: tuple[Ask, ...]
+    kinds: tuple[Ask, ...]
     constraints: tuple[Constraint, ...]
     outcomes: dict[Hashable, Any] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending)
@@ -196,23 +207,37 @@ class Asked:
     def _device(self, content: DeviceContent) -> tuple[int, DeviceCode]:
         known = self._by_content.get(content.number)
         if known is None:
-            code = self._code(content)
-            key = (code.matches, code.tolerated, code.values, code.portions, code.consumption, code.shareable)
+            if self.spending.exhausted:
+                code = self._beyond_budget(content)
+                key: Hashable = (BEYOND_BUDGET, code.consumption, code.shareable)
+            else:
+                code = self._code(content)
+                key = (code.matches, code.tolerated, code.values, code.portions, code.consumption, code.shareable)
             known = self._by_content[content.number] = self._codes.setdefault(key, (len(self._codes), code))
         return known
 
     def _code(self, content: DeviceContent) -> DeviceCode:
         device = content.device
         self.spending.begin()
+        answers: dict[str, bool | str] = {}
         return DeviceCode(
-            matches=tuple(_match(ask, content, self.spending) for ask in self.asks),
-            tolerated=tuple(not untolerated(ask.wanted.tolerations, device.taints) for ask in self.asks),
+            matches=tuple(_match(ask, content, self.spending, answers) for ask in self.kinds),
+            tolerated=tuple(not untolerated(ask.wanted.tolerations, device.taints) for ask in self.kinds),
             values=tuple(attribute_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
-            portions=tuple(
-                portions(ask.wanted.capacity.requests if ask.wanted.capacity is not None else {}, device.capacity) for ask in self.asks
-            ),
+            portions=tuple(_portions(ask, content) for ask in self.kinds),
             consumption=content.once("consumption", _consumption),
             shareable=device.allow_multiple_allocations,
+        )
+
+    def _beyond_budget(self, content: DeviceContent) -> DeviceCode:
+        """The code of a device that is not looked at any more."""
+        return DeviceCode(
+            matches=(BEYOND_BUDGET,) * len(self.kinds),
+            tolerated=(False,) * len(self.kinds),
+            values=(None,) * len(self.constraints),
+            portions=(None,) * len(self.kinds),
+            consumption=content.once("consumption", _consumption),
+            shareable=content.device.allow_multiple_allocations,
         )
 
 
@@ -250,6 +275,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, objects.DeviceClass]) -> Asked:
     """What these claims ask for; every class that they name must be among `classes`."""
     asks: list[Ask] = []
+    kinds: dict[Hashable, Ask] = {}
     constraints: list[Constraint] = []
     claims = []
     for index, spec in enumerate(specs):
@@ -262,8 +288,19 @@ def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, obje
                 wanted = [(alternative.name, request.name, alternative, False) for alternative in request.first_available]
             first = len(asks)
             for name, parent, of, admin in wanted:
-                device_class = classes[of.device_class_name]
-                asks.append(Ask(number=len(asks), claim=index, name=name, parent=parent, device_class=device_class, wanted=of, admin=admin))
+                key = _ENCODER.encode((of.device_class_name, of.selectors, of.tolerations, of.capacity))
+                ask = Ask(
+                    number=len(asks),
+                    kind=kinds[key].kind if key in kinds else len(kinds),
+                    claim=index,
+                    name=name,
+                    parent=parent,
+                    device_class=classes[of.device_class_name],
+                    wanted=of,
+                    admin=admin,
+                )
+                kinds.setdefault(key, ask)
+                asks.append(ask)
             requests.append(Request(asks=tuple(asks[first:]), choice=request.exactly is None))
         own = []
         unknown = -1
@@ -276,19 +313,42 @@ def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, obje
             own.append(Constraint(number=len(constraints), requests=frozenset(constraint.requests), attribute=attribute, distinct=distinct))
             constraints.append(own[-1])
         claims.append(Claim(requests=tuple(requests), constraints=tuple(own), unknown=unknown))
-    return Asked(tuple(claims), tuple(asks), tuple(constraints))
+    return Asked(tuple(claims), tuple(asks), tuple(kinds.values()), tuple(constraints))
 
 
-def _match(ask: Ask, content: DeviceContent, spending: Spending) -> Match:
-    """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides."""
+def _match(ask: Ask, content: DeviceContent, spending: Spending, answers: dict[str, bool | str]) -> Match:
+    """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides.
+
+    `answers` are those of the device so far, by expression.
+    """
     for of_class, selectors in ((ask.device_class.metadata.name, ask.device_class.spec.selectors), ("", ask.wanted.selectors)):
         for index, selector in enumerate(selectors):
-            answer = selected(selector, content, spending)
+            expression = "" if selector.cel is None else selector.cel.expression
+            answer = answers.get(expression)
+            if answer is None:
+                answer = answers[expression] = selected(selector, content, spending)
             if isinstance(answer, str):
                 return SelectorFault(of_class, index, answer)
             if not answer:
                 return False
-    return True
+    return True if spending.spend(_cost(ask, content.device)) else BEYOND_BUDGET
+
+
+def _cost(ask: Ask, device: objects.Device) -> int:
+    """What it costs to look at a device for an ask, besides its selectors: at its taints, and how much is consumed of its capacities."""
+    amounts = 0 if ask.wanted.capacity is None else len(device.capacity)
+    return COST_ASKED * (1 + amounts) + COST_TOLERATED * len(ask.wanted.tolerations) * len(device.taints)
+
+
+def _portions(ask: Ask, content: DeviceContent) -> tuple[Portion, ...] | None:
+    if ask.wanted.capacity is None:
+        return content.once("portions", _whole)
+    return portions(ask.wanted.capacity.requests, content.device.capacity)
+
+
+def _whole(content: DeviceContent) -> tuple[Portion, ...] | None:
+    """What a request that names no amounts consumes."""
+    return portions({}, content.device.capacity)
 
 
 def untolerated(tolerations: Sequence[objects.DeviceToleration], taints: Sequence[objects.DeviceTaint]) -> list[objects.DeviceTaint]:

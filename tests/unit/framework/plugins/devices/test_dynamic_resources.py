@@ -10,7 +10,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider, decide
-from wharfinger.framework.plugins.devices import device_rule, search
+from wharfinger.framework.plugins.devices import device_rule, requests, search
 from wharfinger.framework.plugins.devices.cel import selector
 from wharfinger.framework.plugins.devices.cel.selector import Read, reads
 from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArguments
@@ -195,7 +195,7 @@ def test_devices_of_many_kinds_of_nodes_are_given_up_together_whatever_was_decid
 
 @pytest.mark.parametrize(("n_selectors", "too_dear"), [(2, False), (20, True)])
 def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, too_dear):
-    monkeypatch.setattr(selector, "MAX_TOTAL_COST", 20_000)
+    monkeypatch.setattr(selector, "MAX_TOTAL_COST", 200_000)
     state = devices.cluster(2)
     wanted = devices.claim("a", 1)
     whole = "device.attributes.all(d, device.attributes[d].uuid != '{}')"  # reads every attribute, which differ in each device
@@ -207,6 +207,67 @@ def test_selectors_of_a_claim_have_a_budget_together(monkeypatch, n_selectors, t
     state.put(structs.replace(wanted, spec=structs.replace(wanted.spec, devices=of)))
     decisions = [decide(CHAIN, state.snapshot(), pods(["a"])[0]) for _ in range(2)]
     assert ["actual cost limit exceeded" in decision.message for decision in decisions] == [too_dear, too_dear]
+
+
+def claim_of(wanted):
+    metadata = {"name": "a-gpu", "namespace": "default", "uid": "a-gpu", "ownerReferences": [_owner("a")]}
+    return decode.convert({"metadata": metadata, "spec": {"devices": {"requests": wanted}}}, objects.ResourceClaim)
+
+
+def one_of(number, alternatives):
+    """A request with alternatives, each with these further fields."""
+    of = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    return {"name": f"r{number}", "firstAvailable": [{"name": f"a{place}", **of, **more} for place, more in enumerate(alternatives)]}
+
+
+def unlike(*numbers):
+    text = "-".join(map(str, numbers))
+    return {"cel": {"expression": f'device.attributes["{devices.DRIVER}"].uuid != "{text}"'}}
+
+
+def tolerating(*numbers):
+    return [{"key": f"{'-'.join(map(str, numbers))}-{place}", "operator": "Exists"} for place in range(16)]
+
+
+LARGEST = {  # as large as the API server takes them: 32 requests of 8 alternatives
+    "alternatives": [one_of(n, [{}] * 8) for n in range(32)],
+    "selectors": [one_of(n, [{"selectors": [unlike(n, m, k) for k in range(32)]} for m in range(8)]) for n in range(32)],
+    "tolerations": [one_of(n, [{"tolerations": tolerating(n, m)} for m in range(8)]) for n in range(32)],
+    "amounts": [one_of(n, [{"capacity": {"requests": {"memory": f"{1 + 8 * n + m}Mi"}}} for m in range(8)]) for n in range(32)],
+}
+
+
+@pytest.mark.parametrize("name", sorted(LARGEST))
+def test_the_largest_claims_are_given_up_before_they_keep_anybody_waiting(name, monkeypatch):
+    """What is not allowed any more is counted, not timed: a device looked at for one kind of requests, and an expression compiled."""
+    looks, compilations = [], []
+    matching, compiling = requests._match, selector.compiled
+    monkeypatch.setattr(requests, "_match", lambda *of: looks.append(1) or matching(*of))
+    monkeypatch.setattr(selector, "compiled", lambda text: compilations.append(text) or compiling(text))
+    state = devices.cluster(400)
+    state.put(claim_of(LARGEST[name]))
+    decision = decide(CHAIN, state.snapshot(), pods(["a"])[0])
+    assert decision.node is None
+    assert ("timed out trying to allocate devices" in decision.message) or ("actual cost limit exceeded" in decision.message)
+    allowed = selector.MAX_TOTAL_COST + 400 * devices.DEVICES * selector.COST_OF_DEVICE
+    assert len(looks) <= allowed / requests.COST_ASKED
+    assert len(set(compilations)) <= selector.MAX_TOTAL_COST / selector.COST_COMPILED + 1
+
+
+def test_requests_that_want_the_same_take_one_look_at_each_device(monkeypatch):
+    looks, matching = [], requests._match
+    monkeypatch.setattr(requests, "_match", lambda *of: looks.append(1) or matching(*of))
+    state = devices.cluster(3)
+    state.put(claim_of([one_of(number, [{}] * 8) for number in range(4)]))
+    assert decide(CHAIN, state.snapshot(), pods(["a"])[0]).node is not None
+    assert len(looks) == 3 * devices.DEVICES
+
+
+def test_nodes_that_look_the_same_share_the_steps_of_one_search(monkeypatch):
+    monkeypatch.setattr(device_rule, "MAX_TOTAL_STEPS", 100)
+    monkeypatch.setattr(device_rule, "STEPS_PER_NODE", 0)
+    state = with_claims(["a"], n_nodes=30, count=4)
+    assert decide(CHAIN, state.snapshot(), pods(["a"])[0]).node is not None
 
 
 def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch):

@@ -38,10 +38,12 @@ Attribute = bool | int | str | Value
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 
 MAX_TOTAL_COST = 4_000_000
-"""What the selectors of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
-COST_OF_DEVICE = 800
-"""The part of a device of that limit: room for sixteen answers, or for four that need an evaluation of a usual expression."""
-COST_EACH = 50
+"""What the requests of one decision may cost at most, besides `COST_OF_DEVICE` for each device: 0.1 s, once, as their answers are kept."""
+COST_OF_DEVICE = 2_400
+"""The part of a device of that limit: room for twelve answers, or for four that need an evaluation of a usual expression."""
+COST_COMPILED, COST_OF_LETTER = 30_000, 100
+"""The cost of compiling an expression, and each of its characters, once in a decision."""
+COST_EACH = 200
 """The cost of asking a selector about a device, besides that of an evaluation where no device with such attributes was asked about."""
 COST_EVALUATED = 150
 """The cost of one evaluation, besides that of its expression."""
@@ -266,41 +268,57 @@ UNKNOWN_KIND: TypedValue = ("", None)
 
 
 class Spending:
-    """What selectors cost in one decision. An answer that was kept from an earlier decision costs the same as a new one."""
+    """What the requests of claims cost in one decision: their selectors, and all else that is looked at for each device.
 
-    __slots__ = ("_asked", "_cost", "_most")
+    What was kept from an earlier decision costs the same as if it were new. Once the limit is reached nothing more is answered.
+    """
+
+    __slots__ = ("_cost", "_known", "_most", "exhausted")
 
     def __init__(self) -> None:
         self._cost = 0
         self._most = MAX_TOTAL_COST
-        self._asked: set[Hashable] = set()
+        self._known: set[Hashable] = set()
+        self.exhausted = False
 
     def begin(self) -> None:
         """Allow what the next device may cost."""
         self._most += COST_OF_DEVICE
 
-    def spend(self, selector: Selector, traits: DeviceTraits) -> None:
-        """Count one answer; raises SelectorFailed if the selectors cost too much together."""
-        self._cost += COST_EACH
+    def spend(self, cost: int) -> bool:
+        """True if what costs so much may still be done."""
+        self._cost += cost
+        self.exhausted |= self._cost > self._most
+        return not self.exhausted
+
+    def compile(self, expression: str) -> Selector | SelectorFailed | None:
+        """The selector of an expression, or why it cannot be compiled; None if too much was spent."""
+        if expression not in self._known:
+            self._known.add(expression)
+            self.spend(COST_COMPILED + COST_OF_LETTER * len(expression))
+        return None if self.exhausted else compiled(expression)
+
+    def answer(self, selector: Selector, traits: DeviceTraits) -> bool:
+        """The answer of a selector; SelectorFailed if there is none, or too much was spent."""
         key = selector.expression, traits.key
-        if key not in self._asked:
-            self._asked.add(key)
-            self._cost += COST_EVALUATED + selector.cost_of(traits)
-        if self._cost > self._most:
+        known = key in self._known
+        self._known.add(key)
+        if not self.spend(COST_EACH if known else COST_EACH + COST_EVALUATED + selector.cost_of(traits)):
             raise SelectorFailed(COST_EXCEEDED)
+        return selector.matches(traits)
 
 
 def selected(selector: objects.DeviceSelector, content: DeviceContent, spending: Spending) -> bool | str:
     """The answer of a selector, or the text of its error."""
     if selector.cel is None:
         return "CEL expression empty (unsupported selector type?)"
-    program = compiled(selector.cel.expression)
+    program = spending.compile(selector.cel.expression)
+    if program is None:
+        return f"CEL runtime error: {COST_EXCEEDED}"
     if not isinstance(program, Selector):
         return f"CEL compile error: {program}"
     try:
-        traits = _traits_for(content, reads(selector.cel.expression))
-        spending.spend(program, traits)
-        return program.matches(traits)
+        return spending.answer(program, _traits_for(content, reads(selector.cel.expression)))
     except (SelectorFailed, ValueError) as error:
         return f"CEL runtime error: {error}"
 
