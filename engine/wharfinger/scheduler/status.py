@@ -13,9 +13,9 @@ of labels alone) has no status; its members have theirs.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import writers_behind_bindings
@@ -28,7 +28,7 @@ from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, attempt_en
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from wharfinger.errors import PluginFault
     from wharfinger.framework.extension import Plugin
@@ -44,6 +44,53 @@ _MAX_REMEMBERED = 4096
 """Groups whose last written condition is remembered until the watch shows it."""
 
 
+Thing = TypeVar("Thing")
+
+
+class NewestWrites(Generic[Thing]):
+    """Writes what `waiting` has: one write for a key at a time, and for `most()` keys at a time; `write` reports its own failures."""
+
+    def __init__(self, write: Callable[[str, Thing], Coroutine[Any, Any, None]], most: Callable[[], int]) -> None:
+        self._write = write
+        self._most = most
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self.waiting: dict[str, Thing] = {}
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self._under_way)
+
+    def start(self) -> None:
+        """Begin as many of the waiting writes as may be under way."""
+        while len(self._under_way) < self._most():
+            key = next((key for key in self.waiting if key not in self._under_way), None)
+            if key is None:
+                return
+            task = self._under_way[key] = asyncio.ensure_future(self._write(key, self.waiting.pop(key)))
+            task.add_done_callback(partial(self._ended, key))  # a task that is cancelled before it begins runs no `finally`
+
+    async def finish(self, key: str) -> bool:
+        """True if a write was under way for the key, which has ended now."""
+        task = self._under_way.get(key)
+        if task is not None:
+            await asyncio.wait({task})
+        return task is not None
+
+    async def drain(self) -> None:
+        """Wait until everything is written."""
+        while self._under_way:
+            await asyncio.wait(set(self._under_way.values()))
+
+    def cancel(self) -> None:
+        """Stop writing at once."""
+        self.waiting.clear()
+        for task in self._under_way.values():
+            task.cancel()
+
+    def _ended(self, key: str, _task: asyncio.Task[None]) -> None:
+        del self._under_way[key]
+        self.start()
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """A condition and a nominated node to write into the status of a pod; None: as it is."""
@@ -54,19 +101,17 @@ class Write:
 
 
 class StatusWrites:
-    """Writes at most `most` statuses at a time."""
+    """Writes the statuses of pods, at most `most` at a time."""
 
     def __init__(self, writer: PodWriter, leadership: Leadership, emit: Emit, most: int = 32) -> None:
         self._writer = writer
         self._leadership = leadership
         self._emit = emit
-        self._most = most
-        self._waiting: dict[str, Write] = {}
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._writes: NewestWrites[Write] = NewestWrites(self._write, lambda: most)
         self._written: dict[str, tuple[Condition | None, str]] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._under_way)
+        return len(self._writes)
 
     def write(self, pod: PodView, condition: Condition | None, nominated_node: str | None = None) -> bool:
         """True if there was anything new to write: a condition (None: as it is) and a nominated node (None: as it is)."""
@@ -75,56 +120,43 @@ class StatusWrites:
         if wanted == (written, nominated):
             return False
         self._written[pod.uid] = wanted
-        before = self._waiting.get(pod.uid)
+        before = self._writes.waiting.get(pod.uid)
         if before is not None:
             condition = condition or before.condition
             nominated_node = before.nominated_node if nominated_node is None else nominated_node
-        self._waiting[pod.uid] = Write(pod, condition, nominated_node)
-        self._start()
+        self._writes.waiting[pod.uid] = Write(pod, condition, nominated_node)
+        self._writes.start()
         return True
 
     def forget(self, uid: str) -> None:
         """Drop what waits for a pod that is bound or deleted; a write under way is not stopped."""
-        self._waiting.pop(uid, None)
+        self._writes.waiting.pop(uid, None)
         self._written.pop(uid, None)
 
     async def finish(self, uid: str) -> None:
         """Wait for the write under way for a pod; the write that waits is dropped."""
-        self._waiting.pop(uid, None)
-        task = self._under_way.get(uid)
-        if task is not None:
+        dropped = self._writes.waiting.pop(uid, None) is not None
+        if await self._writes.finish(uid) or dropped:
             self._written.pop(uid, None)
-            await asyncio.wait({task})
 
     async def drain(self) -> None:
         """Wait until everything is written."""
-        while self._under_way:
-            await asyncio.wait(set(self._under_way.values()))
+        await self._writes.drain()
 
     def cancel(self) -> None:
         """Stop writing at once."""
-        self._waiting.clear()
-        for task in self._under_way.values():
-            task.cancel()
-
-    def _start(self) -> None:
-        while len(self._under_way) < self._most:
-            uid = next((uid for uid in self._waiting if uid not in self._under_way), None)
-            if uid is None:
-                return
-            self._under_way[uid] = asyncio.ensure_future(self._write(uid, self._waiting.pop(uid)))
+        self._writes.cancel()
+        self._written.clear()
 
     async def _write(self, uid: str, write: Write) -> None:
         try:
             if self._leadership.is_leader:
                 await self._writer.patch_status(write.pod, condition=write.condition, nominated_node=write.nominated_node)
-        except WriteFailed as error:
-            self._written.pop(uid, None)  # so that the next attempt writes it again
-            if not error.gone:
+                return
+        except Exception as error:  # noqa: BLE001 — whatever a writer raises, the other statuses are written
+            if not (isinstance(error, WriteFailed) and error.gone):
                 self._emit(Failed(f"status of pod {write.pod.key}", error))
-        finally:
-            del self._under_way[uid]
-            self._start()
+        self._written.pop(uid, None)  # so that the next attempt writes it again
 
 
 def _condition_of(pod: PodView) -> Condition | None:
@@ -194,6 +226,14 @@ class Failures:
         self._ports.emit(attempt_ended(queued, result, self._ports.clock.monotonic(), decided, message))
 
 
+@dataclass(frozen=True, slots=True)
+class GroupWrite:
+    """The conditions to write into the status of a PodGroup, by type; `since` is when the first of them was decided (monotonic)."""
+
+    since: float
+    conditions: dict[str, tuple[objects.PodGroup, Condition]] = field(default_factory=dict)
+
+
 class GroupStatus:
     """Writes conditions and events of groups, for at most `most` groups at a time. `binding`: pods are being bound."""
 
@@ -202,13 +242,11 @@ class GroupStatus:
         self._ports = cluster.ports
         self._most = most
         self._binding = binding
-        self._waiting: dict[str, dict[str, tuple[objects.PodGroup, Condition]]] = {}  # by group, then by type of condition
-        self._since: dict[str, float] = {}  # when the first of them was decided, monotonic
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._writes: NewestWrites[GroupWrite] = NewestWrites(self._write, self._wanted)
         self._written: dict[tuple[str, str], Condition] = {}  # by uid of the PodGroup and type of condition
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._under_way)
+        return len(self._writes)
 
     def scheduled(self, group: Group, nodes: Collection[str], domains: Mapping[str, str] | None = None) -> None:
         """Write that members are placed on these nodes, one entry for each member."""
@@ -256,16 +294,12 @@ class GroupStatus:
 
     async def drain(self) -> None:
         """Wait until everything is written."""
-        while self._under_way:
-            await asyncio.wait(set(self._under_way.values()))
+        await self._writes.drain()
 
     def cancel(self) -> None:
         """Stop writing at once."""
-        self._waiting.clear()
-        self._since.clear()
+        self._writes.cancel()
         self._written.clear()
-        for task in self._under_way.values():
-            task.cancel()
 
     def _write_and_record(self, key: str, condition: Condition, event: Event) -> None:
         about = self.reference(key)
@@ -283,32 +317,25 @@ class GroupStatus:
         if len(self._written) >= _MAX_REMEMBERED:
             self._written.clear()
         self._written[group.metadata.uid, condition.type] = condition
-        self._waiting.setdefault(key, {})[condition.type] = group, condition
-        self._since.setdefault(key, self._ports.clock.monotonic())
-        self._start()
+        waiting = self._writes.waiting
+        if key not in waiting:
+            waiting[key] = GroupWrite(self._ports.clock.monotonic())
+        waiting[key].conditions[condition.type] = group, condition
+        self._writes.start()
 
     def _podgroup(self, key: str) -> objects.PodGroup | None:
         namespace, _, name = key.partition("/")
         return self._cluster.state.objects.get(objects.PodGroup, name, namespace)
 
-    def _start(self) -> None:
-        while len(self._under_way) < self._wanted():
-            key = next((key for key in self._waiting if key not in self._under_way), None)
-            if key is None:
-                return
-            del self._since[key]
-            task = self._under_way[key] = asyncio.ensure_future(self._write(key, list(self._waiting.pop(key).values())))
-            task.add_done_callback(partial(self._ended, key))  # a task that is cancelled before it begins runs no `finally`
-
     def _wanted(self) -> int:
         """For how many groups to write at a time: one while pods are bound, more in proportion to the wait of the oldest condition."""
-        if not self._binding() or not self._since:
+        oldest = next(iter(self._writes.waiting.values()), None)
+        if oldest is None or not self._binding():
             return self._most
-        waited = self._ports.clock.monotonic() - next(iter(self._since.values()))
-        return writers_behind_bindings(waited, WRITE_DELAY, self._most, self._most)
+        return writers_behind_bindings(self._ports.clock.monotonic() - oldest.since, WRITE_DELAY, self._most, self._most)
 
-    async def _write(self, key: str, wanted: Sequence[tuple[objects.PodGroup, Condition]]) -> None:
-        for decided_for, condition in wanted:
+    async def _write(self, key: str, write: GroupWrite) -> None:
+        for decided_for, condition in write.conditions.values():
             group, writer, uid = self._podgroup(key), self._ports.groups, decided_for.metadata.uid
             if group is None or writer is None or group.metadata.uid != uid:
                 continue  # it was deleted, and maybe made again
@@ -316,14 +343,10 @@ class GroupStatus:
                 if self._ports.leadership.is_leader:
                     await writer.patch_condition(group, condition)
                     continue
-            except WriteFailed as error:
-                if not error.gone:
+            except Exception as error:  # noqa: BLE001 — whatever a writer raises, the other conditions are written
+                if not (isinstance(error, WriteFailed) and error.gone):
                     self._ports.emit(Failed(f"status of PodGroup {key}", error))
             self._written.pop((uid, condition.type), None)  # so that it is written again
-
-    def _ended(self, key: str, _task: asyncio.Task[None]) -> None:
-        del self._under_way[key]
-        self._start()
 
 
 def unscheduled(reason: str, message: str) -> Condition:

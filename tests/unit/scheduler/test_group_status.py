@@ -94,7 +94,7 @@ def test_conditions_wait_behind_bindings_but_not_for_long():
         patch = world.cluster.patch_condition
 
         async def slow(group, condition):
-            at_a_time.append(len(world.status._under_way))
+            at_a_time.append(len(world.status._writes._under_way))
             await open_.wait()
             open_.clear()
             await patch(group, condition)
