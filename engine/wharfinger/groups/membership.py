@@ -138,12 +138,11 @@ class GroupIndex:
             name = policy[0]
         old = self._key_of.get(pod.uid)
         if not name:
-            if old is not None:
-                self.remove(pod.uid)
+            self._forget(pod.uid)
             return None
         key = f"{pod.namespace}/{name}"
-        if old is not None and old != key:
-            self.remove(pod.uid)
+        if old != key:
+            self._forget(pod.uid)
         members = self._groups.setdefault(key, _Members())
         members.by_uid[pod.uid] = pod
         members.of_policies.pop(pod.uid, None)
@@ -161,6 +160,10 @@ class GroupIndex:
         if self._next is not None:
             self._since.add(uid)
             self._next.remove(uid)
+        return self._forget(uid)
+
+    def _forget(self, uid: str) -> str | None:
+        """The same for the present rule alone: a pod that leaves a group by that may be in one by the next."""
         key = self._key_of.pop(uid, None)
         if key is not None:
             members = self._groups[key]

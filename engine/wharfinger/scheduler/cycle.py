@@ -96,35 +96,31 @@ class SchedulingCycle:
         decided = DecisionSummary.of(decision)
         placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared)
         self._cluster.state.assume(pod, node)
-        if decision.claims:
-            self._binding.claims.reserve(pod, decision.claims)
-        refusal = self._reserve(queued, placement)
-        if refusal is not None:
+        reserved, refusal = False, None
+        try:
+            if decision.claims:
+                self._binding.claims.reserve(pod, decision.claims)
+            refusal = self._reserve(queued, placement)
+            if refusal is None:
+                self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
+                reserved = True
+        finally:
+            if not reserved:  # nothing may stay assumed that is not being bound
+                self._binding.undo(queued, placement, known=False)
+        if refusal is None:
+            self._binding.start(queued, placement, decided)
+        else:
             plugin, reason = refusal
             self._failures.unschedulable(queued, frozenset({plugin}), decided, message=reason.text)
-            return
-        try:
-            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
-        except Exception:  # nothing may stay assumed that is not being bound
-            self._binding.undo(queued, placement, known=False)
-            raise
-        self._binding.start(queued, placement, decided)
 
     def _reserve(self, queued: QueuedPod, placement: Placement) -> tuple[Plugin, Reason] | None:
-        """The plugin that refuses to reserve the placement, and why; then everything is undone. None if no plugin refuses."""
+        """The plugin that refuses to reserve the placement, and why; None if no plugin refuses."""
         started = self._clock.monotonic()
         try:
-            for plugin in queued.profile.reserves:
-                reason = plugin.reserve(placement)
-                if reason is not None:
-                    self._binding.undo(queued, placement, known=False)
-                    return plugin, reason
-        except Exception:
-            self._binding.undo(queued, placement, known=False)
-            raise
+            refusals = ((plugin, plugin.reserve(placement)) for plugin in queued.profile.reserves)
+            return next(((plugin, reason) for plugin, reason in refusals if reason is not None), None)
         finally:
             queued.stages["reserve"] = self._clock.monotonic() - started
-        return None
 
     def _rejected(self, queued: QueuedPod, decision: Decision) -> None:
         rejectors = hints.rejectors(decision)

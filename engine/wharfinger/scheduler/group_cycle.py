@@ -268,10 +268,10 @@ class GroupCycle:
                 if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                     yield
                 if uid in entry.trying:
-                    member = attempt.members[uid]
+                    member, decided = attempt.members[uid], self._summary(attempt.profile, placement.pod, placement.node)
                     del left[uid]
                     self._groups.placed(entry, member, placement.pod.placed_on(placement.node))
-                    self._binding.start(member, placement, self._summary(attempt.profile, placement.pod, placement.node), together)
+                    self._binding.start(member, placement, decided, together)
             why = DELETED
         finally:
             for uid, placement in left.items():

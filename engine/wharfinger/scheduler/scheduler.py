@@ -333,6 +333,7 @@ class Scheduler:
 
     async def _drain(self) -> None:
         """Wait for work under way, at most `stop_seconds`."""
+        self._group_cycle.cancel()  # members that are being bound would wait for those whose bindings have not begun
         try:
             async with asyncio.timeout(self.settings.stop_seconds):
                 await self._binding.drain()

@@ -232,6 +232,17 @@ def test_the_former_groups_hold_until_all_pods_were_asked_and_changes_meanwhile_
     assert sizes == {"default/own": 1, "default/other": 1, "default/train": 2}
 
 
+@pytest.mark.parametrize(("own", "key"), [("second", "default/second"), ("", "default/train")])
+def test_a_pod_that_leaves_its_group_while_another_rule_is_followed_is_in_its_next_one(own, key):
+    pods = [pod("a", "first")]
+    index = group_index(pods, ObjectStore())
+    steps = index.follow_rule(by_label, pods)
+    next(steps)
+    index.put(pod("a", own, job="train"))
+    at_once(steps)
+    assert (index.key_of("uid-a"), list(index)) == (key, [key])
+
+
 steps = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "x", "y", "gone"]), st.sampled_from(["", "n1"])), max_size=30)
 
 

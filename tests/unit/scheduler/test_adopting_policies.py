@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
-from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.framework.rules.policy_rules import PolicyPermit
 from wharfinger.scheduler.binding import permits
 from wharfinger.scheduler.events import Decided
@@ -231,3 +231,25 @@ async def test_thousands_of_held_pods_are_released_a_few_at_a_time():
             ticks.cancel()
         assert sum(steps) >= 100
         assert max(steps) <= 2 * permits.ANSWERS_PER_STEP
+
+
+def test_a_pod_about_which_the_new_policies_fail_keeps_no_other_from_being_asked_again(monkeypatch):
+    async def scenario():
+        async with started([held_until(CLOSED)], pod("bad"), pod("good")) as world:
+            permits_of = Chain.permits
+
+            def choke(self, held, at):
+                if held.name == "bad":
+                    raise ZeroDivisionError("a policy at fault")
+                return permits_of(self, held, at)
+
+            monkeypatch.setattr(Chain, "permits", choke)
+            world.scheduler.adopt({"wharfinger": chain()})
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/good"}
+            assert world.cluster.pod("default/bad").status.conditions[0].message == "a policy at fault"
+            monkeypatch.undo()
+            await world.pass_time(4)
+            assert set(world.cluster.nodes_of_pods()) == {"default/bad", "default/good"}
+
+    asyncio.run(scenario())

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from tests.bench import devices
 from tests.unit.scheduler.running import node, running
+from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
 from wharfinger.scheduler.binding.claims import WATCH_TIMEOUT
@@ -125,3 +126,39 @@ async def test_a_device_that_is_written_and_not_shown_stays_taken_when_the_pod_i
         await world.calm()
         assert held(world) == 1
         assert list(world.scheduler.state.objects.following(Allocations).all_in_flight()) == []
+
+
+async def test_a_claim_that_cannot_be_given_back_does_not_keep_the_others():
+    class Stubborn(LateClaims):
+        async def unreserve(self, claim, pod):
+            if claim.metadata.name == "p-gpu":
+                raise WriteFailed("busy")
+            await super().unreserve(claim, pod)
+
+    asking = pod("p")
+    two = tuple(objects.PodResourceClaim(name=name, resource_claim_name=f"{name}-gpu") for name in ("p", "q"))
+    async with running(*things("p", "q"), claims=Stubborn) as world:
+        world.cluster.put(structs.replace(asking, spec=structs.replace(asking.spec, resource_claims=two)))
+        await world.calm()
+        world.claims.show()  # then the second is written
+        await world.calm()
+        world.cluster.remove("Pod", "default/p")
+        await world.pass_time(WATCH_TIMEOUT + 1)
+        assert world.claims.unreserved == ["q-gpu"]
+        assert "giving devices back" in dict(world.seen.failures)
+
+
+async def test_a_pod_whose_devices_cannot_be_taken_is_tried_again_and_not_lost(monkeypatch):
+    def choke(*_):
+        raise KeyError("a pool that is gone")
+
+    async with running(*things("p"), claims=LateClaims) as world:
+        monkeypatch.setattr(world.scheduler.state, "take_devices", choke)
+        world.cluster.put(pod("p"))
+        await world.calm()
+        assert not world.scheduler.state.is_placed("uid-p")
+        monkeypatch.undo()
+        await world.pass_time(4)
+        world.claims.show()
+        await world.calm()
+        assert world.cluster.nodes_of_pods() == {"default/p": "n00000"}

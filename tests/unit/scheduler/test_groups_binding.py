@@ -9,6 +9,7 @@ from tests.unit.scheduler.test_groups_live import bound, gang, member, members
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.prepared import Reason
+from wharfinger.scheduler.group_search import MEMBERS_PER_STEP
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 
@@ -155,5 +156,73 @@ def test_members_do_not_wait_for_each_other_longer_than_the_timeout():
             assert world.scheduler.n_binding == 0
             assert world.cluster.bindings == []
             assert list(world.scheduler.state.placements()) == []
+
+    asyncio.run(story())
+
+
+def test_no_member_is_lost_whose_summary_cannot_be_made(monkeypatch):
+    async def story():
+        async with running(node("a", "4"), gang("g", 3)) as world:
+            summary = world.scheduler._group_cycle._summary
+
+            def choke(profile, pod, node, plugins=()):
+                if node is not None and pod.name == "g-1":
+                    raise ZeroDivisionError("a policy at fault")
+                return summary(profile, pod, node, plugins)
+
+            monkeypatch.setattr(world.scheduler._group_cycle, "_summary", choke)
+            for each in members("g", 3):
+                world.cluster.put(each)
+            await world.calm()
+            assert (world.cluster.bindings, list(world.scheduler.state.placements())) == ([], [])
+            monkeypatch.undo()
+            await world.pass_time(6)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_group_whose_first_member_finds_the_lease_lost_is_given_back_whole():
+    async def story():
+        async with running(node("a", "4"), gang("g", 3)) as world:
+            check = world.scheduler._binding._check
+
+            def check_without_lease(placement):
+                world.scheduler._binding._check = check
+                world.office.is_leader = False
+                try:
+                    check(placement)
+                finally:
+                    world.office.is_leader = True  # renewed before the others are looked at
+
+            world.scheduler._binding._check = check_without_lease
+            for each in members("g", 3):
+                world.cluster.put(each)
+            await world.calm()
+            assert (world.cluster.bindings, list(world.scheduler.state.placements())) == ([], [])
+            await world.pass_time(4)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_a_stop_in_the_middle_of_a_group_ends_at_once_and_leaves_no_part_of_it():
+    async def story():
+        n_members = 3 * MEMBERS_PER_STEP
+        async with running(node("a", "100"), gang("g", n_members)) as world:
+            start = world.scheduler._binding.start
+
+            def stopping(*arguments):
+                start(*arguments)
+                world.scheduler.stop()
+                world.clock.move(1)  # the slice is over
+
+            world.scheduler._binding.start = stopping
+            for each in members("g", n_members):
+                world.cluster.put(each)
+            for _ in range(20):
+                await world.calm()
+            assert world.scheduler.n_binding == 0
+            assert (world.cluster.bindings, list(world.scheduler.state.placements())) == ([], [])
 
     asyncio.run(story())

@@ -1,4 +1,8 @@
 import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
@@ -192,5 +196,26 @@ def test_each_profile_decides_with_its_own_chain():
             placed = world.cluster.nodes_of_pods()
             assert {placed[f"default/p{index}"] for index in range(3)} == {"b"}
             assert {attempt.profile for attempt in world.seen.attempts} == {"wharfinger", "zoned"}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("graceful", [False, True])
+def test_a_pod_that_is_deleted_while_it_waits_for_permission_waits_no_more_and_does_not_count(graceful):
+    async def story():
+        async with running(node("a"), pod("one"), chains=chain_with(Pairs())) as world:
+            assert world.scheduler.n_binding == 1
+            if graceful:
+                one = world.cluster.pod("default/one")
+                deleted = replace(one.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))
+                world.cluster.put(replace(one, metadata=deleted))
+            else:
+                world.cluster.remove("Pod", "default/one")
+            await world.calm()
+            assert (world.scheduler.n_binding, len(world.scheduler.queue)) == (0, 0)
+            assert not world.scheduler.state.is_placed("uid-one")
+            world.cluster.put(pod("two"))
+            await world.calm()
+            assert world.cluster.nodes_of_pods() == {}  # it waits for another
 
     asyncio.run(story())

@@ -91,16 +91,12 @@ class DeviceClaims:
                 self._cluster.state.give_back_devices(each.claim)
             else:
                 self._background.start(self._give_back_once_shown(each, found))
-        if written:
-            self._background.start(self._unreserve(written, pod))
+        for claim in written:  # each by itself: one that cannot be given back must not keep the others
+            self._background.start(self._unreserve(claim, pod))
 
     async def drain(self) -> None:
         """Wait until nothing is being given back."""
         await self._background.drain()
-
-    def cancel(self) -> None:
-        """Stop writing at once."""
-        self._background.cancel()
 
     async def bind(self, placement: Placement, chain: Chain) -> None:
         """Return once all claims of the pod are written and their devices are ready; `BindFailed` if one cannot be had."""
@@ -232,15 +228,14 @@ class DeviceClaims:
                 raise BindFailed(f"{NAME}: device binding timeout")
             await self._change(claims, POLL_SECONDS)
 
-    async def _unreserve(self, claims: list[objects.ResourceClaim], pod: PodView) -> None:
+    async def _unreserve(self, claim: objects.ResourceClaim, pod: PodView) -> None:
         writer = self._cluster.ports.claims
         if writer is None:
             return
-        for claim in claims:
-            if extended_resources.owner_uid(claim):
-                await self._request(writer.delete, claim)
-            else:
-                await self._request(writer.unreserve, claim, pod)
+        if extended_resources.owner_uid(claim):
+            await self._request(writer.delete, claim)
+        else:
+            await self._request(writer.unreserve, claim, pod)
 
     async def _request(self, send: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """The answer of a request to the writer of claims, sent when there is room."""

@@ -89,11 +89,15 @@ class BindingCycle:
             self._together[queued.uid] = together
             if not self._needs_preparation(queued, placement):
                 together.arrived(queued.uid)
-        self._background.start(self._run(queued, placement, decided)).add_done_callback(self._ended)
+        self._background.start(self._run(queued, placement, decided)).add_done_callback(lambda _task: self._vacate())
         self._occupy()
 
     def leaving(self, uid: str) -> None:
-        """Note that a pod is deleted or terminating: members that wait for it are given back if they are too few without it."""
+        """Note that a pod is deleted or terminating.
+
+        It waits for no permit any more, and members that wait for it are given back if they are too few without it.
+        """
+        self.refuse(uid, "the pod is being deleted")
         together = self._together.get(uid)
         if together is not None:
             together.lost(uid, DELETED)
@@ -132,17 +136,13 @@ class BindingCycle:
         """Notify the queue that the place of an assumed pod is free."""
         self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node, pod=pod))
 
-    def _ended(self, _task: asyncio.Task[None]) -> None:
-        self._occupied -= 1
-        if self._occupied < self._most:
-            self.room.set()
-
     async def _run(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
         try:
             await self._bind(queued, placement)
-        except NotLeader:
+        except NotLeader as lost:
             self.undo(queued, placement)
             self._queue.put_back(queued)
+            self._lost(queued, str(lost))
         except Refused as refused:
             self.undo(queued, placement)
             self._failures.unschedulable(queued, frozenset({refused.plugin}), decided, message=refused.reason.text)
@@ -194,9 +194,7 @@ class BindingCycle:
         if together.arrived(queued.uid) and self._occupied <= self._most:
             together.check()
             return
-        self._occupied -= 1
-        if self._occupied < self._most:
-            self.room.set()
+        self._vacate()
         try:
             await together.ready(queued.uid)
             while not self.room.is_set():
@@ -232,8 +230,7 @@ class BindingCycle:
     @contextmanager
     def _outside_limit(self) -> Iterator[None]:
         """A context in which other pods may be bound, while this placement waits for Permit and PreBind."""
-        self._occupied -= 1
-        self.room.set()
+        self._vacate()
         try:
             yield
         finally:
@@ -243,6 +240,11 @@ class BindingCycle:
         self._occupied += 1
         if self._occupied >= self._most:
             self.room.clear()
+
+    def _vacate(self) -> None:
+        self._occupied -= 1
+        if self._occupied < self._most:
+            self.room.set()
 
     async def _send(self, queued: QueuedPod, placement: Placement) -> None:
         """Write the binding, through the chain's Bind plugins if one takes the pod."""
@@ -264,7 +266,7 @@ class BindingCycle:
     def _check(self, placement: Placement) -> None:
         """Raise if the placement must not be bound any more."""
         if not self._ports.leadership.is_leader:
-            raise NotLeader
+            raise NotLeader("this process does not hold the lease")
         if not self._cluster.state.is_placed(placement.pod.uid):
             raise BindFailed("the pod was deleted while it was being bound", gone=True)
         if not self._cluster.state.is_assumed(placement.pod.uid):

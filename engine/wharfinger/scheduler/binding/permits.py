@@ -115,13 +115,8 @@ class Permits:
             if question.answered.is_set() or not isinstance(question.plugin, PolicyPermit):
                 continue
             known = len(common)
-            if self._is_needed(question):
-                self._ask(question, common)
-                left -= not question.plugin.common or len(common) > known
-            else:
-                question.withdrawn = True
-                question.answered.set()
-                left -= 1
+            self._ask(question, common, again=True)
+            left -= question.withdrawn or not question.plugin.common or len(common) > known
             if not left:
                 await self._clock.sleep(STEP_PAUSE)
                 common, left = {}, ANSWERS_PER_STEP  # the cluster may be another one by now
@@ -194,8 +189,13 @@ class Permits:
             common[key] = plugin.permission(placement, self._snapshot())
         return common[key]
 
-    def _ask(self, question: _Question, common: dict[Hashable, Permission]) -> None:
+    def _ask(self, question: _Question, common: dict[Hashable, Permission], *, again: bool = False) -> None:
+        """Ask a plugin; with `again`, a policy that does not decide any more is asked for nothing, and holds no more."""
         try:
+            if again and not self._is_needed(question):
+                question.withdrawn = True
+                question.answered.set()
+                return
             permission = self._permission(question, common)
             question.wait_seconds = float(permission.wait_seconds)
         except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is

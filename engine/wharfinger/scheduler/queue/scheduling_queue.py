@@ -113,7 +113,11 @@ class SchedulingQueue:
     def _update(self, queued: QueuedPod, pod: PodView, group: str | None) -> None:
         """Take over a new version of a pod; one that differs is tried again, whatever rejected it."""
         changed = differ(queued.pod, pod)
-        if group != queued.group and queued.place is not Place.IN_FLIGHT:
+        if group != queued.group and queued.place is Place.IN_FLIGHT:
+            self._regrouping.add(queued.uid)
+            if queued.group is not None:
+                self.groups.terms_changed(queued.group)  # an attempt under way is about a group that is not like that any more
+        elif group != queued.group:
             self.move(queued, group)
         if queued.place in {Place.IN_FLIGHT, Place.UNSCHEDULABLE, Place.GATED} or not changed:
             queued.pod = pod
