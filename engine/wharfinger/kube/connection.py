@@ -212,7 +212,7 @@ class Connection:
 
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a watch as they arrive, until the server ends it; Unreachable if the connection breaks, Silent after silence."""
+        """The lines of a watch as they arrive, until the server ends it; Unreachable if the connection breaks, SilentWatch in silence."""
         authorization = await self.credentials.authorization()
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self.limits.request_timeout, sock_connect=self.limits.connect_timeout, sock_read=self.limits.watch_silence

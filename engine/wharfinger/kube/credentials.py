@@ -118,6 +118,7 @@ class Credentials:
     def __init__(self, kubeconfig: str | None, context: str | None, now: MonotonicClock) -> None:
         self._kubeconfig = kubeconfig
         self._context = context
+        self._path: str | None = None  # of the kubeconfig that was read
         self._now = now
         self._loader: Kubeconfig | None = None
         self._read_at = 0.0
@@ -180,7 +181,7 @@ class Credentials:
         return _header_of(self.configuration)
 
     async def _load(self) -> None:
-        path = self._kubeconfig or _default_kubeconfig()
+        self._path = path = self._kubeconfig or _default_kubeconfig()
         if path is None:
             self.configuration = _official().in_cluster()
         elif (access := plain_access(path, self._context)) is not None:
@@ -216,7 +217,7 @@ class Credentials:
 
     def _read_plain_file(self) -> None:
         """Takes over the kubeconfig as it is now, if it names the same server: connections are kept by server."""
-        found = plain_access(self._kubeconfig or _default_kubeconfig() or "", self._context)
+        found = plain_access(self._path or "", self._context)
         if found is not None and found.host == self.configuration.host:
             _refuse_oddities(self.server, _header_of(found))
             self.configuration = found

@@ -77,6 +77,8 @@ class Reflector:
         self._bookmarked = False
         self._version: str | None = None
         self._broken_at: str | None = None
+        self._unread: list[tuple[objects.AnyObject, InvalidObject]] = []  # of the list that is being read
+        self._moved = False  # a watch has gone beyond the version of the last list
         self.synced = False
         self.refused: str | None = None
         self.absent = False
@@ -89,8 +91,9 @@ class Reflector:
             try:
                 await self._step()
             except refusals.Gone:
-                self._version = None  # list at once, but not in a busy loop: that list may be refused as well
-                await self._clock.sleep(0 if self.synced else self._backoff.after())
+                self._version = None  # list at once, but not in a busy loop: that list, or the next watch, may be refused as well
+                await self._clock.sleep(0 if self._moved else self._backoff.after())
+                self._moved = False
             except _UNAVAILABLE as error:
                 if not self._has_next_version(error):
                     await self._unavailable(error)
@@ -162,7 +165,7 @@ class Reflector:
         await self._deliver(found, version)
 
     async def _pages(self, size: int) -> tuple[list[objects.AnyObject], str]:
-        found: list[objects.AnyObject] = []
+        found, self._unread = list[objects.AnyObject](), []
         version = ""
         async for items, version in wire.pages(self._connection, self._resource.path, self._resource.params, size):  # noqa: B007 — the last
             found.extend(obj for obj in map(self._listed, items) if obj is not None)
@@ -173,7 +176,7 @@ class Reflector:
         """One list as a stream: every object as an addition, then a bookmark that marks the end."""
         self.lists += 1
         params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        found: list[objects.AnyObject] = []
+        found, self._unread = list[objects.AnyObject](), []
         try:
             async with self._connection.lines(self._resource.path, self._watch_params(params)) as lines:
                 async for line in lines:
@@ -221,7 +224,7 @@ class Reflector:
         if action == "ERROR":
             raise refusals.of_event(raw)
         if version:
-            self._version = version
+            self._version, self._moved = version, True
             self._backoff.reset()
 
     def _apply_event(self, action: str, raw: msgspec.Raw) -> str:
@@ -245,14 +248,14 @@ class Reflector:
             elif action == "DELETED":
                 self._sink.delete(name, wire.named(raw, self._resource.kind))
             else:
-                self._unreadable(raw, error, listed=False)
+                self._unreadable(wire.named(raw, self._resource.kind), error, listed=False)
         return wire.head(raw).version if obj is None else obj.metadata.resource_version
 
     def _listed(self, raw: msgspec.Raw) -> objects.AnyObject | None:
         try:
             return wire.struct_of(raw, self._resource.kind)
         except InvalidObject as error:
-            self._unreadable(raw, error, listed=True)
+            self._unread.append((wire.named(raw, self._resource.kind), error))
             return None
 
     def _streamed(self, raw: msgspec.Raw) -> objects.AnyObject | None:
@@ -262,19 +265,20 @@ class Reflector:
             raise wire.BrokenLine("an event of a list that does not say of what")
         return obj
 
-    def _unreadable(self, raw: msgspec.Raw, error: InvalidObject, *, listed: bool) -> None:
+    def _unreadable(self, identity: objects.AnyObject, error: InvalidObject, *, listed: bool) -> None:
         self._emit(Failed(f"object of kind {self._resource.name}", error))
-        identity = wire.named(raw, self._resource.kind)
         if isinstance(self._sink, UnreadableSink) and identity.metadata.name:
             self._sink.unreadable(self._resource.name, identity, error, listed=listed)
 
     async def _deliver(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
+        unread, self._unread = self._unread, []
+        for identity, error in unread:  # only now: a list that breaks off says nothing of what is there
+            self._unreadable(identity, error, listed=True)
         for _ in stepped(self._sink, self._resource.name, found):
             await self._clock.sleep(0)
         self._version = version
         if version is not None:
             self.refused, self.absent = None, False
-            self._backoff.reset()
         if not self.synced:
             self.synced = True
             self._sink.synced(self._resource.name)

@@ -14,7 +14,7 @@ begun sends the status as an event in a stream that started with 200. Both ways 
     ├── TooManyRequests  429: not carried out; has `retry_after` in seconds
     ├── ServerError      5xx: may have been carried out or not
     └── Unreachable      no answer: refused, broken off, too slow; may have been carried out or not
-        └── Silent       a watch that was answered and has sent nothing for long
+        └── SilentWatch  a watch that was answered and has sent nothing for long
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -34,13 +34,8 @@ from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.state.snapshot import Snapshot
-from wharfinger.signals.mapping import Mapped
+from wharfinger.signals.mapping import Mapped, NodeNames
 from wharfinger.signals.query import Query, SignalLimits, queries_of
-
-if TYPE_CHECKING:
-    from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.signals.mapping import Mapped, NodeNames
-    from wharfinger.signals.query import Query
 
 SPREAD = 0.1
 """Largest random deviation of an interval, as a share of it."""

@@ -83,7 +83,7 @@ class DeadlineExceeded(Exception):
 
 
 Judge = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
-"""The verdict about an object as JSON has it; Busy or Late without one. It is cancelled when it takes too long."""
+"""The verdict about an object as JSON has it; Overloaded or DeadlineExceeded without one. It is cancelled when it takes too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Admission:
 
     @contextmanager
     def _admitted(self, address: str) -> Iterator[None]:
-        """A context in which a review counts as present; Busy where there are too many."""
+        """A context in which a review counts as present; Overloaded where there are too many."""
         most = self.limits.present // 2 if address else self.limits.present
         if self._present.total() >= self.limits.present or self._present[address] >= most:
             raise Overloaded

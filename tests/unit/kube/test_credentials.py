@@ -82,3 +82,23 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path, content, wrong):
         loaded(kubeconfig(tmp_path, "https://127.0.0.1:1", {"certificate-authority": "ca.crt"}))
     assert "ca.crt" in str(refused.value)
     assert wrong in str(refused.value)
+
+
+def test_a_kubeconfig_that_is_being_replaced_is_read_again_later(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    folder, seconds = tmp_path / ".kube", [0.0]
+    folder.mkdir()
+
+    async def story():
+        path = kubeconfig(folder, token="old")
+        found = Credentials(None, None, lambda: seconds[0])
+        await found.load()
+        path.unlink()
+        seconds[0] += 61
+        assert await found.authorization() == "Bearer old"
+        kubeconfig(folder, token="new")
+        seconds[0] += 61
+        assert await found.authorization() == "Bearer new"
+
+    asyncio.run(story())

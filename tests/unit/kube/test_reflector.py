@@ -364,3 +364,26 @@ def test_a_streamed_list_with_a_line_without_an_object_is_incomplete(follow, los
     recorder, _, _, _ = follow(nodes_are("a", "b"), lists=[listed(node("a"), node("b"))], watches=[stream], streaming=True)
     assert recorder.reported == [("replace", "Node")]
     assert any("does not say of what" in str(report) for report in recorder.reports)
+
+
+def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_one_list_after_the_other(follow):
+    _, _, clock, _ = follow(lambda _, served: len(served.list_queries) == 5, watches=[refused(410, "Expired")] * 5)
+    assert clock.waits[:4] == [0.2, 0.4, 0.8, 1.6]
+
+
+def test_a_list_that_breaks_off_says_nothing_of_an_object_that_cannot_be_read(run):
+    class Told(Recorder):
+        def unreadable(self, kind, obj, error, *, listed):
+            self.told.append(("unreadable", obj.metadata.name))
+
+    bad = {**node("bad"), "spec": {"taints": 5}}
+
+    async def scenario(server, connection):
+        lists = [listed(bad, token="p2"), refused(500), listed(node("a"))]
+        Served(server, lists, [])
+        recorder, clock = Told(), RealClock()
+        async with running(Reflector(connection, NODES, recorder, clock, recorder.emit, ReflectorSettings(backoff=steady)).run()):
+            await until(lambda: recorder.kinds_synced)
+        assert recorder.told == [("replace", "Node")]
+
+    run(scenario)
