@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from wharfinger.model import objects
 from wharfinger.model.objects import node_view
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
@@ -143,6 +144,17 @@ def pods(draw: st.DrawFn, names: st.SearchStrategy[str] = pod_names, node_name: 
         ),
         status=objects.PodStatus(phase=draw(st.sampled_from(["", "Pending", "Running"])), start_time=at(draw(seconds))),
     )
+
+
+def drawn_state(draw: st.DrawFn, max_nodes: int, max_pods: int) -> tuple[ClusterState, list[str]]:
+    """A state with one to `max_nodes` nodes and up to `max_pods` pods on them, and the names of the nodes."""
+    state = ClusterState()
+    names = NODE_NAMES[: draw(st.integers(1, max_nodes))]
+    for name in names:
+        state.add_node(draw(nodes(st.just(name))))
+    for name in POD_NAMES[: draw(st.integers(0, max_pods))]:
+        state.add_pod(draw(pods(st.just(name), draw(st.sampled_from(names)))))
+    return state, names
 
 
 def _texts(snapshot: Snapshot, codes: Any) -> dict[str, str | None]:

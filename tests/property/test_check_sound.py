@@ -23,7 +23,6 @@ from wharfinger.language.semantics.intervals import Intervals
 from wharfinger.language.semantics.typed import walk
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState
 
 from . import clusters, policy_expressions
 
@@ -37,12 +36,7 @@ slow = settings(
 @st.composite
 def interpreters(draw: st.DrawFn, policy: typed.Policy) -> Interpreter:
     """An interpreter of the policy for a pod on a cluster of a few nodes."""
-    state = ClusterState()
-    names = clusters.NODE_NAMES[: draw(st.integers(1, 3))]
-    for name in names:
-        state.add_node(draw(clusters.nodes(st.just(name))))
-    for name in clusters.POD_NAMES[: draw(st.integers(0, 4))]:
-        state.add_pod(draw(clusters.pods(st.just(name), draw(st.sampled_from(names)))))
+    state, names = clusters.drawn_state(draw, max_nodes=3, max_pods=4)
     samples = st.tuples(st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([1_000.0, 1_009.0]))
     state.set_metric("load", draw(st.dictionaries(st.sampled_from(names), samples)))
     pod = PodView(draw(clusters.pods(st.just("incoming"))))

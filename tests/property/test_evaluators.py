@@ -28,12 +28,7 @@ slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCh
 @st.composite
 def states(draw: st.DrawFn) -> ClusterState:
     """A cluster of up to five nodes with pods and samples of the metric."""
-    state = ClusterState()
-    names = clusters.NODE_NAMES[: draw(st.integers(1, 5))]
-    for name in names:
-        state.add_node(draw(clusters.nodes(st.just(name))))
-    for name in clusters.POD_NAMES[: draw(st.integers(0, 6))]:
-        state.add_pod(draw(clusters.pods(st.just(name), draw(st.sampled_from(names)))))
+    state, names = clusters.drawn_state(draw, max_nodes=5, max_pods=6)
     for namespace in ("default", "web"):
         labels = draw(st.fixed_dictionaries({}, optional={"tier": st.sampled_from(["a", "b", "ssd"])}))
         state.put(objects.Namespace(metadata=objects.ObjectMeta(name=namespace, labels=labels)))

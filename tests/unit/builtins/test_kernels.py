@@ -103,12 +103,7 @@ def test_of_arguments_alone(function: Function) -> None:
 
 @st.composite
 def states(draw: st.DrawFn) -> ClusterState:
-    state = ClusterState()
-    names = clusters.NODE_NAMES[: draw(st.integers(1, 4))]
-    for name in names:
-        state.add_node(draw(clusters.nodes(st.just(name))))
-    for name in clusters.POD_NAMES[: draw(st.integers(0, 6))]:
-        state.add_pod(draw(clusters.pods(st.just(name), draw(st.sampled_from(names)))))
+    state, names = clusters.drawn_state(draw, max_nodes=4, max_pods=6)
     if draw(st.booleans()):
         state.set_metric("load", draw(st.dictionaries(st.sampled_from(names), st.tuples(st.just(0.5), st.just(1_005.0)))))
     return state

@@ -3,18 +3,14 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from tests.in_memory import InMemoryCluster, ManualClock
-from tests.unit.scheduler.running import Watching, node, pod
+from tests.unit.scheduler.running import MOUNT, Watching, claim, node, pod, storage_class, volume
 from wharfinger.daemon.compose import reporting
 from wharfinger.framework.chain import assemble
-from wharfinger.model import objects
 from wharfinger.scheduler.scheduler import Scheduler
-
-MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}
 
 
 class DryRun:
@@ -126,21 +122,6 @@ async def test_a_victim_that_is_deleted_and_made_anew_is_a_pod_like_any_other():
         await run.pass_time(5)
 
         assert "low" in run.tried("unschedulable")
-
-
-def storage_class(provisioner):
-    manifest = {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
-    return msgspec.convert(manifest, objects.StorageClass)
-
-
-def claim():
-    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return msgspec.convert({"metadata": {"name": "claim", "namespace": "default", "uid": "c"}, "spec": spec}, objects.PersistentVolumeClaim)
-
-
-def volume():
-    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}
-    return msgspec.convert({"metadata": {"name": "disk"}, "spec": spec, "status": {"phase": "Available"}}, objects.PersistentVolume)
 
 
 STORAGE = {

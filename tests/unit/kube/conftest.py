@@ -14,6 +14,7 @@ import pytest
 
 from tests.unit.kube.scripted_server import ScriptedServer
 from wharfinger.emit import Emit, Failed, ignore
+from wharfinger.framework.ports import WriteFailed
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.refusals import Backoff
@@ -113,8 +114,17 @@ def run(tmp_path: Path) -> Callable[..., None]:
     return start
 
 
+async def failure_of(write: Awaitable[object]) -> WriteFailed | None:
+    """The failure of a write; None if it succeeded."""
+    try:
+        await write
+    except WriteFailed as error:
+        return error
+    return None
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 — nobody says when what is waited for has happened
+    while not condition():  # noqa: ASYNC110 — there is no event to wait for
         await asyncio.sleep(0.002)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.kube.conftest import RealClock
+from tests.unit.kube.conftest import RealClock, failure_of
 from tests.unit.kube.scripted_server import Answer, refused
-from wharfinger.framework.ports import WriteFailed
 from wharfinger.groups import results
 from wharfinger.kube.writes import ApiPodGroupWriter
 from wharfinger.model.objects import ObjectCondition, ObjectMeta, PodGroup, PodGroupStatus
@@ -27,11 +26,7 @@ def write(run):
             server.on("PATCH", PATH, answer)
             writer = ApiPodGroupWriter(connection, RealClock(), lambda: SERVED, lambda: may_write)
             assert writer.api_version == "scheduling.k8s.io/v1alpha2"
-            failure = None
-            try:
-                await writer.patch_condition(group, condition)
-            except WriteFailed as error:
-                failure = error
+            failure = await failure_of(writer.patch_condition(group, condition))
             outcome.extend((failure, [seen.body for seen in server.seen]))
 
         run(scenario)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.kube.conftest import RealClock
+from tests.unit.kube.conftest import RealClock, failure_of
 from tests.unit.kube.scripted_server import Answer, refused
-from wharfinger.framework.ports import WriteFailed
 from wharfinger.kube.writes import ApiVolumeWriter
 from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim
 
@@ -25,11 +24,7 @@ def write(run):
 
         async def scenario(server, connection):
             server.on("PATCH", path, answer)
-            failure = None
-            try:
-                await deed(ApiVolumeWriter(connection, RealClock()))
-            except WriteFailed as error:
-                failure = error
+            failure = await failure_of(deed(ApiVolumeWriter(connection, RealClock())))
             outcome.extend((failure, [seen.body for seen in server.seen]))
 
         run(scenario)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.kube.conftest import RealClock
+from tests.unit.kube.conftest import RealClock, failure_of
 from tests.unit.kube.scripted_server import Answer, refused
-from wharfinger.framework.ports import Condition, WriteFailed
+from wharfinger.framework.ports import Condition
 from wharfinger.kube.writes import ApiWriter
 from wharfinger.model.objects import ObjectMeta, Pod, PodCondition, PodStatus
 from wharfinger.model.objects.pod_view import PodView
@@ -37,11 +37,8 @@ def write(run):
         async def scenario(server, connection):
             for (method, path), steps in script.items():
                 server.on(method, path, *steps)
-            clock, failure = RealClock(), None
-            try:
-                await deed(ApiWriter(connection, clock, may_write))
-            except WriteFailed as error:
-                failure = error
+            clock = RealClock()
+            failure = await failure_of(deed(ApiWriter(connection, clock, may_write)))
             outcome.extend((failure, server, clock))
 
         run(scenario)

@@ -159,3 +159,22 @@ async def scheduling(world):
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}
+
+
+def storage_class(provisioner):
+    manifest = {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+    return msgspec.convert(manifest, objects.StorageClass)
+
+
+def claim():
+    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return msgspec.convert({"metadata": {"name": "claim", "namespace": "default", "uid": "c"}, "spec": spec}, objects.PersistentVolumeClaim)
+
+
+def volume():
+    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}
+    manifest = {"metadata": {"name": "disk"}, "spec": spec, "status": {"phase": "Available"}}
+    return msgspec.convert(manifest, objects.PersistentVolume)

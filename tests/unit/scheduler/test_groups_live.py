@@ -63,10 +63,6 @@ async def searching_begins(world):
     raise AssertionError("no search began")
 
 
-def run_story(story):
-    asyncio.run(story())
-
-
 def test_members_wait_outside_until_enough_are_there_and_are_bound_at_once():
     async def story():
         async with running(node("a", "8"), gang("g", 3), *members("g", 2)) as world:
@@ -82,7 +78,7 @@ def test_members_wait_outside_until_enough_are_there_and_are_bound_at_once():
             assert len(queue) == 0
             assert {attempt.group for attempt in world.seen.attempts} == {"default/g"}
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_group_waits_for_its_podgroup():
@@ -94,7 +90,7 @@ def test_a_group_waits_for_its_podgroup():
             await world.calm()
             assert len(bound(world, "g")) == 2
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_group_that_does_not_fit_as_a_whole_takes_nothing_and_says_why():
@@ -113,7 +109,7 @@ def test_a_group_that_does_not_fit_as_a_whole_takes_nothing_and_says_why():
             await world.pass_time(3)
             assert len(bound(world, "g")) == 4
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_group_is_placed_in_one_rack():
@@ -122,7 +118,7 @@ def test_a_group_is_placed_in_one_rack():
             assert len(bound(world, "g")) == 4
             assert len(racks_of(world, "g")) == 1
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_late_members_beyond_the_minimum_are_placed_when_they_fit_and_in_the_rack_of_the_others():
@@ -139,7 +135,7 @@ def test_late_members_beyond_the_minimum_are_placed_when_they_fit_and_in_the_rac
             await world.pass_time(3)
             assert len(bound(world, "g")) == 5
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_basic_group_places_what_fits():
@@ -150,7 +146,7 @@ def test_a_basic_group_places_what_fits():
             await world.pass_time(3)
             assert len(bound(world, "g")) == 3
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_deleted_member_gates_the_rest_again():
@@ -167,7 +163,7 @@ def test_a_deleted_member_gates_the_rest_again():
             await world.pass_time(3)
             assert bound(world, "g") == {"default/g-1", "default/g-7"}
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_podgroup_that_is_deleted_gates_its_members_and_a_smaller_minimum_lets_them_in():
@@ -182,7 +178,7 @@ def test_a_podgroup_that_is_deleted_gates_its_members_and_a_smaller_minimum_lets
             await world.pass_time(1)
             assert len(bound(world, "g")) == 2
 
-    run_story(story)
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("failing", [0, 1, 3])
@@ -209,7 +205,7 @@ def test_a_member_that_fails_to_bind_is_tried_again_with_the_others(failing):
             keys = [key for key, _ in world.cluster.bindings]
             assert sorted(keys) == sorted(set(keys))
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_two_groups_that_need_the_same_nodes_do_not_block_each_other():
@@ -225,7 +221,7 @@ def test_two_groups_that_need_the_same_nodes_do_not_block_each_other():
             await world.pass_time(3)
             assert len(bound(world, "h" if first == "g" else "g")) == 3
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_the_group_of_higher_priority_goes_first():
@@ -236,7 +232,7 @@ def test_the_group_of_higher_priority_goes_first():
             assert bound(world, "g") == set()
             assert len(bound(world, "h")) == 2
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_the_priority_of_a_podgroup_counts_more_than_that_of_its_pods():
@@ -248,7 +244,7 @@ def test_the_priority_of_a_podgroup_counts_more_than_that_of_its_pods():
             assert bound(world, "h") == set()
             assert len(bound(world, "g")) == 2
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_after_a_restart_bound_members_count_and_pin_the_rack():
@@ -259,7 +255,7 @@ def test_after_a_restart_bound_members_count_and_pin_the_rack():
             assert racks_of(world, "g") == {"r1"}
             assert sorted(key for key, _ in world.cluster.bindings) == ["default/g-2", "default/g-3"]
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_the_podgroup_says_what_became_of_it():
@@ -275,7 +271,7 @@ def test_the_podgroup_says_what_became_of_it():
             assert [one.result for one in world.seen.groups] == ["unschedulable", "scheduled"]
             assert world.seen.groups[-1].domains == {RACK: "r0"}
 
-    run_story(story)
+    asyncio.run(story())
 
 
 @pytest.fixture
@@ -300,7 +296,7 @@ def test_others_are_placed_while_a_long_search_goes_on(in_slices):
             assert results.index("single-11") < min(map(results.index, (f"g-{number}" for number in range(12))))
             assert len(racks_of(world, "g")) == 1
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_what_others_took_meanwhile_is_not_given_to_the_group(in_slices):
@@ -323,7 +319,7 @@ def test_what_others_took_meanwhile_is_not_given_to_the_group(in_slices):
                 used[name] = used.get(name, 0) + 1
             assert max(used.values()) <= 2
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
@@ -338,7 +334,7 @@ def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
             assert bound(world, "g") == {"default/g-1", "default/g-2", "default/g-3"}
             assert world.seen.failures == []
 
-    run_story(story)
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("turns", range(0, 48, 3))
@@ -374,7 +370,7 @@ def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(tur
             await world.pass_time(5)
             assert len(bound(world, "g")) == 4
 
-    run_story(story)
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("turns", range(0, 30, 2))
@@ -404,7 +400,7 @@ def test_a_pod_gets_the_place_that_a_group_gives_back_in_the_middle_of_an_attemp
                 await world.calm()
             assert bound(world, "g") or "default/single" in world.cluster.nodes_of_pods()
 
-    run_story(story)
+    asyncio.run(story())
 
 
 class RefusesAll(ReservePlugin):
@@ -433,7 +429,7 @@ def test_a_group_that_is_given_back_while_its_bindings_begin_waits_for_a_backoff
             assert world.scheduler.queue.depths["backoff"] == 8
             assert list(world.scheduler.state.placements()) == []
 
-    run_story(story)
+    asyncio.run(story())
 
 
 class PermitsNone(PermitPlugin):
@@ -469,7 +465,7 @@ def test_groups_and_pods_without_a_group_take_turns_by_age():
             assert len(done) == 9
             assert bound(world, "big") == set()
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_change_wakes_a_group_if_it_may_help_one_of_its_members_and_no_other_change_does():
@@ -483,7 +479,7 @@ def test_a_change_wakes_a_group_if_it_may_help_one_of_its_members_and_no_other_c
             await world.pass_time(3)
             assert len(bound(world, "g")) == 2
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_group_as_large_as_the_cluster_is_counted_by_its_members_everywhere():
@@ -498,7 +494,7 @@ def test_a_group_as_large_as_the_cluster_is_counted_by_its_members_everywhere():
             assert {entry.key for entry in world.scheduler.queue.groups} == {"default/h"}
             assert world.scheduler.queue.groups.get("default/g") is None
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_group_is_as_old_as_its_first_member():
@@ -516,7 +512,7 @@ def test_a_group_is_as_old_as_its_first_member():
             await world.pass_time(1)
             assert set(world.cluster.nodes_of_pods()) == {"default/g-0", "default/g-1"}
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_lost_lease_gives_everything_back(in_slices):
@@ -533,7 +529,7 @@ def test_a_lost_lease_gives_everything_back(in_slices):
             await world.pass_time(3)
             assert len(bound(world, "g")) == 4
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_pod_that_gets_another_label_leaves_its_group():
@@ -546,4 +542,4 @@ def test_a_pod_that_gets_another_label_leaves_its_group():
             await world.calm()
             assert set(world.cluster.nodes_of_pods()) == {"default/x"}
 
-    run_story(story)
+    asyncio.run(story())

@@ -14,10 +14,6 @@ from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
 
 
-def run_story(story):
-    asyncio.run(story())
-
-
 def in_namespace(obj, namespace):
     return replace(obj, metadata=replace(obj.metadata, namespace=namespace, uid=f"{namespace}-{obj.metadata.uid}"))
 
@@ -36,7 +32,7 @@ def test_groups_of_one_name_in_two_namespaces_are_two():
             await world.pass_time(2)
             assert len(world.cluster.nodes_of_pods()) == 5
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_minimum_that_grows_after_members_were_bound_counts_these():
@@ -50,7 +46,7 @@ def test_a_minimum_that_grows_after_members_were_bound_counts_these():
             await world.pass_time(15)
             assert len(bound(world, "g")) == 4
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_a_podgroup_that_is_deleted_while_its_group_waits_and_made_again_with_less():
@@ -64,7 +60,7 @@ def test_a_podgroup_that_is_deleted_while_its_group_waits_and_made_again_with_le
             await world.pass_time(15)
             assert len(bound(world, "g")) == 3
 
-    run_story(story)
+    asyncio.run(story())
 
 
 def test_pods_of_a_daemonset_each_of_which_has_one_node():
@@ -81,7 +77,7 @@ def test_pods_of_a_daemonset_each_of_which_has_one_node():
             await world.pass_time(15)
             assert world.cluster.nodes_of_pods() == {"default/g-0": "a", "default/g-1": "b", "default/g-2": "c"}
 
-    run_story(story)
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize(
@@ -118,4 +114,4 @@ def test_pods_that_are_grouped_otherwise_while_their_group_is_bound_in_part(then
             assert len(world.cluster.nodes_of_pods()) == bound_then
             assert assumed(world) == []
 
-    run_story(story)
+    asyncio.run(story())

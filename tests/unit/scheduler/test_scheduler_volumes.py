@@ -4,28 +4,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.running import MOUNT, claim, node, pod, running, storage_class, volume
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.chain_settings import ChainConfig
 from wharfinger.model import objects
-
-MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}
-
-
-def storage_class(provisioner):
-    manifest = {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
-    return msgspec.convert(manifest, objects.StorageClass)
-
-
-def claim():
-    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return msgspec.convert({"metadata": {"name": "claim", "namespace": "default", "uid": "c"}, "spec": spec}, objects.PersistentVolumeClaim)
-
-
-def volume():
-    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}
-    manifest = {"metadata": {"name": "disk"}, "spec": spec, "status": {"phase": "Available"}}
-    return msgspec.convert(manifest, objects.PersistentVolume)
 
 
 def the_claim(world):

@@ -289,12 +289,8 @@ class SchedulingQueue:
 
     def fail(self, queued: QueuedPod) -> None:
         """Try a pod again after the error backoff: its attempt ended with an error."""
-        if queued.place is not Place.IN_FLIGHT:
+        if not self._end_attempt(queued):
             return
-        if queued.group is not None:
-            self.groups.rejoin(queued, None)
-            return
-        self._in_flight.end(queued.uid)
         queued.rejectors = frozenset()
         queued.errors += 1
         queued.flushed = False
@@ -303,14 +299,19 @@ class SchedulingQueue:
 
     def put_back(self, queued: QueuedPod) -> None:
         """Undo `pop`: the attempt was not made."""
+        if self._end_attempt(queued):
+            queued.attempts -= 1
+            self._places.activate(queued, ACTIVATED)
+
+    def _end_attempt(self, queued: QueuedPod) -> bool:
+        """End the attempt of a pod, or give a member back to its group; True if the pod is to get a place here."""
         if queued.place is not Place.IN_FLIGHT:
-            return
+            return False
         if queued.group is not None:
             self.groups.rejoin(queued, None)
-            return
+            return False
         self._in_flight.end(queued.uid)
-        queued.attempts -= 1
-        self._places.activate(queued, ACTIVATED)
+        return True
 
     def activate(self, uid: str) -> bool:
         """True if the pod was waiting; it is ready now, without backoff. Gated pods stay."""
