@@ -27,10 +27,10 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import queue_order
 from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, evaluated, node_like
 
-FEWEST_PODS = 500
+MIN_PODS = 500
 """Pods of a group that are placed in any case, the first in the queue."""
 BUDGET = 3.0
-"""Seconds for all groups together, after which no more than `FEWEST_PODS` are placed: an autoscaler waits for five seconds only."""
+"""Seconds for all groups together, after which no more than `MIN_PODS` are placed: an autoscaler waits for five seconds only."""
 RESOURCES = ("cpu", "memory")
 Devices: TypeAlias = tuple[str, Sequence[objects.ResourceSlice]]
 """The node of the cluster whose devices the nodes of a group are taken to have, and its own slices; "" if no node of their kind has any."""
@@ -79,14 +79,14 @@ def ranked_groups(
 ) -> tuple[RankedGroup, ...]:
     """The groups, best first. The state is left as it was.
 
-    All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least `FEWEST_PODS`.
+    All groups are tried with as many of their first pods as there is time for, by `now`: all, or at least `MIN_PODS`.
     """
     ends = now() + BUDGET
     devices = _devices(state, groups)
-    tried = [_alone(chain, state, group, devices[group.name], FEWEST_PODS) for group in groups]
+    tried = [_alone(chain, state, group, devices[group.name], MIN_PODS) for group in groups]
     took = max(now() - ends + BUDGET, 1e-9)
-    most = int(FEWEST_PODS * (BUDGET - took) / took)  # the number that the time left is enough for
-    if most > FEWEST_PODS and any(found.tried < found.pods for found in tried):
+    most = int(MIN_PODS * (BUDGET - took) / took)  # the number that the time left is enough for
+    if most > MIN_PODS and any(found.tried < found.pods for found in tried):
         tried = [
             found if found.tried == found.pods else _alone(chain, state, group, devices[group.name], most)
             for group, found in zip(groups, tried, strict=True)

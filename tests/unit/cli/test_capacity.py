@@ -105,6 +105,8 @@ def test_the_limit_is_reported(wharf, files):
     [
         ([pod("one")], ["--like", "node-b", "--nodes", "2"], "there is no node node-b; did you mean node-a?"),
         ([pod("one")], ["--nodes", "2"], "--nodes says how many; --like NODE says what they are like"),
+        ([pod("one")], ["--like", "node-a", "--nodes", "100001"], "'--nodes'"),
+        ([pod("one")], ["--most", f"1{'0' * 30}"], "'--most'"),
         ([pod("one")], ["--by", "zne"], "no node has the label zne; did you mean zone?"),
         ([replicated("ReplicaSet", 0)], [], "there are no pods to count room for"),
         ([replicated("DaemonSet", 1)], [], "DaemonSet x/web has one pod for each node"),

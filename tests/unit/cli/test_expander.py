@@ -9,6 +9,8 @@ import pytest
     ("flags", "message"),
     [
         (("--listen", "8086"), "--listen 8086: expected HOST:PORT"),
+        (("--listen", "127.0.0.1:²"), "--listen 127.0.0.1:²: expected HOST:PORT"),
+        (("--listen", "127.0.0.1:65536"), "--listen 127.0.0.1:65536: expected HOST:PORT"),
         (("--metrics", ":http"), "--metrics :http: expected HOST:PORT"),
         (("--listen", "0.0.0.0:8086"), "it needs --certificate and --private-key"),
         (("--listen", "autoscaling.local:8086"), "it needs --certificate and --private-key"),

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -51,6 +52,21 @@ def test_json_has_all_of_it(wharf, folder):
     assert "pack.TaintToleration" in found["ships"]["numbers"]
 
 
+def test_people_read_a_dash_for_what_divides_by_zero(wharf, folder):
+    code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--picture", "front.svg")
+    assert code == 0
+    ships = next(line for line in out.splitlines() if line.startswith("ships"))
+    assert "-" in ships.split()
+    assert (folder / "front.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_file_that_cannot_be_written_costs_no_result(wharf, folder):
+    code, out, err = wharf(*TUNE, "--patch", "/dev/full")
+    assert (code, "No space left" in err) == (2, True)
+    assert out.startswith("8 trials")
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_what_divides_by_zero_is_null(wharf, folder, output):
     code, out, _ = wharf(*TUNE, "--objective", "moves / evicted", "--format", output)
@@ -97,6 +113,11 @@ def test_a_decision_log_alone_is_enough(wharf, folder):
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--load", "much"], "--load much: expected a percentage"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--search", "pak"], "did you mean pack?"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--patch", "no/where"], "there is no such folder"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--picture", "."], ".: this is a folder"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--load", "50%"], "a load of 50%: expected 100% or more"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--seed", "4294967296"], "'--seed'"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "unallocated:cpus"], "did you mean unallocated:cpu?"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "imbalance:example.com/rack"], "no node has example.com/rack"),
         (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--jobs", "2", "--dask", "x"], "--jobs is for this machine"),
     ],
 )

@@ -29,7 +29,7 @@ def group(name, n_pods):
     ],
 )
 def test_as_many_pods_are_tried_as_there_is_time_for(monkeypatch, takes, tried, cut):
-    monkeypatch.setattr(node_groups, "FEWEST_PODS", 10)
+    monkeypatch.setattr(node_groups, "MIN_PODS", 10)
     clock = itertools.count(0.0, takes)
     ranked = ranked_groups(assemble(), ClusterState(0.0), [group("large", 40), group("small", 12)], lambda: next(clock))
     assert {found.tried for found in ranked} == tried

@@ -23,7 +23,7 @@ from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import types
 from wharfinger.language.semantics.types import Kind
 
-FEWEST_STEPS = 100
+MIN_STEPS = 100
 MAX_STEPS = 100_000
 MIN_TOP = 10
 """A weight is searched up to twice itself, and at least up to this."""
@@ -184,8 +184,8 @@ def _step(kind: Kind, width: float) -> float:
     if kind in {Kind.BOOL, Kind.COUNT}:
         return max(1.0, float(math.ceil(width / MAX_STEPS)))
     if kind is Kind.MEMORY:
-        return max(1.0, 2.0 ** math.floor(math.log2(width / FEWEST_STEPS)))
-    return 10.0 ** math.floor(math.log10(width / FEWEST_STEPS) + 1e-9)
+        return max(1.0, 2.0 ** math.floor(math.log2(width / MIN_STEPS)))
+    return 10.0 ** math.floor(math.log10(width / MIN_STEPS) + 1e-9)
 
 
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,15 +15,17 @@ An expression has `+ - * /`, parentheses, numbers, `min` and `max`, with a space
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
+from wharfinger.model import objects
 from wharfinger.model.node_labels import REGION, ZONE
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate import openb
@@ -48,13 +50,13 @@ class Objective:
     measures: tuple[str, ...]
 
     def of(self, values: Mapping[str, float]) -> float:
-        """The value for these measures; infinite where it would divide by 0."""
+        """The value for these measures; infinite, which is worse than any other, where it is not a finite number, as after a division by 0."""
+        variables = dict(zip(_variables(len(self.measures)), (values[name] for name in self.measures), strict=True))
         try:
-            return float(
-                _value(self.tree, dict(zip(_variables(len(self.measures)), (values[name] for name in self.measures), strict=True)))
-            )
+            found = _value(self.tree, variables)
         except ZeroDivisionError:
-            return float("inf")
+            return math.inf
+        return found if math.isfinite(found) else math.inf
 
 
 def objective(text: str) -> Objective:
@@ -76,7 +78,7 @@ def objective(text: str) -> Objective:
         _value(tree, dict.fromkeys(_variables(len(measures)), 1.0))
     except ZeroDivisionError:
         pass
-    except (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError) as error:
         raise UsageError(f"--objective {text}: not an expression over measures ({', '.join(PLAIN)}, …) with + - * / min max") from error
     if not measures:
         raise UsageError(f"--objective {text}: it names no measure; there are {_known()}")
@@ -112,10 +114,10 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {"min": min, "max": max}
 
 
 def _value(tree: ast.expr, variables: Mapping[str, float]) -> float:
-    """The value of an expression; KeyError, TypeError or ValueError for what an objective cannot have."""
+    """The value of an expression; KeyError, TypeError, ValueError or OverflowError for what an objective cannot have."""
     match tree:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return number
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
+            return float(number)
         case ast.Name(id=name):
             return variables[name]
         case ast.UnaryOp(op=op, operand=operand):
@@ -126,6 +128,19 @@ def _value(tree: ast.expr, variables: Mapping[str, float]) -> float:
             return _FUNCTIONS[name](*(_value(argument, variables) for argument in arguments))
         case _:
             raise ValueError(ast.dump(tree))
+
+
+def refuse_unknown(names: Iterable[str], nodes: Sequence[objects.Node]) -> None:
+    """Raises UsageError for a measure of a resource or label that no node has: it would be the same for every trial."""
+    of_nodes = {
+        "unallocated": {resource for node in nodes for resource in node.status.allocatable},
+        "imbalance": {label for node in nodes for label in node.metadata.labels},
+    }
+    for name in names:
+        kind, _, key = name.partition(":")
+        if kind in of_nodes and SHORT.get(key, key) not in of_nodes[kind]:
+            near = wording.closest(key, of_nodes[kind])
+            raise UsageError(f"--objective {name}: no node has {key}" + (f"; did you mean {kind}:{near}?" if near else ""))
 
 
 # ── measures of a placement ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -118,7 +118,9 @@ def called(trial: Trial) -> str:
 
 
 def shown(value: float) -> str:
-    """The value of an objective: a whole number as it is, others with four digits after the point at most."""
+    """The value of an objective: a whole number as it is, others with four digits after the point; "-" for one that is not finite."""
+    if not math.isfinite(value):
+        return "-"
     return f"{value:,.0f}" if value == round(value) else f"{value:,.4f}"
 
 

@@ -26,9 +26,9 @@ from wharfinger.policies import policy_tests
 from wharfinger.what_if.tune import knobs as policy_numbers
 from wharfinger.what_if.tune import trials
 from wharfinger.what_if.tune.knobs import Knob
-from wharfinger.what_if.tune.objectives import Objective
+from wharfinger.what_if.tune.objectives import Objective, refuse_unknown
 from wharfinger.what_if.tune.trials import SearchSetup, Workload
-from wharfinger.what_if.tune.workloads import Measures
+from wharfinger.what_if.tune.workloads import Measures, Waiting
 
 if TYPE_CHECKING:
     import optuna
@@ -56,9 +56,9 @@ class Tuned:
 
     `front` are the trials (with `ships`, the policies as they are) that no other one beats: as good in every objective, and better in one.
     `best` is the first of them by the objectives in their order, with those numbers as shipped that make no difference; it has the values
-    of `ships` where no trial is better. `held_out` are the
-    objectives of `ships` and of `best` on what was kept from the search, None where nothing was. `change` is a unified diff of the files;
-    `failing` are the titles of the policies' tests that fail with it and not without. `unusable` counts trials that no policy came of.
+    of `ships` where no trial is better. `held_out` are the objectives of `ships` and of `best` on what was kept from the search, None where
+    nothing was. `change` is a unified diff of the files; `failing` are the titles of the policies' tests that fail with it and not without.
+    `unusable` counts trials that no policy came of.
     """
 
     knobs: tuple[Knob, ...]
@@ -123,13 +123,17 @@ def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
 ) -> Tuned:
     """The outcome of `most` trials, run on the executor of `where`; `advance` is called after each.
 
-    Raises UsageError where there is nothing to search, the extra is missing, or the policies as they are cannot decide.
+    Raises UsageError where there is nothing to search, no node has what an objective is about, the extra is missing, or the policies as
+    they are cannot decide.
     """
     if not knobs:
         raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
     if importlib.util.find_spec("optuna") is None:
         raise missing_extra("`wharf tune` needs Optuna", "tune")
     setup = _setup(policies, objectives, searched, held_out)
+    clusters = [workload.cluster for workload in (*searched, *held_out) if isinstance(workload, Waiting)]
+    if len(clusters) == len(searched) + len(held_out):  # what the nodes of a log have is known only as it is read
+        refuse_unknown(setup.measures, [node for cluster in clusters for node in cluster.nodes])
     with where(setup) as executor:
         search = _Search(policies, tuple(knobs), tuple(objectives), setup, executor)
         search.submit_shipped()

@@ -190,8 +190,10 @@ def is_log(path: str) -> bool:
 def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, seed: int) -> Waiting | Recorded:
     """The workload with running pods placed anew that `words` name (as of `replaced_pods`), and `load` times as many pods.
 
-    UsageError for one that has nothing to place, and for a log, which says itself what came when.
+    UsageError for one that has nothing to place, for a log, which says itself what came when, and for a load below 1.
     """
+    if load < 1:
+        raise UsageError(f"a load of {100 * load:g}%: expected 100% or more, as copies of pods are added and none is left out")
     if isinstance(workload, Recorded):
         if words or load != 1:
             raise UsageError(f"{workload.title} is a decision log, which says itself what came when; replace and load are for snapshots")

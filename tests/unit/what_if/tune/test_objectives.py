@@ -16,6 +16,7 @@ from wharfinger.what_if.tune.objectives import measured, objective
         ("max(imbalance:zone, imbalance:example.com/rack) + 1e1", {"imbalance:zone": 0.25, "imbalance:example.com/rack": 0.5}, 10.5),
         ("unallocated:nvidia.com/gpu / 2", {"unallocated:nvidia.com/gpu": 1}, 0.5),
         ("1 / unplaced", {"unplaced": 0}, float("inf")),
+        ("1e308 * unplaced - 1e308 * moves", {"unplaced": 10, "moves": 10}, float("inf")),
     ],
 )
 def test_expressions(text, values, expected):
@@ -40,6 +41,8 @@ def test_expressions(text, values, expected):
         ("unplaced if 1 else 2", "there is no measure"),
         ("'a' + unplaced", "there is no measure a"),
         ("unplaced[0]", "not an expression"),
+        ("1e999 * unplaced", "not an expression"),
+        (f"unplaced * 1{'0' * 400}", "not an expression"),
         ("(" * 5000 + "unplaced", "not an expression"),
     ],
 )

@@ -18,6 +18,8 @@ from wharfinger.what_if.supposed_changes import NodesLike
 
 MAX_ROWS = 10
 """Nodes, and reasons, that the table shows."""
+MAX_NODES = 100_000
+MAX_PODS = 10_000_000
 
 
 def table(found: Capacity) -> str:
@@ -177,7 +179,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--by", metavar="LABEL", help="Count by this label of nodes instead of by node; may be given several times."),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", metavar="N", min=1, help="Add N nodes like that of --like before counting.")
+        int | None, typer.Option("--nodes", metavar="N", min=1, max=MAX_NODES, help="Add N nodes like that of --like before counting.")
     ] = None,
     like: Annotated[
         str | None,
@@ -186,7 +188,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
         ),
     ] = None,
     most: Annotated[
-        int, typer.Option("--most", metavar="N", min=1, help="The maximum number of further pods that are counted.")
+        int, typer.Option("--most", metavar="N", min=1, max=MAX_PODS, help="The maximum number of further pods that are counted.")
     ] = DEFAULT_LIMIT,
     output: question.Output = Format.TABLE,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if not all of the pods fit.")] = False,

@@ -34,6 +34,8 @@ from wharfinger.what_if.tune.trials import SearchSetup, Workload
 
 MAX_TRIALS = 100_000
 MAX_LOAD = 100
+MAX_SEED = 2**32 - 1
+"""The largest seed that NumPy's generators take."""
 
 
 def table(found: Tuned) -> str:
@@ -163,7 +165,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
     n_trials: Annotated[int, typer.Option("--trials", metavar="N", min=1, max=MAX_TRIALS, help="How many trials.")] = search.DEFAULT_TRIALS,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="The seed of the search, of what is held out, and of --load.")
+        int, typer.Option("--seed", metavar="N", min=0, max=MAX_SEED, help="The seed of the search, of what is held out, and of --load.")
     ] = 0,
     jobs: Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes for the trials; default: one per core.")] = None,
     dask: Annotated[
@@ -188,16 +190,24 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     prepare = partial(workloads.prepared, words=replace or (), load=_share("--load", load, MAX_LOAD))
     searched, kept = _parted(given, held_out or ["50%"], config, prepare, seed)
     for path in (patch, draw):
-        if path is not None and not Path(path).absolute().parent.is_dir():
-            raise UsageError(f"{path}: there is no such folder")
+        if path is not None:
+            _refuse_folder(Path(path))
     with streams.bar(sys.stderr, "trials", n_trials, worth=1) as advance:
         found = search.tuned(policies, numbers, goals, searched, kept, _where(dask, jobs), most=n_trials, seed=seed, advance=advance)
+    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))  # before a file that cannot be written
     if patch is not None:
         Path(patch).write_text(found.change, encoding="utf-8")
     if draw is not None:
         Path(draw).write_text(picture.svg(found), encoding="utf-8")
-    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))
     return 0
+
+
+def _refuse_folder(path: Path) -> None:
+    """Raises UsageError for a path that is a folder, or in none: as early as possible, as a search may take hours."""
+    if path.is_dir():
+        raise UsageError(f"{path}: this is a folder; give the name of a file")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{path}: there is no such folder")
 
 
 def _question(flags: QuestionFlags) -> tuple[Sequence[CompiledPolicy], list[Workload], ChainConfig | None]:

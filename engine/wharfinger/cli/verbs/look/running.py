@@ -159,7 +159,7 @@ class MetricsInterval:
 QUEUES = ("active", "backoff", "unschedulable", "gated")
 RESULTS = ("scheduled", "unschedulable", "error")
 MAX_RULES = 5
-NARROWEST = 20
+MIN_WIDTH = 20
 
 Lines = Iterator[tuple[str, str]]
 """Lines of text, each with a style of rich's."""
@@ -176,7 +176,7 @@ def screen(
 
 
 def _cut(text: str, width: int) -> str:
-    width = max(width, NARROWEST)
+    width = max(width, MIN_WIDTH)
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
@@ -269,7 +269,7 @@ def _decisions(decisions: Sequence[Decision]) -> Lines:
 
 
 _TIMEOUT = 5.0
-_FEWEST_DECISIONS, _MAX_DECISIONS = 3, 50
+_MIN_DECISIONS, _MAX_DECISIONS = 3, 50
 _OTHER_LINES = 16
 
 T = TypeVar("T")
@@ -307,7 +307,7 @@ def _picture(url: str, before: Readings | None) -> Picture:
     except ValueError as error:
         raise UsageError(f"{url}/metrics: this is not what a scheduler answers: {error}") from error
     rows = shutil.get_terminal_size((100, 40)).lines
-    wanted = max(_FEWEST_DECISIONS, min(_MAX_DECISIONS, rows - _OTHER_LINES))
+    wanted = max(_MIN_DECISIONS, min(_MAX_DECISIONS, rows - _OTHER_LINES))
     decisions = _asked(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
     return MetricsInterval(now=now, before=before), running_process.failing(url, _TIMEOUT), _asked(url, POLICIES, PolicyStates), decisions
 

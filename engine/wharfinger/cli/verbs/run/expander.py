@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from wharfinger.web.expander import Certificate
 
 LISTEN = "127.0.0.1:8086"
+MAX_PORT = 65_535
 
 
 def wharf_expander(  # noqa: PLR0913, PLR0917 — one parameter per flag
@@ -62,7 +64,7 @@ def wharf_expander(  # noqa: PLR0913, PLR0917 — one parameter per flag
 def _address(flag: str, text: str) -> tuple[str, int]:
     """(host, port) of HOST:PORT; UsageError for anything else."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > MAX_PORT:
         raise UsageError(f"{flag} {text}: expected HOST:PORT")
     return host.strip("[]"), int(port)
 
