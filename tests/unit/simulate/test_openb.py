@@ -95,8 +95,20 @@ def test_csv_files_of_the_trace_are_read_as_the_shipped_rows_are():
     [
         ("a,b\n1,2\n", "nodes.csv: a CSV file is read as an OpenB node or pod list, and its header is neither"),
         ("", "nodes.csv: a CSV file is read as an OpenB node or pod list, and its header is neither"),
-        ("sn,cpu_milli,memory_mib,gpu,model\nn,many,1,0,\n", "nodes.csv: line 2: cpu_milli is 'many', not a whole number"),
-        ("sn,cpu_milli,memory_mib,gpu,model\nn,1\n", "nodes.csv: line 2: memory_mib is None, not a whole number"),
+        (
+            "sn,cpu_milli,memory_mib,gpu,model\nn,many,1,0,\n",
+            "nodes.csv: line 2: cpu_milli is 'many', not a whole number of at most 11 digits",
+        ),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1\n", "nodes.csv: line 2: memory_mib is None, not a whole number of at most 11 digits"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,²,\n", "nodes.csv: line 2: gpu is '²', not a whole number of at most 11 digits"),
+        (
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time\np,1,1,0,0,,LS,999999999999\n",
+            "nodes.csv: line 2: creation_time is '999999999999', not a whole number of at most 11 digits",
+        ),
+        (
+            f"sn,cpu_milli,memory_mib,gpu,model\nn,1,1,1,{'x' * 200_000}\n",
+            "nodes.csv: line 2: not CSV: field larger than field limit (131072)",
+        ),
     ],
 )
 def test_other_csv_files_are_refused_by_name_and_line(text, sentence):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -37,6 +38,8 @@ EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
 
 # kubelet's default maximum; the trace does not say.
 MAX_PODS = "110"
+
+WHOLE_NUMBER = re.compile(r"[0-9]{1,11}")  # 10^11 seconds are 3,168 years, and the year of a time has four digits
 
 Row = Mapping[str, str]
 
@@ -65,19 +68,22 @@ def manifests_from_csv(name: str, text: str) -> list[dict[str, Any]]:
     Raises InvalidObject naming the file and the line when it is neither, or a number is not one.
     """
     rows = csv.DictReader(text.splitlines())
-    columns = set(rows.fieldnames or ())
-    if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= columns:
-        return [_node(row["sn"], row) for row in _checked(name, rows)]
-    if {"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "creation_time"} <= columns:
-        return [_pod(row["name"], row, row["gpu_spec"]) for row in _checked(name, rows)]
+    try:
+        columns = set(rows.fieldnames or ())
+        if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= columns:
+            return [_node(row["sn"], row) for row in _checked(name, rows)]
+        if {"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "creation_time"} <= columns:
+            return [_pod(row["name"], row, row["gpu_spec"]) for row in _checked(name, rows)]
+    except csv.Error as error:
+        raise InvalidObject(f"{name}: line {rows.line_num + 1}: not CSV: {error}") from error
     raise InvalidObject(f"{name}: a CSV file is read as an OpenB node or pod list, and its header is neither")
 
 
 def _checked(name: str, rows: csv.DictReader[str]) -> Iterator[Row]:
     for row in rows:
         for column in ("cpu_milli", "memory_mib", "gpu", "num_gpu", "gpu_milli", "creation_time"):
-            if column in row and not (row[column] or "").isdigit():
-                raise InvalidObject(f"{name}: line {rows.line_num}: {column} is {row[column]!r}, not a whole number")
+            if column in row and not WHOLE_NUMBER.fullmatch(row[column] or ""):
+                raise InvalidObject(f"{name}: line {rows.line_num}: {column} is {row[column]!r}, not a whole number of at most 11 digits")
         yield row
 
 

@@ -90,17 +90,21 @@ class Landing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut:
-    """What was done of a plan; `stopped` says why the rest was not, and `closed` are nodes that could not be opened again."""
+    """What was done of a plan; `stopped` says why the rest was not, and `closed` are nodes that could not be opened again.
+
+    `evicted` is the number of pods that were evicted: one more than there are landings if the last one has no replacement on a node.
+    """
 
     landings: tuple[Landing, ...]
     left: tuple[Move, ...]
     stopped: str | None
     closed: tuple[str, ...]
+    evicted: int = 0
 
     @property
     def changed(self) -> bool:
         """True if a pod was evicted, or a node is left cordoned."""
-        return bool(self.landings or self.closed)
+        return bool(self.evicted or self.closed)
 
 
 class WatchedCluster:
@@ -185,6 +189,7 @@ class PlanExecution:
         self._report = report
         self._ours: set[str] = set()  # the nodes that are cordoned for the plan
         self._landings: list[Landing] = []
+        self._evictions = 0
 
     async def run(self, moves: Sequence[Move]) -> CarriedOut:
         """Carries out the moves in order.
@@ -206,7 +211,7 @@ class PlanExecution:
         finally:
             closed = await self._open_all()
         done = len(self._landings)
-        return CarriedOut(landings=tuple(self._landings), left=tuple(moves[done:]), stopped=stopped, closed=closed)
+        return CarriedOut(landings=tuple(self._landings), left=tuple(moves[done:]), stopped=stopped, closed=closed, evicted=self._evictions)
 
     async def undo(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Opens the nodes that earlier rebalances have left cordoned; (those that are open now, those that could not be opened)."""
@@ -330,6 +335,7 @@ class PlanExecution:
             return now is None or now.terminating
 
         await self._written(lambda: self._writes.evict(pod), f"evicting {pod.key}", leaves, gone_is_done=True)
+        self._evictions += 1
         await self._awaited(lambda: leaves() or None, f"pod {pod.key} was evicted, and is still there")
 
     async def _cordon(self, name: str, *, closed: bool) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from wharfinger.errors import UsageError
 from wharfinger.language.report.plain_values import plain
+from wharfinger.model.reading.decode import NotReadable, parse_yaml
 from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Move, PlanOptions, goals_named
 
@@ -77,10 +77,10 @@ def plan_value(plan_options: PlanOptions, moves: Sequence[Move]) -> Mapping[str,
 def read_plan(text: bytes, where: str) -> KeptPlan:
     """The plan in a text, JSON or YAML. UsageError, which names the place, for a text that is none."""
     try:
-        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 — a safe loader
-    except yaml.YAMLError as error:
-        raise UsageError(f"{where}: neither JSON nor YAML: {' '.join(str(error).split())}") from None
+        documents = list(parse_yaml(text, unique_keys=True))
+    except NotReadable as error:
+        raise UsageError(f"{where}: {error}") from None
     try:
-        return msgspec.convert(value, KeptPlan)
+        return msgspec.convert(documents[0] if len(documents) == 1 else documents, KeptPlan)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: not a plan of wharf rebalance --format json or yaml: {error}") from None

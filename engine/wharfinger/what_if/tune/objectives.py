@@ -50,7 +50,7 @@ class Objective:
     measures: tuple[str, ...]
 
     def of(self, values: Mapping[str, float]) -> float:
-        """The value for these measures; infinite, which is worse than any other, where it is not a finite number, as after a division by 0."""
+        """The value for these measures; infinite, so worse than any other, where it is no finite number, as after a division by 0."""
         variables = dict(zip(_variables(len(self.measures)), (values[name] for name in self.measures), strict=True))
         try:
             found = _value(self.tree, variables)

@@ -200,7 +200,7 @@ def test_without_a_replacement_it_stops(world, plan):
     world.creates = False
     done = carried_out(world, plan)
     assert done.stopped == "pod default/one was evicted, and no replacement has a node after 300 s"
-    assert (done.landings, world.closed()) == ((), set())
+    assert (done.landings, done.changed, world.closed()) == ((), True, set())
 
 
 def test_a_replacement_that_finds_no_node_stops_it_before_the_longest_wait(world, plan):
