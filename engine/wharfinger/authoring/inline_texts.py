@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wharfinger.authoring.document import Document
-from wharfinger.authoring.known_cluster import KnownCluster
+from wharfinger.authoring.known_cluster import KnownCluster, reads_pod
 from wharfinger.authoring.statements import Statement
 from wharfinger.authoring.vocabulary import range_text, type_with_unit
 from wharfinger.authoring.words import Role
@@ -20,7 +20,6 @@ from wharfinger.errors import WharfingerError
 from wharfinger.language import ast
 from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies import policy_tests
@@ -169,16 +168,4 @@ class Passing:
         lets = {let.name: let.value for let in self.policy.lets}
         rules = [rule for rule in self.policy.filters if rule.name == name]
         exprs = [each for rule in rules for each in (rule.when, *(clause.condition for clause in rule.clauses)) if each is not None]
-        return any(_reads_pod(expr, lets) for expr in exprs)
-
-
-def _reads_pod(expr: typed.Expr, lets: Mapping[str, typed.Expr]) -> bool:
-    """True if a value depends on the pod that is being placed."""
-    for part in typed.walk(expr):
-        if isinstance(part, typed.LetRef) and (part.name not in lets or _reads_pod(lets[part.name], lets)):
-            return True
-        if isinstance(part, typed.AttributeRef) and part.attribute.subject is not Subject.NODE:
-            return True
-        if isinstance(part, (typed.SubjectRef, typed.Select, typed.Aggregate)) or (isinstance(part, typed.Call) and part.function.context):
-            return True
-    return False
+        return any(reads_pod(expr, lets) for expr in exprs)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wharfinger.compiler import reads
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.errors import WharfingerError
 from wharfinger.language.report import wording
@@ -146,7 +147,7 @@ def _values(
     expr: typed.Expr, policy: typed.Policy | None, params: Mapping[str, Any], snapshot: Snapshot, rows: Sequence[int]
 ) -> list[Any] | None:
     lets = {let.name: let.value for let in policy.lets} if policy is not None else {}
-    if policy is None or any(_reads_pod(part, lets) for part in typed.walk(expr)):
+    if policy is None or reads_pod(expr, lets):
         return None
     try:
         interpreter = Interpreter(policy, params, None, snapshot)  # type: ignore[arg-type]  # nothing reads the pod
@@ -155,12 +156,18 @@ def _values(
         return None
 
 
-def _reads_pod(expr: typed.Expr, lets: Mapping[str, typed.Expr]) -> bool:
-    if isinstance(expr, typed.LetRef):
-        return expr.name not in lets or any(_reads_pod(part, lets) for part in typed.walk(lets[expr.name]))
-    if isinstance(expr, typed.AttributeRef):
-        return expr.attribute.subject is not Subject.NODE
-    return isinstance(expr, (typed.SubjectRef, typed.Select, typed.Aggregate)) or (isinstance(expr, typed.Call) and expr.function.context)
+def reads_pod(expr: typed.Expr, lets: Mapping[str, typed.Expr]) -> bool:
+    """True if a value depends on the pod that is being placed, or on a let that is not known because it has an error."""
+    try:
+        return any(map(_is_of_pod, reads.walk(expr, lets)))
+    except KeyError:
+        return True
+
+
+def _is_of_pod(part: typed.Expr) -> bool:
+    if isinstance(part, typed.AttributeRef):
+        return part.attribute.subject is not Subject.NODE
+    return isinstance(part, (typed.SubjectRef, typed.Select, typed.Aggregate)) or (isinstance(part, typed.Call) and part.function.context)
 
 
 def _spread(values: Sequence[Any], expr: typed.Expr) -> Spread:

@@ -7,7 +7,6 @@ left out too.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.format import format_source
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.describe import quoted
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.objects.node_view import NodeView
@@ -56,8 +56,7 @@ def _pod(compiled: CompiledPolicy, cluster: KnownCluster, key: str | None) -> Po
     waiting = [pod for pod in cluster.cluster.pending if key in (None, pod.key)]
     found = next((pod for pod in waiting if compiled.governs(pod, cluster.snapshot)), None)
     if found is None:
-        whom = "no pod that waits" if key is None else f"no pod {key} that waits and"
-        raise UsageError(f"there is {whom} in {cluster.name} that the policy governs" if key is None else f"there is {whom} is governed")
+        raise UsageError(f"{cluster.name} has no pod{f' {key}' if key is not None else ''} that waits and that the policy governs")
     return found
 
 
@@ -92,7 +91,8 @@ class _Written:
         elif len(self.nodes) == self.snapshot.n_nodes or self.compiled.filters:
             yield f"expect {pod} pending"
         for rule in self.compiled.filters:
-            for node in set(self._rejected(rule.name)) & set(self.nodes):
+            rejected = set(self._rejected(rule.name))
+            for node in filter(rejected.__contains__, self.nodes):
                 yield f"expect {_name(node)} rejected by {rule.name}"
 
     def holds(self, expectations: Sequence[str]) -> bool:
@@ -106,7 +106,7 @@ class _Written:
 
     def text(self, expectations: Sequence[str]) -> str:
         """The test as text."""
-        title = json.dumps(f"{self.pod.key} of {self.cluster.name}", ensure_ascii=False)
+        title = quoted(f"{self.pod.key} of {self.cluster.name}")
         lines = [line for name in self.nodes for line in self._node(name)]
         lines += [f"pod {_name(self.pod.name)}{_object(self._pod_fields())}", f"place {_name(self.pod.name)}", *expectations]
         written = "\n".join([f"test {title} {{", *(f"  {line}" for line in lines), "}", ""])
@@ -135,7 +135,7 @@ class _Written:
 
     def _pod_fields(self) -> dict[str, str]:
         pod = self.pod
-        fields = {} if pod.namespace == "default" else {"namespace": json.dumps(pod.namespace)}
+        fields = {} if pod.namespace == "default" else {"namespace": quoted(pod.namespace)}
         asked = {key: amount for key, amount in pod.requests.items() if amount and key != "pods"}
         if asked:
             fields["requests"] = _amounts(asked)
@@ -150,7 +150,7 @@ class _Written:
         if pod.controller is not None and any(path in {"owner_kind", "owner_name"} for _, path in self.paths):
             fields["owner"] = _mapping({"kind": pod.controller.kind, "name": pod.controller.name})
         if pod.object.spec.priority_class_name:
-            fields["priority_class"] = json.dumps(pod.object.spec.priority_class_name)
+            fields["priority_class"] = quoted(pod.object.spec.priority_class_name)
         return fields
 
     def _texts(self, subject: Subject, held: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -174,11 +174,11 @@ def _amounts(amounts: Mapping[str, float]) -> str:
 
 
 def _mapping(values: Mapping[str, str]) -> str:
-    return "{ " + ", ".join(f"{_key(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in sorted(values.items())) + " }"
+    return "{ " + ", ".join(f"{_key(key)}: {quoted(value)}" for key, value in sorted(values.items())) + " }"
 
 
-def _list(values: Iterator[str] | Sequence[str]) -> str:
-    return f"[{', '.join(json.dumps(value) for value in values)}]"
+def _list(values: Sequence[str]) -> str:
+    return f"[{', '.join(quoted(value) for value in values)}]"
 
 
 def _object(fields: Mapping[str, str]) -> str:
@@ -187,11 +187,11 @@ def _object(fields: Mapping[str, str]) -> str:
 
 def _key(key: str) -> str:
     plain = key.replace("-", "_") if key in NATIVE else key
-    return plain if _PLAIN.fullmatch(plain) else json.dumps(plain)
+    return plain if _PLAIN.fullmatch(plain) else quoted(plain)
 
 
 def _name(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else json.dumps(name)
+    return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
 def _toleration(toleration: object) -> str:

@@ -1,5 +1,8 @@
 """Signatures, inlay hints, code actions, lenses, and tests made from decisions."""
 
+import itertools
+import json
+
 import pytest
 
 from tests.work import calls
@@ -10,6 +13,7 @@ from wharfinger.authoring.known_cluster import KnownCluster
 from wharfinger.authoring.test_from_decision import decision_test
 from wharfinger.errors import UsageError
 from wharfinger.language.files import shipped_policies
+from wharfinger.language.semantics import typed
 from wharfinger.simulate.cluster import load_cluster
 
 
@@ -141,6 +145,21 @@ def test_lenses_say_how_many_nodes_pass(openb):
     assert inline_texts.result_text(result).startswith("failed: t: ")
 
 
+def test_lets_that_double_are_looked_through_once(openb, monkeypatch):
+    lets = "".join(f"let a{number} = a{number - 1} + a{number - 1}\n" for number in range(1, 25))
+    document = Document("x.policy", f'policy "x"\nlet a0 = node.pod_count\n{lets}filter f {{ require a24 < 3 else "no" }}\n')
+    passing = inline_texts.Passing(document.checked.policy, openb)
+    assert passing.text("f")
+    looked_at, parts = itertools.count(1), typed.parts
+
+    def counted(expr):
+        assert next(looked_at) < 1000
+        return parts(expr)
+
+    monkeypatch.setattr(typed, "parts", counted)
+    assert not passing.text("f").endswith(passing._pod.key)
+
+
 def test_lenses_say_that_no_pod_is_governed(openb):
     document = Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nfilter f { require node.pod_count < 3 }\n')
     assert inline_texts.Passing(document.checked.policy, openb).text("f") == "governs no pod of openb:default"
@@ -157,8 +176,23 @@ def test_a_test_made_from_a_decision_passes(name, openb):
     assert inline_texts.test_result(longer, title).passed
 
 
+def test_a_test_made_from_a_decision_has_the_texts_and_the_order_of_the_cluster(tmp_path):
+    nodes = [
+        {"kind": "Node", "metadata": {"name": name, "annotations": {"note": 'größer\n"neu"'}}, "status": {"allocatable": {"pods": "9"}}}
+        for name in ("b", "a", "c")
+    ]
+    pod = {"kind": "Pod", "metadata": {"name": "web", "uid": "w"}, "spec": {"containers": [{"name": "main"}]}}
+    (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "items": [{"apiVersion": "v1", **each} for each in (*nodes, pod)]}))
+    cluster = KnownCluster("here", load_cluster([tmp_path / "cluster.json"]))
+    text = 'policy "x"\nfilter f { reject node.annotations["note"] == "größer\\n\\"neu\\"" on missing pass else "no" }\n'
+    lines = [line.strip() for line in decision_test(Document("x.policy", text), cluster).splitlines()]
+    assert lines[1] == "node b { pods: 9, annotations: { note: 'größer\\n\"neu\"' } }"
+    expected = ["web pending", "b rejected by f", "a rejected by f", "c rejected by f"]
+    assert [line.removeprefix("expect ") for line in lines if line.startswith("expect")] == expected
+
+
 def test_no_test_is_made_where_no_pod_is_governed(openb):
-    with pytest.raises(UsageError, match="no pod that waits"):
+    with pytest.raises(UsageError, match="openb:default has no pod that waits and that the policy governs"):
         decision_test(Document("x.policy", 'policy "x"\nfor pods where pod.namespace == "no"\nscore s = 1\n'), openb)
     with pytest.raises(UsageError, match="errors"):
         decision_test(Document("x.policy", 'policy "x"\nscore s = \n'), openb)
