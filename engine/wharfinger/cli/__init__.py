@@ -26,7 +26,7 @@ import typer
 import typer.core
 import typer.main
 
-from wharfinger.cli import options, streams, verbs
+from wharfinger.cli import completion, options, streams, verbs
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import PolicyError
@@ -150,7 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams.prepare()
     group = typer.main.get_command(app)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
+    with completion.translated():
+        return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
 
 
 def _title_and_example(task: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The program `kubectl_complete-wharf`, which kubectl asks for what may follow `kubectl wharf …`.
 
-kubectl hands on the words after `wharf`, the last one unfinished or empty, and expects one candidate per line and then a line with a
-directive of cobra (k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go, Kubernetes 1.36).
+kubectl hands on the words after `wharf`, the last one unfinished or empty, and expects one candidate per line, with its description behind
+a tab, and then a line with a directive of cobra (k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go, Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import shlex
 import sys
 
 from wharfinger.cli import main as run
+from wharfinger.cli.completion import INSTRUCTION
 
 NO_FILES = ":4"
 """ShellCompDirectiveNoFileComp of cobra."""
 
 
 def main() -> int:
-    """Prints the candidates, as the completion of `wharf` has them."""
+    """Prints the candidates, as the completion of `wharf` has them; fish asks for them in the form that kubectl takes."""
     words = sys.argv[1:]
-    os.environ["_WHARF_COMPLETE"] = "complete_bash"
-    os.environ["COMP_WORDS"] = shlex.join(["wharf", *words[:-1]]) + f" {words[-1] if words else ''}"
-    os.environ["COMP_CWORD"] = str(max(1, len(words)))
+    line = f"{shlex.join(['wharf', *words[:-1]])} {shlex.quote(words[-1]) if words and words[-1] else ''}"
+    os.environ |= {INSTRUCTION: "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_ARGS": line}
     try:
         run([])
     except SystemExit:  # as completion ends, with what it found printed

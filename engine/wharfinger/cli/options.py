@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wharfinger.cli import completion
 from wharfinger.errors import UsageError, WharfingerError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def offered_policies(incomplete: str) -> list[str]:
     """The policy files here and in the folders below, and the folders that have some."""
     found = _files(incomplete, (".policy",))
     folders = {name.rpartition("/")[0] for name in found} - {"", "."}
-    return sorted({*found, *(folder for folder in folders if folder.startswith(incomplete))})
+    return completion.plain({*found, *folders})
 
 
 def offered_snapshots(incomplete: str) -> list[str]:
@@ -42,11 +43,11 @@ def offered_snapshots(incomplete: str) -> list[str]:
     from wharfinger.simulate import cluster, examples, openb  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
 
     known = [cluster.TRACE + variant.value for variant in openb.Variant] + [cluster.EXAMPLE + name for name in examples.SIZES]
-    return [*_files(incomplete, SNAPSHOT_SUFFIXES), *(name for name in known if name.startswith(incomplete))]
+    return completion.plain([*_files(incomplete, SNAPSHOT_SUFFIXES), *known])
 
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
-    """The files of these suffixes that begin like this, here or in the folders below; what is hidden is left out."""
+    """The files of these suffixes here or in the folders below, or in those of the incomplete path; what is hidden is left out."""
     above = incomplete[: incomplete.rfind("/") + 1]
     found: list[str] = []
     looked_at = 0
@@ -58,24 +59,28 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
         found += [place + name for name in names if name.endswith(suffixes) and not name.startswith(".")]
         if looked_at > MAX_FILES_SCANNED:
             break
-    return sorted(path for path in found if path.startswith(incomplete))
+    return found
 
 
-def offered_params(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+def offered_params(ctx: typer.Context) -> list[tuple[str, str]]:
     """`NAME=` of each param of the policies, with the value that it has by default."""
-    declared = {f"{param.name}=": param.span.text for policy in _policies(ctx) for param in policy.params}
-    return sorted((name, text) for name, text in declared.items() if name.startswith(incomplete))
+    from wharfinger.language.semantics import describe  # noqa: PLC0415 — as above
+
+    declared = {f"{param.name}=": param for policy in _policies(ctx) for param in policy.params}
+    values = {name: describe.value_text(param.default, param.type.kind) for name, param in sorted(declared.items())}
+    return [(name, completion.description(text)) for name, text in values.items()]
 
 
-def offered_filters(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_filters(ctx: typer.Context) -> list[str]:
     """The filters of the policies."""
-    return sorted({rule.name for policy in _policies(ctx) for rule in policy.filters if rule.name.startswith(incomplete)})
+    return completion.plain(rule.name for policy in _policies(ctx) for rule in policy.filters)
 
 
-def offered_rules(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_rules(ctx: typer.Context) -> list[str]:
     """The filters and scores of the policies."""
-    scores = {rule.name for policy in _policies(ctx) for rule in policy.scores if rule.name.startswith(incomplete)}
-    return sorted(scores.union(offered_filters(ctx, incomplete)))
+    policies = _policies(ctx)
+    filters = [rule.name for policy in policies for rule in policy.filters]
+    return completion.plain([*filters, *(rule.name for policy in policies for rule in policy.scores)])
 
 
 def _policies(ctx: typer.Context) -> list[typed.Policy]:
@@ -92,40 +97,38 @@ def _policies(ctx: typer.Context) -> list[typed.Policy]:
     return [policy for policy in policies if policy is not None]
 
 
-def offered_subjects(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_subjects(ctx: typer.Context) -> list[str]:
     """The subjects that `wharf explain` can explain: pods and groups of the snapshot, or the policies of `--policy`."""
     if str(ctx.params.get("kind")).rstrip("s") in {"group", "podgroup"}:
-        return offered_groups(ctx, incomplete)
+        return offered_groups(ctx)
     if str(ctx.params.get("kind")) not in {"policy", "policies"}:
-        return offered_pods(ctx, incomplete)
-    return sorted(policy.name for policy in _policies(ctx) if policy.name.startswith(incomplete))
+        return offered_pods(ctx)
+    return completion.plain(policy.name for policy in _policies(ctx))
 
 
-def offered_namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_namespaces(ctx: typer.Context) -> list[str]:
     """The namespaces of the pods of the snapshot."""
-    names = {pod.metadata.namespace or "default" for found in _read(ctx) for pod in found.pods}
-    return sorted(name for name in names if name.startswith(incomplete))
+    return completion.plain(pod.metadata.namespace or "default" for found in _read(ctx) for pod in found.pods)
 
 
-def offered_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_nodes(ctx: typer.Context) -> list[str]:
     """The nodes of the snapshot."""
-    return sorted(node.metadata.name for found in _read(ctx) for node in found.nodes if node.metadata.name.startswith(incomplete))
+    return completion.plain(node.metadata.name for found in _read(ctx) for node in found.nodes)
 
 
-def offered_pods(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_pods(ctx: typer.Context) -> list[str]:
     """The pods of the snapshot as `namespace/name`."""
-    keys = {f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}" for found in _read(ctx) for pod in found.pods}
-    return sorted(key for key in keys if key.startswith(incomplete))
+    pods = (pod.metadata for found in _read(ctx) for pod in found.pods)
+    return completion.plain(f"{pod.namespace or 'default'}/{pod.name}" for pod in pods)
 
 
-def offered_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+def offered_groups(ctx: typer.Context) -> list[str]:
     """The groups that pods of the snapshot name, as `namespace/name`."""
     from wharfinger.groups.membership import named_group  # noqa: PLC0415 — as above
     from wharfinger.model.objects.pod_view import PodView  # noqa: PLC0415 — as above
 
     pods = (PodView(pod) for found in _read(ctx) for pod in found.pods)
-    keys = {f"{pod.namespace}/{name}" for pod in pods if (name := named_group(pod))}
-    return sorted(key for key in keys if key.startswith(incomplete))
+    return completion.plain(f"{pod.namespace}/{name}" for pod in pods if (name := named_group(pod)))
 
 
 def _read(ctx: typer.Context) -> Iterator[Objects]:

@@ -1,5 +1,7 @@
-"""What the tabulator offers, as bash and zsh ask for it."""
+"""What the tabulator offers, as bash, zsh, fish and kubectl ask for it."""
 
+import os
+import re
 import shlex
 import subprocess
 import sys
@@ -80,7 +82,7 @@ LINES = {
     "wharf fmt teams/": ["teams/shop.policy"],
     "wharf test nowhere/": [],
     "wharf diff -p room.policy --against r": ["room.policy"],
-    "wharf dry-run -s ": ["cluster.yaml", "openb:default", "openb:gpuspec33", "example:small", "example:large"],
+    "wharf dry-run -s ": ["cluster.yaml", "example:large", "example:small", "openb:default", "openb:gpuspec33"],
     "wharf dry-run --snapshot cl": ["cluster.yaml"],
     "wharf explain p": ["pod", "policy"],
     "wharf explain --snapshot=cluster.yaml pod ": ["default/web", "shop/batch-0", "shop/web"],
@@ -132,30 +134,119 @@ def test_a_large_folder_is_not_looked_through(offered, monkeypatch, tmp_path):
 
 
 SHELLS = {
-    "bash": (
-        "source <(_WHARF_COMPLETE=source_bash wharf); COMP_WORDS=(wharf dry-run -s cluster.yaml --node east); COMP_CWORD=5;"
-        '_wharf_completion wharf; printf "%s\\n" "${COMPREPLY[@]}"'
-    ),
-    "zsh": (
-        'autoload -Uz compinit; compinit -u -d "$PWD/.zcompdump"; eval "$(_WHARF_COMPLETE=source_zsh wharf)";'
-        # What would be shown is printed instead, because there is no line to write into.
-        "function _arguments { print -l -- ${(Q)${(z)${${1#*\\(\\(}%\\)\\)}}} };"
-        "words=(wharf dry-run -s cluster.yaml --node east); CURRENT=6; _wharf_completion"
-    ),
-    "fish": '_WHARF_COMPLETE=source_fish wharf | source; complete --do-complete "wharf dry-run -s cluster.yaml --node east"',
+    "bash": "source <(_WHARF_COMPLETE=source_bash wharf); COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ));"
+    '_wharf_completion wharf; [ ${{#COMPREPLY[@]}} = 0 ] || printf "%s\n" "${{COMPREPLY[@]}}"',
+    "zsh": 'autoload -Uz compinit; compinit -u -d "$PWD/.zcompdump"; eval "$(_WHARF_COMPLETE=source_zsh wharf)";'
+    # What would be shown is printed instead, because there is no line to write into; zsh's own function evaluates it like this.
+    r'function _arguments {{ local -a found; eval "found=( ${{${{1#*\(\(}}%\)\)}} )"; print -l -- "${{(@)found}}" }};'
+    "function _files {{ }}; words=({words}); CURRENT=${{#words}}; _wharf_completion",
+    "fish": "_WHARF_COMPLETE=source_fish wharf | source; complete --do-complete {line}",
 }
 """How each shell asks for words, with the script that `wharf --install-completion` installs for it."""
+WORD = {"bash": r"(?:\\.|'[^']*'?|[^\s=:'])+|[=:]+", "zsh": r"\S+", "fish": r"\S+"}
+"""Where each shell splits a line; bash does so at `=` and `:`, too."""
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """Asks a shell for what it offers after a line, in a folder: the words, in lines, with the descriptions that fish shows."""
+
+    def asked(shell, line):
+        words = re.findall(WORD[shell], line) + [""] * (line.endswith(" ") and not line.endswith("\\ "))
+        script = SHELLS[shell].format(words=shlex.join(words), line=shlex.quote(line))
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "PYTHONPATH": str(Path(__file__).parents[3] / "engine"),
+            "LC_ALL": "C.UTF-8",
+        }
+        ran = subprocess.run([needs(shell), "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert ran.stderr == ""
+        return ran.stdout.splitlines()
+
+    return asked
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_completes(tmp_path, shell):
+def test_a_shell_completes(ask, tmp_path, shell):
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    bin_ = Path(sys.executable).parent
-    environment = {
-        "PATH": f"{bin_}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(Path(__file__).parents[3] / "engine"),
-        "LC_ALL": "C.UTF-8",
-    }
-    ran = subprocess.run([needs(shell), "-c", SHELLS[shell]], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ([line.split("\t")[0] for line in ran.stdout.splitlines()], ran.stderr) == (["east-1", "east-2"], "")
+
+    assert ask(shell, "wharf dry-run -s cluster.yaml --node east") == ["east-1", "east-2"]
+
+
+HOSTILE = r"""apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: plain}}
+- {apiVersion: v1, kind: Node, metadata: {name: '\$(touch run)'}}
+- {apiVersion: v1, kind: Node, metadata: {name: '`touch run`'}}
+- {apiVersion: v1, kind: Node, metadata: {name: "'$(touch run)'"}}
+- {apiVersion: v1, kind: Node, metadata: {name: '"; touch run; "'}}
+- {apiVersion: v1, kind: Node, metadata: {name: "two\nlines"}}
+- {apiVersion: v1, kind: Node, metadata: {name: 'end\'}}
+"""
+"""Names that a shell would run if they were not quoted, or that are more than one word."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_stands_in_files_is_offered_and_not_run(ask, tmp_path, shell):
+    (tmp_path / "hostile.yaml").write_text(HOSTILE)
+    (tmp_path / "texts.policy").write_text(POLICY.replace('"a"', r'"\\$(touch run)", "[/b]"'))
+
+    offered = ask(shell, "wharf dry-run -s hostile.yaml --node ")
+    params = ask(shell, "wharf dry-run --policy texts.policy --param ")
+
+    assert (len(offered), offered.count("plain")) == (4, 1)
+    assert [re.split(r"[\t:]", line)[0] for line in params] == ["keep=", "kinds="]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    {
+        "wharf explain --snapshot=cluster.yaml pod ": ["default/web", "shop/batch-0", "shop/web"],
+        "wharf dry-run --snapshot=cl": ["cluster.yaml"],
+        "wharf dry-run -s openb:de": ["default"],
+        "wharf dry-run -s openb:default --policy ro": ["room.policy"],
+        "wharf check my": [r"my\ policies", r"my\ policies/a\ \(1\).policy"],
+        r"wharf check my\ policies/a\ ": [r"my\ policies/a\ \(1\).policy"],
+        "wharf check --format=json my": [r"my\ policies", r"my\ policies/a\ \(1\).policy"],
+        "wharf dry-run --snapshot=openb:de": ["default"],
+        "wharf check 'my": ["my policies", "my policies/a (1).policy"],
+        "wharf dry-run --policy room.policy --param keep=": [],
+    }.items(),
+)
+def test_bash_inserts_whole_words(ask, tmp_path, line, words):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    (tmp_path / "room.policy").write_text(POLICY)
+    (tmp_path / "my policies").mkdir()
+    (tmp_path / "my policies" / "a (1).policy").write_text(POLICY)
+
+    assert ask("bash", line) == words
+
+
+def test_a_param_is_described_by_its_default_in_one_line(ask, tmp_path):
+    kinds = ", ".join(f'"kind-{index}"' for index in range(10, 50))
+    (tmp_path / "room.policy").write_text(POLICY.replace('"a"', kinds))
+
+    assert ask("fish", "wharf dry-run --policy room.policy --param k") == ["keep=\t10%", f"kinds=\t[{kinds}]"]
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["dry-run", "--policy", "my policies/room.policy", "--param", ""], ["keep=\t10%", 'kinds=\t["a"]']),
+        (["check", "my"], ["my policies", "my policies/room.policy"]),
+        (["dry-run", "-s", "cluster.yaml", "--node", "east"], ["east-1", "east-2"]),
+        (["dry-run", "--snap"], [f"--snapshot\t{options.SNAPSHOT.help}"]),
+    ],
+)
+def test_kubectl_is_answered(tmp_path, words, printed):
+    (tmp_path / "my policies").mkdir()
+    (tmp_path / "my policies" / "room.policy").write_text(POLICY)
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "engine")}
+    program = [sys.executable, "-c", "from wharfinger.cli import kubectl_completion as c; c.main()", *words]
+    ran = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    assert (ran.stdout.splitlines(), ran.stderr) == ([*printed, ":4"], "")
