@@ -38,7 +38,7 @@ class ManualClock:
         return self._elapsed
 
     async def sleep(self, seconds: float) -> None:
-        """None, once the clock has been moved so far."""
+        """Return once the clock has been moved so far."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -131,7 +131,7 @@ class InMemoryCluster:
     # ── ports ──
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """None, once the pod is bound."""
+        """Bind the pod."""
         await asyncio.sleep(0)
         self.before_bind(pod, node)
         there = self._objects["Pod"].get(pod.key)
@@ -146,7 +146,7 @@ class InMemoryCluster:
         self.after_bind(pod, node)
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
-        """None, once the status is changed."""
+        """Change the status."""
         await asyncio.sleep(0)
         there = self._objects["Pod"].get(pod.key)
         if there is None or PodView(there).uid != pod.uid:
@@ -160,7 +160,7 @@ class InMemoryCluster:
         self.put(replace(there, status=status))
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
-        """None, once the victim is on its way out."""
+        """Mark the victim as disrupted, and delete it."""
         await self.patch_status(victim, condition=condition)
         if not self.graceful:
             self.remove("Pod", victim.key)
@@ -169,13 +169,13 @@ class InMemoryCluster:
         self.put(replace(there, metadata=replace(there.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))))
 
     async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
-        """None, once the claim has the annotations."""
+        """Annotate the claim."""
         there: objects.PersistentVolumeClaim = self._objects["PersistentVolumeClaim"][objects.key_of(claim)]
         metadata = replace(there.metadata, annotations={**there.metadata.annotations, **annotations})
         self.put(replace(there, metadata=metadata))
 
     async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
-        """None, once the volume names the claim; refused if the volume is not what it was."""
+        """Reserve the volume for the claim; refused if the volume is not what it was."""
         there: objects.PersistentVolume = self._objects["PersistentVolume"][volume.metadata.name]
         if there.metadata.resource_version != volume.metadata.resource_version:
             raise WriteFailed(f"the object of volume {volume.metadata.name} has been modified")
@@ -196,7 +196,7 @@ class InMemoryCluster:
     api_version = "scheduling.k8s.io/v1alpha2"
 
     async def patch_condition(self, group: objects.PodGroup, condition: Condition) -> None:
-        """None, once the PodGroup has the condition."""
+        """Give the PodGroup the condition."""
         await asyncio.sleep(0)
         there: objects.PodGroup | None = self._objects.get("PodGroup", {}).get(objects.key_of(group))
         if there is None or there.metadata.uid != group.metadata.uid:
@@ -207,7 +207,7 @@ class InMemoryCluster:
         self.put(replace(there, status=replace(there.status, conditions=(*others, written))))
 
     async def drain(self) -> None:
-        """None; events are kept at once."""
+        """Return at once: events are kept as they come."""
 
 
 def _all_is_well(pod: PodView, node: str) -> None:

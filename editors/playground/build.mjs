@@ -23,7 +23,7 @@ const { outputFiles, metafile } = await build({
 });
 
 const packages = [...new Set(Object.keys(metafile.inputs).map((path) => /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]).filter(Boolean))].sort();
-const told = packages.map((name) => {
+const licences = packages.map((name) => {
   const folder = join(here, "node_modules", name), { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
   if (!file) throw new Error(`${name} has no licence file`);
@@ -31,4 +31,4 @@ const told = packages.map((name) => {
 });
 
 writeFileSync(join(target, "editor.js"), outputFiles[0].contents);
-writeFileSync(join(target, "editor.licenses.txt"), told.join(`\n${"-".repeat(78)}\n\n`));
+writeFileSync(join(target, "editor.licenses.txt"), licences.join(`\n${"-".repeat(78)}\n\n`));

@@ -160,14 +160,14 @@ def main() -> int:
         found.get()  # the copy of the state is made with the first question
         gc.freeze()
         profiler = cProfile.Profile() if asked.profile else None
-        answers, beside, alone = measured(served, asked.windows, windows, found, profiler)
+        answers, meanwhile, alone = measured(served, asked.windows, windows, found, profiler)
         windows.put(None)
         client.join()
     if profiler is not None:
         pstats.Stats(profiler).sort_stats(pstats.SortKey.CUMULATIVE).print_stats(70)
         return 0
     p50, p99 = (percentile(answers, part) * 1000 for part in (0.5, 0.99))
-    before, after = (percentile(waits, 0.99) * 1000 for waits in (alone, beside))
+    before, after = (percentile(waits, 0.99) * 1000 for waits in (alone, meanwhile))
     print(f"{len(answers):,} answers beside {PACE} pods/s: P50 {p50:.0f} ms, P99 {p99:.0f} ms, longest {max(answers) * 1000:.0f} ms")
     print(f"scheduling P99: {before:.1f} ms without questions, {after:.1f} ms with: {after / before:.2f} times")
     return 0 if p99 <= GOAL and after / before <= GOAL_RATIO else 1

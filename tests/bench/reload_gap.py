@@ -66,7 +66,7 @@ class Source:
     name, lasting, imports = "bench", True, True
 
     async def run(self, _sink: Any) -> None:
-        """None, when cancelled."""
+        """Run until cancelled."""
         await asyncio.Event().wait()
 
 

@@ -90,7 +90,7 @@ def compared(rounds: int = 6) -> tuple[float, float]:
 
 
 def measure(state: ClusterState, compiled: CompiledPolicy, now: float) -> None:
-    """None; every node has a sample of every metric."""
+    """Give every node a sample of every metric."""
     names = state.snapshot().names
     for index, metric in enumerate(compiled.policy.metrics):
         state.set_metric(metric.signal, {name: ((row * 7 + index) % 60 / 100, now - row % 15) for row, name in enumerate(names)})

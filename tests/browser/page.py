@@ -110,7 +110,7 @@ class SchedulerPage:
         return asyncio.run_coroutine_threadsafe(ask(), self.loop).result(60)
 
     def put(self, manifests: Iterable[Mapping[str, Any]], kind: type[Any]) -> None:
-        """None; the cluster has these objects."""
+        """Add these objects to the cluster."""
 
         def put(page: SchedulerPage) -> None:
             for manifest in manifests:
@@ -119,7 +119,7 @@ class SchedulerPage:
         self.ask(put)
 
     def remove(self, kind: str, key: str) -> None:
-        """None; the cluster does not have that object any more."""
+        """Remove that object from the cluster."""
         self.ask(lambda page: page.cluster.remove(kind, key))
 
     async def _main(self) -> None:

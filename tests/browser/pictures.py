@@ -60,7 +60,7 @@ def opened(browser: Browser, url: str, scheme: Any) -> Page:
 
 
 def take(folder: Path) -> None:
-    """None; the pictures are written."""
+    """Write the pictures."""
     os.chdir(tempfile.mkdtemp())  # so that the picture shows no temporary folder
     policies = Path("policies")
     policies.mkdir()
@@ -93,7 +93,7 @@ def _details(tab: Page, folder: Path) -> None:
 
 
 def playground(folder: Path) -> None:
-    """None; the pictures of the playground are written."""
+    """Write the pictures of the playground."""
     program = tools.found("chromium")
     with PlaygroundPage() as page, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))

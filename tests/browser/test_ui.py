@@ -252,9 +252,9 @@ def test_what_cannot_be_tried_says_why(scheduler, visit, text, said):
 def test_a_slash_leads_to_the_search_which_finds_pods(scheduler, visit):
     scheduler.put([pod("web"), pod("website"), pod("api")], POD)
     tab = visit(scheduler.url).tab
-    tab.focus("#shade")
+    tab.focus("#coloring")
     tab.keyboard.press("/")
-    assert held(tab) == "shade"  # it may be a letter of a choice
+    assert held(tab) == "coloring"  # it may be a letter of a choice
     tab.focus("#map")
     tab.keyboard.press("/")
     assert held(tab) == "find"
@@ -358,7 +358,7 @@ def test_groups_say_what_they_wait_for_and_where_they_are(scheduler, visit, widt
     assert tab.url.endswith("?group=shop/big")
     tab.get_by_role("button", name="Show it on the map").click()
     wait_text(tab, "#legend", "of 40 waiting members")
-    assert tab.input_value("#shade") == "group:shop/big"
+    assert tab.input_value("#coloring") == "group:shop/big"
     tab.get_by_role("button", name="show shop/small on the map").click()
     wait_text(tab, "#legend", "3 members on")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -373,8 +373,8 @@ CHOSEN = ("find", "namespace", "result", "policy")
         ("pod=shop/huge", ("#detail-title", "shop/huge")),
         ("node=node-00007&for=shop/huge", ("#detail", "For shop/huge")),
         ("node=node-00007", ("#detail .headline", "Not ready")),
-        ("shade=memory", ("#under", "arrow keys")),
-        ("shade=pod:shop/huge", ("#legend", "not feasible")),
+        ("coloring=memory", ("#under", "arrow keys")),
+        ("coloring=pod:shop/huge", ("#legend", "not feasible")),
         ("find=zone-3", ("#found", "6 nodes found")),
         ("drain=node-00003,node-00007", ("#drained", "node-00007")),
         ("add=node-00003:2", ("#added", "2 like node-00003")),
@@ -389,7 +389,7 @@ def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, quer
     tab.reload()
     wait_text(tab, *shown)
     asked = dict(part.split("=") for part in query.split("&"))
-    tab.wait_for_function("(shade) => document.getElementById('shade').value === shade", arg=asked.get("shade", "cpu"))
+    tab.wait_for_function("(coloring) => document.getElementById('coloring').value === coloring", arg=asked.get("coloring", "cpu"))
     assert {name: tab.input_value(f"#{name}") for name in CHOSEN} == {name: asked.get(name, "") for name in CHOSEN}
     assert tab.url == f"{scheduler.url}?{query}"
 
@@ -397,10 +397,10 @@ def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, quer
 def test_what_is_opened_is_in_the_address_and_back_leads_back(scheduler, visit):
     scheduler.put([pod("web")], POD)
     tab = visit(scheduler.url).tab
-    tab.select_option("#shade", "memory")
-    assert tab.url.endswith("/ui?shade=memory")
+    tab.select_option("#coloring", "memory")
+    assert tab.url.endswith("/ui?coloring=memory")
     tab.get_by_role("button", name="shop/web").first.click()
-    assert tab.url.endswith("?shade=memory&pod=shop/web")
+    assert tab.url.endswith("?coloring=memory&pod=shop/web")
     assert tab.title() == "shop/web · Wharfinger"
     tab.locator("#detail .scores button").first.click()
     wait_text(tab, "#detail", "For shop/web: the best of all nodes")
@@ -408,16 +408,16 @@ def test_what_is_opened_is_in_the_address_and_back_leads_back(scheduler, visit):
     wait_text(tab, "#detail-title", "shop/web")
     tab.go_back()
     tab.wait_for_function("() => !document.getElementById('detail').open")
-    assert tab.url.endswith("/ui?shade=memory")
+    assert tab.url.endswith("/ui?coloring=memory")
     tab.go_back()
-    tab.wait_for_function("() => document.getElementById('shade').value === 'cpu'")
+    tab.wait_for_function("() => document.getElementById('coloring').value === 'cpu'")
     tab.go_forward()
     tab.go_forward()
     wait_text(tab, "#detail-title", "shop/web")
     tab.keyboard.press("Escape")
     tab.wait_for_function("() => !location.search.includes('pod=')")
     tab.fill("#find", "zone-3")
-    tab.wait_for_function("() => location.search === '?shade=memory&find=zone-3'")
+    tab.wait_for_function("() => location.search === '?coloring=memory&find=zone-3'")
 
 
 def test_nodes_can_be_coloured_by_the_scores_of_a_pod(scheduler, visit):
@@ -429,8 +429,8 @@ def test_nodes_can_be_coloured_by_the_scores_of_a_pod(scheduler, visit):
 
     wait_text(found.tab, "#legend", "nodes feasible")
     assert found.tab.locator("#cluster").bounding_box()["y"] >= -1  # in sight
-    assert found.tab.input_value("#shade") == "pod:shop/huge"
-    found.tab.select_option("#shade", "pods")
+    assert found.tab.input_value("#coloring") == "pod:shop/huge"
+    found.tab.select_option("#coloring", "pods")
     wait_text(found.tab, "#legend", "100%")
 
 
@@ -574,9 +574,9 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
     wait_text(tab, "#found", "6 nodes found")
     tab.keyboard.press("Control+A")
     tab.keyboard.press("Delete")
-    tab_to(tab, "shade")
+    tab_to(tab, "coloring")
     tab.keyboard.press("ArrowDown")
-    tab.wait_for_function("() => document.getElementById('shade').value !== 'cpu'")
+    tab.wait_for_function("() => document.getElementById('coloring').value !== 'cpu'")
     tab_to(tab, "map")
     tab.keyboard.press("Home")
     wait_text(tab, "#under", "node-00000 ·")
@@ -607,7 +607,7 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
     tab_to(tab, "Colour the map by its scores")
     tab.keyboard.press("Enter")
     wait_text(tab, "#legend", "not feasible")
-    assert tab.input_value("#shade") == "pod:shop/huge"
+    assert tab.input_value("#coloring") == "pod:shop/huge"
     assert held(tab) == "map"
 
 
@@ -749,7 +749,7 @@ VIEWS = (
     "?pod=shop/huge",
     "?pod=shop/web",
     "?node=node-00007&for=shop/huge",
-    "?group=shop/big&shade=group:shop/big",
+    "?group=shop/big&coloring=group:shop/big",
 )
 
 

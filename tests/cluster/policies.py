@@ -23,7 +23,7 @@ class Mounted:
         root.mkdir()
 
     def write(self, **keys):
-        """None; the folder holds these keys and no others from one moment to the next."""
+        """Replace all keys of the folder by these at once."""
         self._versions += 1
         fresh = self.root / f"..2026_01_01_{self._versions}"
         fresh.mkdir()

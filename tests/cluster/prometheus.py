@@ -84,7 +84,7 @@ class Exporter:
         self._server.server_close()
 
     def set(self, names: Sequence[str], value: float) -> None:
-        """None; these nodes are measured at that from the next scrape on."""
+        """Export that value for these nodes from the next scrape on."""
         self.load.update(dict.fromkeys(names, value))
 
     def of_group(self, group: int) -> list[tuple[str, float]]:

@@ -87,8 +87,8 @@ def test_a_pod_that_waits_for_another_is_placed_after_it_in_both(control_plane, 
     nodes(8)
     api = control_plane.api
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": mixed_pods.HOST}
-    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    api.create(objects.pod("a-first", scheduler=NAME, affinity=beside))
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    api.create(objects.pod("a-first", scheduler=NAME, affinity=affinity))
     api.create(objects.pod("b-second", scheduler=NAME, nodeSelector={"none": "such"}))
     api.create(objects.pod("c-third", scheduler=NAME, labels={"app": "db"}))
 

@@ -1,4 +1,4 @@
-"""What was foretold is what happens: random questions are answered on a snapshot, then done, and compared pod by pod.
+"""What was predicted is what happens: random questions are answered on a snapshot, then done, and compared pod by pod.
 
 WHARF_SCENARIOS=500 python -m pytest tests/cluster/test_what_if.py     that many scenarios; few without it
 """
@@ -109,7 +109,7 @@ def test_kubectl_refuses_the_drains_that_are_predicted_to_be_refused(control_pla
     seen = Counter()
     for one in made:
         for node in one.drained:
-            pods = [pod for pod in one.foretold.pods if pod.source == node]
+            pods = [pod for pod in one.predicted.pods if pod.source == node]
             refused = {pod.pod for pod in pods if pod.fate is Fate.REFUSED}
             others = {pod.pod for pod in pods if pod.fate not in {Fate.REFUSED, Fate.STAYS}}
             found = kubectl_drain(control_plane, node, **one.options)

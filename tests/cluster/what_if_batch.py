@@ -67,7 +67,7 @@ class Batch:
             self._settle()
 
     def compare(self) -> None:
-        """Add to each scenario what is not as it was foretold."""
+        """Add to each scenario what is not as it was predicted."""
         for one in self._scenarios:
             one.compare(self._pods(one))
 

@@ -1,8 +1,8 @@
-"""Small random clusters with a question about each: what was foretold is done on a real control plane, and compared pod by pod.
+"""Small random clusters with a question about each: what was predicted is done on a real control plane, and compared pod by pod.
 
 A drain is done through the Eviction API, step by step; pods are created again as their controllers would. A rebalance is done by
 `wharf rebalance --apply`, one at a time, because two would see each other's cordons. For a capacity, one pod more is
-created than was foretold to fit. For a difference between policies, the same pods are created under the ones and then under the others.
+created than was predicted to fit. For a difference between policies, the same pods are created under the ones and then under the others.
 
 Many scenarios are on one control plane at the same time. Each has a namespace and nodes of its own, so none has an effect on another.
 """
@@ -146,12 +146,12 @@ class Scenario:
         raise NotImplementedError
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
-        """Add a problem for every pod that is not where it was foretold; `pods` are those of the namespace by name."""
+        """Add a problem for every pod that is not where it was predicted; `pods` are those of the namespace by name."""
         raise NotImplementedError
 
     @property
     def answers(self) -> Counter[str]:
-        """How many pods were foretold what."""
+        """How many pods were predicted what."""
         raise NotImplementedError
 
     def _draw_budgets(self, draw: random.Random, *, likely: float, most: int) -> None:
@@ -173,7 +173,7 @@ class DrainScenario(Scenario):
 
     drained: list[str] = field(default_factory=list)
     options: dict[str, bool] = field(default_factory=dict)
-    foretold: Drain | None = None
+    predicted: Drain | None = None
 
     @property
     def waits_for(self) -> str:
@@ -191,26 +191,26 @@ class DrainScenario(Scenario):
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Ask about the drain."""
-        self.foretold = wharfinger.drain(policies[NAME], cluster, self.drained, pods=self._pending(cluster), **self.options)
+        self.predicted = wharfinger.drain(policies[NAME], cluster, self.drained, pods=self._pending(cluster), **self.options)
 
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
         """Cordon the nodes, then evict the pods of each step and create their replacements."""
-        assert self.foretold is not None
+        assert self.predicted is not None
         for node in self.nodes:
             if node["metadata"]["name"] in self.drained:
                 taints = [*node["spec"].get("taints", []), CORDON]
                 api.patch("Node", node["metadata"]["name"], {"spec": {"unschedulable": True, "taints": taints}})
         yield ()
-        for step in range(1, self.foretold.steps + 1):
-            leaving = [pod for pod in self.foretold.pods if pod.step == step]
+        for step in range(1, self.predicted.steps + 1):
+            leaving = [pod for pod in self.predicted.pods if pod.step == step]
             for pod in leaving:
                 eventually(lambda pod=pod: self._evict(api, pod), within=60)
             self._see_that_others_stay(api, step, {pod.source for pod in leaving})
             yield ()
             yield [_without_node(self.pods[_name(pod)]) for pod in leaving if pod.placement is not None]
-        for pod in self.foretold.of(Fate.FORBIDDEN):
+        for pod in self.predicted.of(Fate.FORBIDDEN):
             if not _is_refused(api, pod):
-                self.problems.append(f"{pod.pod}: its eviction is foretold to be forbidden ({pod.reason}), and it is allowed")
+                self.problems.append(f"{pod.pod}: its eviction is predicted to be forbidden ({pod.reason}), and it is allowed")
 
     def _evict(self, api: Api, pod: DrainedPod) -> bool:
         try:
@@ -220,49 +220,49 @@ class DrainScenario(Scenario):
         return True
 
     def _see_that_others_stay(self, api: Api, step: int, sources: set[str]) -> None:
-        """Add a problem for each pod of these nodes that is foretold to leave later and may leave now."""
-        assert self.foretold is not None
-        for pod in self.foretold.pods:
+        """Add a problem for each pod of these nodes that is predicted to leave later and may leave now."""
+        assert self.predicted is not None
+        for pod in self.predicted.pods:
             if pod.source in sources and (pod.step or 0) > step and not _is_refused(api, pod):
-                self.problems.append(f"{pod.pod}: its eviction is foretold for step {pod.step}, and allowed in step {step}")
+                self.problems.append(f"{pod.pod}: its eviction is predicted for step {pod.step}, and allowed in step {step}")
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
-        """See that every pod has gone where it was foretold, and no other has gone."""
-        assert self.foretold is not None
-        foretold = {_name(pod): pod for pod in self.foretold.pods}
+        """See that every pod has gone where it was predicted, and no other has gone."""
+        assert self.predicted is not None
+        predicted = {_name(pod): pod for pod in self.predicted.pods}
         for name in self.pods:
             found = pods.get(name)
             is_new = found is not None and found["metadata"]["uid"] != self.uids[name]
             node = None if found is None else found["spec"].get("nodeName")
-            if name in foretold:
-                self._compare(foretold[name], found is not None, is_new, node)
+            if name in predicted:
+                self._compare(predicted[name], found is not None, is_new, node)
             elif found is None or is_new:
-                self.problems.append(f"{name} was not foretold to leave {self.pods[name]['spec'].get('nodeName')}")
+                self.problems.append(f"{name} was not predicted to leave {self.pods[name]['spec'].get('nodeName')}")
 
-    def _compare(self, foretold: DrainedPod, is_there: bool, is_new: bool, node: str | None) -> None:
-        match foretold.fate:
+    def _compare(self, predicted: DrainedPod, is_there: bool, is_new: bool, node: str | None) -> None:
+        match predicted.fate:
             case Fate.GONE:
                 right = not is_there
             case Fate.PLACED | Fate.WAITS:
-                right = is_there and node == foretold.node and is_new == (foretold.step is not None)
+                right = is_there and node == predicted.node and is_new == (predicted.step is not None)
             case _:
-                right = is_there and not is_new and node == foretold.source
+                right = is_there and not is_new and node == predicted.source
         if not right:
-            reported = f"{foretold.pod} of {foretold.source}: foretold {foretold.fate.value} {foretold.node} in step {foretold.step}"
-            self.problems.append(f"{reported} ({foretold.reason}), found on {node}{'' if is_there else ': it is not there'}")
+            reported = f"{predicted.pod} of {predicted.source}: predicted {predicted.fate.value} {predicted.node} in step {predicted.step}"
+            self.problems.append(f"{reported} ({predicted.reason}), found on {node}{'' if is_there else ': it is not there'}")
 
     @property
     def answers(self) -> Counter[str]:
         """How many pods have which fate."""
-        assert self.foretold is not None
-        return Counter(f"drain: {pod.fate.value}" for pod in self.foretold.pods)
+        assert self.predicted is not None
+        return Counter(f"drain: {pod.fate.value}" for pod in self.predicted.pods)
 
 
 @dataclass(slots=True)
 class CapacityScenario(Scenario):
     """More pods of one kind are created."""
 
-    foretold: Counter[str] = field(default_factory=Counter)
+    predicted: Counter[str] = field(default_factory=Counter)
 
     @property
     def running(self) -> float:
@@ -281,31 +281,31 @@ class CapacityScenario(Scenario):
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Count the pods that fit, by node."""
         [room] = wharfinger.capacity(policies[NAME], cluster, self._pending(cluster), changes=False).rooms
-        self.foretold = Counter({share.place: share.placed + share.more for share in room.nodes})
+        self.predicted = Counter({share.place: share.placed + share.more for share in room.nodes})
 
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
         """Create one pod more than fits."""
         api.delete("Pod", "asked", self.namespace)
-        yield [_served_by(NAME, _renamed(self.pods["asked"], f"more-{i:03d}")) for i in range(self.foretold.total() + 1)]
+        yield [_served_by(NAME, _renamed(self.pods["asked"], f"more-{i:03d}")) for i in range(self.predicted.total() + 1)]
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
-        """See that every node has as many as foretold, and one pod waits."""
+        """See that every node has as many as predicted, and one pod waits."""
         found = Counter(pod["spec"].get("nodeName") for name, pod in pods.items() if name.startswith("more-"))
         waiting = found.pop(None, 0)
-        if found != self.foretold or waiting != 1:
-            self.problems.append(f"foretold {dict(self.foretold)} and one that waits, found {dict(found)} and {waiting}")
+        if found != self.predicted or waiting != 1:
+            self.problems.append(f"predicted {dict(self.predicted)} and one that waits, found {dict(found)} and {waiting}")
 
     @property
     def answers(self) -> Counter[str]:
         """How many pods fit."""
-        return Counter({"capacity: fits": self.foretold.total(), "capacity: does not fit": 1})
+        return Counter({"capacity: fits": self.predicted.total(), "capacity: does not fit": 1})
 
 
 @dataclass(slots=True)
 class DiffScenario(Scenario):
     """Pods are placed by the policies of one scheduler, and then by those of another."""
 
-    foretold: Diff | None = None
+    predicted: Diff | None = None
     found: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -315,18 +315,18 @@ class DiffScenario(Scenario):
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Compare the policies."""
-        self.foretold = wharfinger.diff(policies[OTHER_NAME], policies[NAME], cluster, self._pending(cluster))
+        self.predicted = wharfinger.diff(policies[OTHER_NAME], policies[NAME], cluster, self._pending(cluster))
 
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
         """Create the pods for one scheduler, remember their nodes, and create them for the other."""
-        assert self.foretold is not None
+        assert self.predicted is not None
         self._remove(api)
         yield ()
-        yield self._created(self.foretold.before.run, NAME)
+        yield self._created(self.predicted.before.run, NAME)
         self.found = {name: pod["spec"].get("nodeName") for name, pod in self._pods(api).items()}
         self._remove(api)
         yield ()
-        yield self._created(self.foretold.after.run, OTHER_NAME)
+        yield self._created(self.predicted.after.run, OTHER_NAME)
 
     def _created(self, run: DryRun, scheduler: str) -> list[Plain]:
         return [_served_by(scheduler, self.pods[result.pod.partition("/")[2]]) for result in run.results]
@@ -337,24 +337,24 @@ class DiffScenario(Scenario):
                 api.delete("Pod", name, self.namespace)
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
-        """See that each scheduler has put every pod where it was foretold, and that the pods foretold to change are those that do."""
-        assert self.foretold is not None
+        """See that each scheduler has put every pod where it was predicted, and that the pods predicted to change are those that do."""
+        assert self.predicted is not None
         there = {name: pod["spec"].get("nodeName") for name, pod in pods.items()}
-        for side, run, found in (("before", self.foretold.before.run, self.found), ("after", self.foretold.after.run, there)):
+        for side, run, found in (("before", self.predicted.before.run, self.found), ("after", self.predicted.after.run, there)):
             for result in run.results:
                 node = found.get(result.pod.partition("/")[2], "nowhere")
                 if node != result.node:
-                    self.problems.append(f"{result.pod} {side}: foretold {result.node} ({result.message}), found on {node}")
+                    self.problems.append(f"{result.pod} {side}: predicted {result.node} ({result.message}), found on {node}")
         changed = {name: (self.found[name], there[name]) for name in there if self.found.get(name) != there[name]}
-        foretold = {each.pod.partition("/")[2]: (each.before, each.after) for each in self.foretold.changes}
-        if changed != foretold:
-            self.problems.append(f"foretold to change {foretold}, changed {changed}")
+        predicted = {each.pod.partition("/")[2]: (each.before, each.after) for each in self.predicted.changes}
+        if changed != predicted:
+            self.problems.append(f"predicted to change {predicted}, changed {changed}")
 
     @property
     def answers(self) -> Counter[str]:
         """How many pods change."""
-        assert self.foretold is not None
-        return Counter({"diff: changes": len(self.foretold.changes), "diff: same": self.foretold.pods - len(self.foretold.changes)})
+        assert self.predicted is not None
+        return Counter({"diff: changes": len(self.predicted.changes), "diff: same": self.predicted.pods - len(self.predicted.changes)})
 
 
 ONE_AT_A_TIME = threading.Lock()
@@ -366,7 +366,7 @@ class RebalanceScenario(Scenario):
     """Pods are moved by `wharf rebalance --apply`, which plans anew."""
 
     goal: Goal = Goal.FREE_NODES
-    foretold: Rebalance | None = None
+    predicted: Rebalance | None = None
     reported: str = ""
 
     @property
@@ -384,7 +384,7 @@ class RebalanceScenario(Scenario):
         """Plan the moves, on a copy of the cluster."""
         state = restored(checkpoint_of(cluster.state), cluster.state.snapshot().now)
         plan_options = PlanOptions(goals=(self.goal,), limits=Limits(namespaces=frozenset({self.namespace})))
-        self.foretold = rebalance(assemble(policies[NAME]), state, plan_options, self._pending(cluster))
+        self.predicted = rebalance(assemble(policies[NAME]), state, plan_options, self._pending(cluster))
 
     def work(self, api: Api) -> Iterator[Sequence[Plain]]:
         """Run the command, and create a replacement for each pod that it evicts."""
@@ -415,8 +415,8 @@ class RebalanceScenario(Scenario):
 
     def compare(self, pods: Mapping[str, Plain]) -> None:
         """See that the pods of the plan are where it says, under a new uid, and all others that had a node where they were."""
-        assert self.foretold is not None
-        planned = {move.pod.partition("/")[2]: move for move in self.foretold.moves}
+        assert self.predicted is not None
+        planned = {move.pod.partition("/")[2]: move for move in self.predicted.moves}
         for name, pod in self.pods.items():
             found = pods.get(name)
             node = None if found is None else found["spec"].get("nodeName")
@@ -425,14 +425,14 @@ class RebalanceScenario(Scenario):
             wanted = pod["spec"].get("nodeName") if move is None else move.target
             if (wanted is not None and node != wanted) or is_new != (move is not None):
                 self.problems.append(
-                    f"{name}: foretold {wanted}, moved: {move is not None}; found on {node}, moved: {is_new}; {self.reported}"
+                    f"{name}: predicted {wanted}, moved: {move is not None}; found on {node}, moved: {is_new}; {self.reported}"
                 )
 
     @property
     def answers(self) -> Counter[str]:
         """How many pods move, and how many stay."""
-        assert self.foretold is not None
-        moves = len(self.foretold.moves)
+        assert self.predicted is not None
+        moves = len(self.predicted.moves)
         return Counter({"rebalance: moves": moves, "rebalance: stays": len(self.pods) - moves})
 
 

@@ -9,7 +9,7 @@ FOLDER = Path(__file__).parent
 
 
 def assert_golden(name: str, printed: str) -> None:
-    """None; fails where `printed` is not what `tests/golden/<name>` holds."""
+    """Fail where `printed` is not what `tests/golden/<name>` holds."""
     path = FOLDER / name
     if os.environ.get("WHARF_GOLDEN") == "write":
         path.write_text(printed, encoding="utf-8")

@@ -282,7 +282,7 @@ class Api:
     status: dict[str, Any]
 
     async def apply_status(self, _obj: object, status: dict[str, Any]) -> None:
-        """None; it is kept."""
+        """Keep the status."""
         self.status = status
 
 

@@ -163,7 +163,7 @@ class LiveBoard:
             "revision": snapshot.revision,
             "profiles": [profile.name for profile in scheduler.profiles],
             "resources": [{"name": use.resource, "requested": use.requested, "allocatable": use.allocatable} for use in used.resources],
-            "shades": [{"key": key, "title": title} for key, title in self._colours().choices(snapshot)],
+            "colorings": [{"key": key, "title": title} for key, title in self._colours().choices(snapshot)],
         }
 
     def _policies(self) -> Mapping[str, Any]:

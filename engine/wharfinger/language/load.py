@@ -71,8 +71,8 @@ class TextSet:
     def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics, authority: Authority = CLUSTER) -> CheckedText:
         """The policy of one text with its tests and imports, as that of `authority`; whatever is wrong goes to `diagnostics`."""
         file = self._read(name, diagnostics)
-        beside = paired_file(name)
-        needs = {beside} if beside is not None else set()
+        paired = paired_file(name)
+        needs = {paired} if paired is not None else set()
         if file is None:
             return CheckedText(policy=None, title=None, without_policy=False, needs=frozenset(needs))
         if only_tests(file):
@@ -98,10 +98,10 @@ class TextSet:
         return file
 
     def _with_tests(self, name: str, file: ast.File, diagnostics: Diagnostics) -> ast.File:
-        beside = paired_file(name)
-        if beside is None or beside not in self.texts or name.endswith(TEST_SUFFIX):
+        paired = paired_file(name)
+        if paired is None or paired not in self.texts or name.endswith(TEST_SUFFIX):
             return file
-        return with_tests(file, self._read(beside, diagnostics))
+        return with_tests(file, self._read(paired, diagnostics))
 
     def _belongs(self, name: str, file: ast.File, diagnostics: Diagnostics) -> None:
         tested = paired_file(name) if name.endswith(TEST_SUFFIX) else None
@@ -249,18 +249,18 @@ class Loader:
 
     def _with_tests(self, name: str, file: ast.File) -> ast.File:
         """A file with the tests of its `_test.policy` file, if that was read."""
-        beside = paired_file(name)
-        return with_tests(file, self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None)
+        paired = paired_file(name)
+        return with_tests(file, self.files.get(paired) if paired is not None and not name.endswith(TEST_SUFFIX) else None)
 
     def _tests_belong(self, name: str, file: ast.File) -> None:
         """Reports tests that belong to no policy."""
         tested = self.files.get(paired_file(name) or "") if name.endswith(TEST_SUFFIX) else None
         if tested is not None and tested.policy is not None:
             return
-        beside = f"`{paired_file(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+        paired = f"`{paired_file(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
         title = file.tests[0].title.span
         help_ = (
-            f"they are tests of the policy in {beside}" if name.endswith(TEST_SUFFIX) else f"put them beside the rules, or into {beside}"
+            f"they are tests of the policy in {paired}" if name.endswith(TEST_SUFFIX) else f"put them beside the rules, or into {paired}"
         )
         self.diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
 

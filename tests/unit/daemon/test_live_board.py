@@ -117,7 +117,7 @@ def test_nodes_are_coloured_by_a_metric(tmp_path):
     assert typed is not None, list(diagnostics)
     setting = Setting(assemble(candidate.compile_all([typed], {})))
     setting.put(node("a"), node("b"))
-    assert "metric:load/busy" in {coloring["key"] for coloring in setting.parts()["summary"]["shades"]}
+    assert "metric:load/busy" in {coloring["key"] for coloring in setting.parts()["summary"]["colorings"]}
     assert setting.board.picture("metric:load/busy", known=-1).coloring.note == "there are no samples yet"
 
     setting.scheduler.state.set_metric("busy", {"a": (0.4, 0.0)})
@@ -255,7 +255,7 @@ def test_the_devices_of_a_node_are_listed_by_pool_with_their_states(setting):
         "default/c",
     )
     assert devices_of(setting, "b")["count"] == 0
-    assert "devices" in {coloring["key"] for coloring in setting.parts()["summary"]["shades"]}
+    assert "devices" in {coloring["key"] for coloring in setting.parts()["summary"]["colorings"]}
     picture = setting.board.picture("devices", known=-1)
     values = dict(zip(picture.tiles.names, picture.coloring.values.tolist(), strict=True))
     assert values["a"] == 0.5

@@ -78,9 +78,9 @@ def diagnose(folder: Path, text: str, files: dict[str, str], authority: Authorit
     """Everything found in a policy text with other files beside it; the whole folder is loaded where there are tests among them."""
     for name, policy in {**files, NAME: text}.items():
         (folder / name).write_bytes(content(policy))
-    beside = [name for name in files if not name.startswith("shared")]
+    others = [name for name in files if not name.startswith("shared")]
     with contextlib.chdir(folder):
-        policies, diagnostics = load_policies([*beside, NAME], CATALOGUE, authority)
+        policies, diagnostics = load_policies([*others, NAME], CATALOGUE, authority)
     for policy in policies:
         if policy is not None and not diagnostics.has_errors:
             cost.report(policy, diagnostics)

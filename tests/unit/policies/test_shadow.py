@@ -17,10 +17,10 @@ A, B = compiled(policy("where", "a")), compiled(policy("where", "b"))
 
 def active(deciding, **shadows):
     chain = with_policies(BASE, deciding)
-    beside = {
+    shadow_chains = {
         name: with_policies(chain, [*(found for found in deciding if found.name != name), shadow]) for name, shadow in shadows.items()
     }
-    return ActivePolicies(chains={"wharfinger": chain}, shadows={"wharfinger": beside})
+    return ActivePolicies(chains={"wharfinger": chain}, shadows={"wharfinger": shadow_chains})
 
 
 def started(policies, *things):

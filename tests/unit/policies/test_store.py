@@ -321,7 +321,7 @@ async def test_a_shadow_decides_nothing_and_is_compiled_with_the_policies_that_d
     await world.offer({"a.policy": policy("a", "two"), "new.policy": policy("new")}, "shadows", mode=Mode.SHADOW)
     assert world.store.active.chains["wharfinger"] is chain
     shadows = world.store.active.shadows["wharfinger"]
-    assert {name: [found.name for found in beside.policies] for name, beside in shadows.items()} == {
+    assert {name: [found.name for found in chain_of_shadow.policies] for name, chain_of_shadow in shadows.items()} == {
         "a": ["a", "b"],
         "new": ["a", "b", "new"],
     }

@@ -44,20 +44,20 @@ def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates, n_n
 def test_a_pod_with_affinity_to_a_later_one_is_tried_again_after_it():
     term = objects.PodAffinityTerm(label_selector=objects.LabelSelector(match_labels={"app": "db"}), topology_key="kubernetes.io/hostname")
     required = objects.PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
-    beside, hopeless, db = pod("beside", created=1), pod("hopeless", created=2), pod("db", created=3)
-    spec = structs.replace(beside.object.spec, affinity=objects.Affinity(pod_affinity=required))
-    beside = PodView(structs.replace(beside.object, spec=spec))
+    follower, hopeless, db = pod("follower", created=1), pod("hopeless", created=2), pod("db", created=3)
+    spec = structs.replace(follower.object.spec, affinity=objects.Affinity(pod_affinity=required))
+    follower = PodView(structs.replace(follower.object, spec=spec))
     hopeless = PodView(structs.replace(hopeless.object, spec=structs.replace(hopeless.object.spec, node_selector={"none": "such"})))
     db = PodView(structs.replace(db.object, metadata=structs.replace(db.object.metadata, labels={"app": "db"})))
     advanced = []
     state = clusters.state_of(5)
-    result = dry_run(clusters.chain_of(), state, [beside, hopeless, db], advance=lambda: advanced.append(1))
-    assert [one.pod for one in result.results] == ["default/beside", "default/hopeless", "default/db"]
+    result = dry_run(clusters.chain_of(), state, [follower, hopeless, db], advance=lambda: advanced.append(1))
+    assert [one.pod for one in result.results] == ["default/follower", "default/hopeless", "default/db"]
     assert result.results[0].node == result.results[2].node is not None
     assert result.results[1].node is None
     assert len(advanced) == 3
     assert (result.placed, len(list(state.placements()))) == (2, 2)
-    alone = dry_run(clusters.chain_of(), clusters.state_of(5), [beside, hopeless, db], mode=Mode.INDEPENDENT)
+    alone = dry_run(clusters.chain_of(), clusters.state_of(5), [follower, hopeless, db], mode=Mode.INDEPENDENT)
     assert [one.node is None for one in alone.results] == [True, True, False]
 
 

@@ -202,7 +202,7 @@ def test_new_nodes_are_new_tiles():
 
 def test_an_unknown_coloring_is_reported_once_and_may_come_back():
     board, channel = Board(), Channel("gone")
-    assert events(channel.update(board)) == [("trouble", {"shade": "gone", "sentence": "no node offers gone"})]
+    assert events(channel.update(board)) == [("trouble", {"coloring": "gone", "sentence": "no node offers gone"})]
     assert channel.update(board) == []
     channel.key = "cpu"
     assert [name for name, _ in events(channel.update(board))] == ["tiles", "values", "flags"]

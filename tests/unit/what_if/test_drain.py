@@ -109,8 +109,8 @@ def test_a_budget_forbids_the_rest_when_replacements_wait():
 
 
 def test_a_pod_that_its_budget_forbade_at_first_leaves_after_a_later_node_has_helped():
-    beside = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
-    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     waiting = PodView(decode.convert(owned("web-1", on="", labels=WEB, affinity=affinity), objects.Pod))
     cluster = state(
         [node("a"), node("b"), node("c")],

@@ -128,9 +128,9 @@ def _underlines(marks: list[Mark], paint: Paint, style: str) -> Iterator[str]:
         start, end = max(mark.start, cursor), max(mark.end, cursor)
         row += " " * (start - cursor) + paint(("^" if mark.primary else "-") * (end - start), style if mark.primary else "other")
         cursor = end
-    beside = ordered[-1] if ordered[-1].end >= cursor else None
-    yield row + (f" {paint(beside.text, style if beside.primary else 'other')}" if beside and beside.text else "")
-    below = [mark for mark in ordered if mark.text and mark is not beside]
+    rightmost = ordered[-1] if ordered[-1].end >= cursor else None
+    yield row + (f" {paint(rightmost.text, style if rightmost.primary else 'other')}" if rightmost and rightmost.text else "")
+    below = [mark for mark in ordered if mark.text and mark is not rightmost]
     while below:
         mark = below.pop()
         row, cursor = "", 0

@@ -175,7 +175,7 @@ class SharedGpus:
     def __init__(self, names: GpuNames) -> None:
         self.names = names
         self._all = WholeCounts()
-        self._others = WholeCounts(besides={names.count, names.share})
+        self._others = WholeCounts(excluded={names.count, names.share})
 
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:
         """The GPUs of a node by index, then its other devices."""

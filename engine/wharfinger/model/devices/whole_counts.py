@@ -20,17 +20,17 @@ MAX_UNITS: Final = 64
 
 
 class WholeCounts:
-    """The devices of extended resources, without those in `besides`, which another source knows in detail."""
+    """The devices of extended resources, without those in `excluded`, which another source knows in detail."""
 
-    __slots__ = ("_besides",)
+    __slots__ = ("_excluded",)
 
-    def __init__(self, besides: Collection[str] = ()) -> None:
-        self._besides = frozenset(besides)
+    def __init__(self, excluded: Collection[str] = ()) -> None:
+        self._excluded = frozenset(excluded)
 
     def devices_on(self, node: objects.Node, pods: Sequence[PodView], store: Store) -> Sequence[Device]:  # noqa: ARG002 — a port
         """A device for each unit of each extended resource, resources by name."""
         found: list[Device] = []
-        for resource, count in sorted(amounts(_extended(node.status.allocatable, self._besides)).items()):
+        for resource, count in sorted(amounts(_extended(node.status.allocatable, self._excluded)).items()):
             if not 0 < count <= MAX_UNITS:
                 continue
             taken = sum(pod.requests.get(resource, 0) for pod in pods)
@@ -44,7 +44,7 @@ class WholeCounts:
 
     def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:  # noqa: ARG002 — a port
         """All units of extended resources that a pod requests."""
-        count = sum(amount for name, amount in pod.requests.items() if "/" in name and name not in self._besides)
+        count = sum(amount for name, amount in pod.requests.items() if "/" in name and name not in self._excluded)
         return DeviceDemand(count) if 0 < count <= MAX_UNITS else None
 
     def token(self, store: Store) -> Hashable:  # noqa: ARG002 — a port
@@ -56,6 +56,6 @@ class WholeCounts:
         return ()
 
 
-def _extended(allocatable: dict[str, str], besides: frozenset[str]) -> dict[str, str]:
+def _extended(allocatable: dict[str, str], excluded: frozenset[str]) -> dict[str, str]:
     """The quantities of extended resources."""
-    return {name: text for name, text in allocatable.items() if "/" in name and name not in besides}
+    return {name: text for name, text in allocatable.items() if "/" in name and name not in excluded}

@@ -117,7 +117,7 @@ class Channel:
     def whole(self) -> list[bytes]:
         """The messages for a new watcher; empty before the first `update`."""
         if self._trouble:
-            return [message("trouble", {"shade": self.key, "sentence": self._trouble})]
+            return [message("trouble", {"coloring": self.key, "sentence": self._trouble})]
         return [self._tiles, self._full(), self._flagged()] if self._tiles else []
 
     def update(self, board: Board) -> list[bytes]:
@@ -132,7 +132,7 @@ class Channel:
             self._tiles = message("tiles", _plain(picture.tiles, picture.layout))
         self._layout = picture.layout
         sent = [self._tiles] if fresh else []
-        return [*sent, *self._shaded(picture, fresh), *self._flags_changed(picture, fresh)]
+        return [*sent, *self._coloring_changed(picture, fresh), *self._flags_changed(picture, fresh)]
 
     def _failed(self, sentence: str) -> list[bytes]:
         if sentence == self._trouble:
@@ -140,10 +140,10 @@ class Channel:
         self._trouble, self._layout = sentence, -1
         return self.whole()
 
-    def _shaded(self, picture: Picture, fresh: bool) -> list[bytes]:
+    def _coloring_changed(self, picture: Picture, fresh: bool) -> list[bytes]:
         coloring = picture.coloring
         scale = {
-            "shade": self.key,
+            "coloring": self.key,
             "title": coloring.title,
             "unit": coloring.unit,
             "low": coloring.low,

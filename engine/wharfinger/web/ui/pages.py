@@ -2,7 +2,7 @@
 
 /ui                    the page
 /ui/static/<file>      its files
-/ui/events?shade=…     its data in a colouring of the nodes, as server-sent events; ?namespace=…&result=…&policy=… choose pods
+/ui/events?coloring=…     its data in a colouring of the nodes, as server-sent events; ?namespace=…&result=…&policy=… choose pods
 /ui/nodes/<name>       one node, as JSON
 /ui/objects            POST: the objects of a YAML or JSON text, as JSON
 /ui/pods?find=…        the pods that have a text in their names, as JSON
@@ -303,9 +303,9 @@ def static_route(*, to_anybody: bool) -> Route:
 
 
 async def _events(feed: Feed, request: Request) -> Response:
-    coloring = request.query_params.get("shade", FIRST_COLORING)
+    coloring = request.query_params.get("coloring", FIRST_COLORING)
     query = PodQuery(**{name: request.query_params.get(name, "") for name in ("namespace", "result", "policy")})
-    for name, text in (("shade", coloring), ("namespace", query.namespace), ("policy", query.policy)):
+    for name, text in (("coloring", coloring), ("namespace", query.namespace), ("policy", query.policy)):
         if len(text) > _MAX_QUERY_LENGTH:
             return PlainTextResponse(f"{name}: expected at most {_MAX_QUERY_LENGTH} characters\n", 400)
     if query.result not in {"", *RESULTS}:

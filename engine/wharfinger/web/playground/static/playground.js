@@ -135,7 +135,7 @@ function showMap(found) {
     byId("cluster-title").textContent = `Cluster · ${nodes(found.tiles.names.length)}`;
     byId("map").setAttribute("aria-label", nodes(found.tiles.names.length));
   }
-  map.shade(found.colors);
+  map.color(found.colors);
 }
 
 function answerParts(found) {
@@ -158,7 +158,7 @@ async function showNode(name) {
   const found = await ask("decide", { text: broken ? "" : editor.text, cluster: cluster(), pod, manifest: own(), node: name, layout }).then((answer) => ({ answer }), (error) => ({ error }));
   if (byId("detail-title").textContent !== name) return;
   const choose = (key) => { dialog.close(); byId("pod").value = key; byId("own").open = false; later(0); };
-  body.replaceChildren(...(found.error ? [verdict("warn", found.error.message)] : nodeParts({ told: found.answer.node, forPod: { name: found.answer.explanation.pod, found: found.answer }, showPod: choose })));
+  body.replaceChildren(...(found.error ? [verdict("warn", found.error.message)] : nodeParts({ reply: found.answer.node, forPod: { name: found.answer.explanation.pod, found: found.answer }, showPod: choose })));
 }
 
 async function format() {

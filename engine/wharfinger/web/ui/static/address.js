@@ -1,6 +1,6 @@
 // What the page shows is in its address: it can be pasted, is there after a reload, and "back" leads to what was shown before.
 
-const USUAL = { shade: "cpu", find: "", namespace: "", result: "", policy: "", workload: "", drain: "", add: "", pod: "", node: "", for: "", group: "" };
+const USUAL = { coloring: "cpu", find: "", namespace: "", result: "", policy: "", workload: "", drain: "", add: "", pod: "", node: "", for: "", group: "" };
 
 export class Address {
   constructor(changed) {

@@ -13,14 +13,14 @@ import { WhatIf } from "./whatif.js";
 
 const POD = "pod:", GROUP = "group:", SILENCE = 10_000;
 const NO_DIALOG = { pod: "", node: "", for: "", group: "" };
-let stream = null, heard = 0, now = Date.now() / 1000, seen = null;
+let stream = null, lastMessage = 0, now = Date.now() / 1000, seen = null;
 
 const address = new Address(show);
-let { shade } = address.view, query = chosen(address.view);
-const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (shade.startsWith(POD) ? shade.slice(POD.length) : "") });
+let { coloring } = address.view, query = chosen(address.view);
+const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (coloring.startsWith(POD) ? coloring.slice(POD.length) : "") });
 const showPod = (pod) => address.go({ ...NO_DIALOG, pod });
 const showGroup = (group) => address.go({ ...NO_DIALOG, group });
-const colourBy = { pod: (pod) => address.go({ ...NO_DIALOG, shade: POD + pod }), group: (group) => address.go({ ...NO_DIALOG, shade: GROUP + group }) };
+const colourBy = { pod: (pod) => address.go({ ...NO_DIALOG, coloring: POD + pod }), group: (group) => address.go({ ...NO_DIALOG, coloring: GROUP + group }) };
 const detail = new Detail({ showNode, showPod, showGroup, colourBy, closed: () => address.go(NO_DIALOG) });
 const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => whatIf.taken(node) || showNode(node) });
 const whatIf = new WhatIf({ map, noted: (changes) => address.note(changes), showNode: (node) => showNode(node), showPod });
@@ -28,13 +28,13 @@ const whatIf = new WhatIf({ map, noted: (changes) => address.note(changes), show
 const search = new Search({ map, showPod, noted: (find) => address.note({ find }) });
 const choices = new Choices((changes) => address.go(changes));
 
-const told = {
+const handlers = {
   tiles: (value) => { map.tiles(value); search.count(); byId("cluster-title").textContent = `Cluster · ${nodes(value.names.length)}`; byId("map").setAttribute("aria-label", nodes(value.names.length)); },
-  values: (value) => { trouble(""); map.shade(value); painted(); },
+  values: (value) => { trouble(""); map.color(value); painted(); },
   change: (value) => map.change(value),
   flags: (value) => map.flagged(value),
   trouble: (value) => trouble(value.sentence),
-  summary: (value) => { now = value.now; panels.summary(value); choices.shades(value.shades ?? [], shade); },
+  summary: (value) => { now = value.now; panels.summary(value); choices.colorings(value.colorings ?? [], coloring); },
   pending: (value) => { choices.namespaces(value.namespaces); panels.pending(value, now, query !== "", showPod); },
   groups: (value) => groups(value, now, query !== "", { showGroup, colour: colourBy.group }),
   decisions: (value) => { rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
@@ -46,7 +46,7 @@ const told = {
 // The playground is there if a setting says so.
 fetch("ui/playground", { method: "HEAD" }).then((answer) => { byId("playground").hidden = !answer.ok; }, () => {});
 
-// For whoever measures: the first picture of the cluster is there.
+// For measurements: the first picture of the cluster is there.
 function painted() {
   if (document.documentElement.dataset.painted) return;
   performance.mark("painted");
@@ -65,8 +65,8 @@ function rate(total) {
 
 // Shows what the address says.
 function show(view) {
-  const other = view.shade !== shade || chosen(view) !== query;
-  shade = view.shade;
+  const other = view.coloring !== coloring || chosen(view) !== query;
+  coloring = view.coloring;
   query = chosen(view);
   document.title = [view.pod || view.group || view.node, "Wharfinger"].filter(Boolean).join(" · ");
   choices.show(view);
@@ -76,20 +76,20 @@ function show(view) {
   detail.show(view);
 }
 
-const events = () => `ui/events?shade=${encodeURIComponent(shade)}${query}`;
+const events = () => `ui/events?coloring=${encodeURIComponent(coloring)}${query}`;
 
-// A browser keeps six connections to one address: tabs that nobody sees leave theirs to the others.
+// A browser keeps six connections to one address: hidden tabs leave theirs to the others.
 function listen() {
   stream?.close();
   stream = document.hidden ? null : new EventSource(events());
   if (!stream) return;
   stream.onerror = () => live(false);
-  for (const [name, tell] of Object.entries(told)) {
-    stream.addEventListener(name, (event) => { live(true); tell(JSON.parse(event.data)); });
+  for (const [name, handle] of Object.entries(handlers)) {
+    stream.addEventListener(name, (event) => { live(true); handle(JSON.parse(event.data)); });
   }
 }
 
-// An EventSource does not tell what the scheduler says when it does not want another page.
+// An EventSource does not show what the scheduler says when it does not want another page.
 async function refused() {
   const asking = new AbortController();
   stream = null;
@@ -99,14 +99,14 @@ async function refused() {
 }
 
 function live(is) {
-  if (is) heard = Date.now();
-  const badge = byId("live"), text = is ? "live" : heard ? `no news since ${clock(heard / 1000)}` : "connecting";
+  if (is) lastMessage = Date.now();
+  const badge = byId("live"), text = is ? "live" : lastMessage ? `no news since ${clock(lastMessage / 1000)}` : "connecting";
   if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
 }
 
 document.addEventListener("visibilitychange", listen);
 setInterval(() => {
-  if (heard && Date.now() - heard > SILENCE) live(false);
+  if (lastMessage && Date.now() - lastMessage > SILENCE) live(false);
   if (stream?.readyState === EventSource.CLOSED) refused().finally(listen);
 }, 3000);
 listen();

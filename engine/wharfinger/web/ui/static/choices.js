@@ -15,7 +15,7 @@ function offer(select, wanted, value) {
 
 export class Choices {
   constructor(changed) {
-    for (const name of ["shade", ...CHOICES]) byId(name).addEventListener("change", (event) => changed({ [name]: event.target.value }));
+    for (const name of ["coloring", ...CHOICES]) byId(name).addEventListener("change", (event) => changed({ [name]: event.target.value }));
     byId("filters").addEventListener("submit", (event) => event.preventDefault());
     this.known = { namespace: new Set(), policy: new Set() };
     this.view = { namespace: "", result: "", policy: "" };
@@ -27,7 +27,7 @@ export class Choices {
     byId("result").value = view.result;
     this.add("namespace", []);
     this.add("policy", []);
-    this.shades(this.offered, view.shade);
+    this.colorings(this.offered, view.coloring);
   }
 
   namespaces(names) { this.add("namespace", names); }
@@ -40,11 +40,11 @@ export class Choices {
     offer(byId(what), [["", "all"], ...[...known].sort().map((name) => [name, name])], value);
   }
 
-  shades(offered, shade) {
+  colorings(offered, coloring) {
     this.offered = offered;
     const wanted = offered.map(({ key, title }) => [key, title]);
-    if (shade.startsWith(POD)) wanted.push([shade, `score for ${shade.slice(POD.length)}`]);
-    if (shade.startsWith(GROUP)) wanted.push([shade, `group ${shade.slice(GROUP.length)}`]);
-    offer(byId("shade"), wanted, shade);
+    if (coloring.startsWith(POD)) wanted.push([coloring, `score for ${coloring.slice(POD.length)}`]);
+    if (coloring.startsWith(GROUP)) wanted.push([coloring, `group ${coloring.slice(GROUP.length)}`]);
+    offer(byId("coloring"), wanted, coloring);
   }
 }

@@ -65,15 +65,15 @@ export class Detail {
   }
 
   async pod(name) {
-    const answer = await asked(`explain/${encoded(name)}`).then((told) => ({ told }), (error) => ({ trouble: error.message }));
-    const none = answer.told && answer.told.lastDecision === null;
+    const answer = await asked(`explain/${encoded(name)}`).then((reply) => ({ reply }), (error) => ({ trouble: error.message }));
+    const none = answer.reply && answer.reply.lastDecision === null;
     const past = none ? { decisions: [] } : await asked(`decisions/${encoded(name)}`).catch(() => ({ decisions: [] }));
     return pod({ ...answer, past: past.decisions.slice(0, 10), showNode: (node) => this.showNode(node, name), showGroup: this.showGroup, colour: () => this.colour("pod", name) });
   }
 
   async group(name) {
-    const told = await asked(`explain/group/${encoded(name)}`);
-    return group({ told, showNode: this.showNode, showPod: this.showPod, colour: () => this.colour("group", name) });
+    const reply = await asked(`explain/group/${encoded(name)}`);
+    return group({ reply, showNode: this.showNode, showPod: this.showPod, colour: () => this.colour("group", name) });
   }
 
   colour(what, name) {
@@ -83,8 +83,8 @@ export class Detail {
   }
 
   async node(name, podName) {
-    const told = await asked(`ui/nodes/${encodeURIComponent(name)}`);
+    const reply = await asked(`ui/nodes/${encodeURIComponent(name)}`);
     const about = podName ? await asked(`explain/${encoded(podName)}?node=${encodeURIComponent(name)}`).then((found) => ({ found }), (error) => ({ trouble: error.message })) : null;
-    return node({ told, forPod: about && { name: podName, ...about }, showPod: this.showPod });
+    return node({ reply, forPod: about && { name: podName, ...about }, showPod: this.showPod });
   }
 }

@@ -15,7 +15,7 @@ export function devices({ count: all, states, omitted, pools }, showPod) {
 
 function group({ driver, pool, counted, devices: found }, showPod) {
   return make("div", {}, make("h4", {}, `${driver}`, make("span", { class: "quiet" }, ` pool ${pool}`)),
-    counted ? quiet("Only how many are taken is known: the kubelet chooses which ones, and tells nobody.") : null,
+    counted ? quiet("Only how many are taken is known: the kubelet chooses which ones, and does not report them.") : null,
     make("ul", { class: "cells" }, found.map((device) => cell(device, showPod))));
 }
 
@@ -25,7 +25,7 @@ function cell({ name, model, state, part: taken, taints, left, holders, moreHold
     make("div", { class: "line" }, make("strong", {}, name), make("span", { class: `badge ${tones[state]}` }, state)), bar(taken),
     model ? quiet(model) : null,
     taints.length ? make("p", {}, `tainted: ${taints.join(", ")}`) : null,
-    state === "blocked" ? quiet("Nobody holds it, but other devices use up its counters.") : null,
+    state === "blocked" ? quiet("No pod holds it, but other devices use up its counters.") : null,
     rest.length ? make("ul", { class: "reasons" }, rest) : null,
     ...holders.map((holder) => held(holder, name, showPod)), moreHolders ? quiet(`and ${count(moreHolders)} more`) : null);
 }

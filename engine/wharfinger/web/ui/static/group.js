@@ -5,11 +5,11 @@ import { link, part, quiet, sentences, verdict } from "./verdict.js";
 
 const TONES = { placed: "good", "has a place": "good", "placed in part": "good", "waits for members": "warn", "not found": "warn" };
 
-export function group({ told, showNode, showPod, colour }) {
-  return [verdict(TONES[told.state] ?? "bad", told.state, told.message), make("ul", { class: "sentences quiet" }, told.terms.map((text) => make("li", {}, text))),
+export function group({ reply, showNode, showPod, colour }) {
+  return [verdict(TONES[reply.state] ?? "bad", reply.state, reply.message), make("ul", { class: "sentences quiet" }, reply.terms.map((text) => make("li", {}, text))),
     make("p", { class: "actions" }, make("button", { type: "button", onclick: colour }, "Show it on the map")),
-    ...(told.domains.length ? [part("What each domain takes", domains(told.domains), told.omitted ? quiet(`and ${count(told.omitted)} more`) : "")] : []),
-    part(`Members · ${count(told.members.length)}`, members(told.members, showNode, showPod))];
+    ...(reply.domains.length ? [part("What each domain takes", domains(reply.domains), reply.omitted ? quiet(`and ${count(reply.omitted)} more`) : "")] : []),
+    part(`Members · ${count(reply.members.length)}`, members(reply.members, showNode, showPod))];
 }
 
 function domains(all) {

@@ -4,18 +4,18 @@ import { byId, count, fill, make, since, table } from "./dom.js";
 
 const TONES = { placed: "good", "placed in part": "good", "waits for members": "warn", "waits for room": "warn", "being placed": "" };
 
-export function groups(told, now, chosen, { showGroup, colour }) {
+export function groups(reply, now, chosen, { showGroup, colour }) {
   const section = byId("groups");
-  section.hidden = !told.total && !chosen;
-  byId("groups-title").textContent = told.total ? `Groups · ${count(told.total)}` : "Groups";
+  section.hidden = !reply.total && !chosen;
+  byId("groups-title").textContent = reply.total ? `Groups · ${count(reply.total)}` : "Groups";
   const cell = (content, name) => make("td", { class: name }, content ?? "");
-  const rows = told.groups.map((group) => make("tr", {},
+  const rows = reply.groups.map((group) => make("tr", {},
     cell([make("button", { class: "link", type: "button", "data-key": `group ${group.group}`, onclick: () => showGroup(group.group) }, group.group), make("div", { class: "quiet" }, group.source)], "name"),
     cell(make("span", { class: `badge ${TONES[group.state] ?? "warn"}` }, group.state)),
     cell(`${count(group.placed)} of ${count(group.members)}${group.minCount ? `, at least ${count(group.minCount)}` : ""}`, "number"),
     cell([...where(group), make("button", { class: "link", type: "button", "data-key": `map of ${group.group}`, "aria-label": `show ${group.group} on the map`, onclick: () => colour(group.group) }, "on the map")], "wide"),
     cell(group.since === null ? "" : since(now - group.since), "number")));
-  const omitted = told.omitted ? [make("p", { class: "quiet" }, `and ${count(told.omitted)} more groups`)] : [];
+  const omitted = reply.omitted ? [make("p", { class: "quiet" }, `and ${count(reply.omitted)} more groups`)] : [];
   fill(section.querySelector(".body"), rows.length ? table(["group", "state", "#placed", "where, or what it waits for", "#waits"], rows, "Groups", rows.length > 4) : make("p", { class: "quiet" }, "No group is of this choice."), omitted);
 }
 

@@ -53,7 +53,7 @@ export class ClusterMap {
     this.place();
   }
 
-  shade(scale) {
+  color(scale) {
     this.scale = scale;
     this.values = scale.values;
     this.draw();

@@ -6,14 +6,14 @@ import { link, part, quiet, scores, sentences, verdict, waysOut } from "./verdic
 
 const pairs = (found) => (Object.keys(found).length ? make("table", { class: "pairs" }, make("tbody", {}, Object.entries(found).sort().map(([key, value]) => make("tr", {}, make("th", { scope: "row" }, key), make("td", {}, value))))) : quiet("none"));
 
-export function node({ told, forPod, showPod }) {
-  const parts = [headline(told)];
-  if (forPod) parts.push(...aboutPod(told, forPod, showPod));
-  const taints = Object.fromEntries(told.taints.map((taint) => [`${taint.key}${taint.value ? `=${taint.value}` : ""}`, taint.effect]));
-  const meters = told.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${amount(name, requested)} of ${amount(name, allocatable)}`));
-  return [...parts, make("div", { class: "columns" }, part("Requested", ...meters), part("Conditions and taints", pairs({ ...told.conditions, ...taints }))),
-    ...devices(told.devices, showPod),
-    part(`Pods · ${count(told.nPods)}`, pods(told, showPod)), part("Labels", pairs(told.labels))];
+export function node({ reply, forPod, showPod }) {
+  const parts = [headline(reply)];
+  if (forPod) parts.push(...aboutPod(reply, forPod, showPod));
+  const taints = Object.fromEntries(reply.taints.map((taint) => [`${taint.key}${taint.value ? `=${taint.value}` : ""}`, taint.effect]));
+  const meters = reply.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${amount(name, requested)} of ${amount(name, allocatable)}`));
+  return [...parts, make("div", { class: "columns" }, part("Requested", ...meters), part("Conditions and taints", pairs({ ...reply.conditions, ...taints }))),
+    ...devices(reply.devices, showPod),
+    part(`Pods · ${count(reply.nPods)}`, pods(reply, showPod)), part("Labels", pairs(reply.labels))];
 }
 
 function headline({ conditions, unschedulable, taints, nPods, resources }) {
@@ -27,20 +27,20 @@ function headline({ conditions, unschedulable, taints, nPods, resources }) {
   return verdict("good", "Ready", held);
 }
 
-function aboutPod(told, { name, found, trouble }, showPod) {
+function aboutPod(reply, { name, found, trouble }, showPod) {
   if (!found) return [verdict("warn", `For ${name}: ${trouble}`)];
   const [report] = found.explanation.asked, best = found.explanation.top[0], against = report.verdicts.filter(({ sentences: said }) => said.length);
   const ahead = best && report.totals.length ? best.totals[0] - report.totals[0] : 0;
   const title = against.length ? `rejected by ${count(against.length)} ${against.length === 1 ? "filter" : "filters"}` : report.node === found.explanation.node ? "the best of all nodes" : `feasible, ${number(ahead)} points behind ${best.node}`;
   const passed = report.verdicts.length - against.length;
   const why = against.map(({ rule, sentences: said, values }) => make("div", { class: "card" }, make("strong", {}, rule), sentences(said), values.length ? make("pre", { tabindex: "0" }, values.join("\n")) : null));
-  return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...waysOut(found.waysOut.filter(({ node: of }) => of === told.name)),
+  return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...waysOut(found.waysOut.filter(({ node: of }) => of === reply.name)),
     ...(why.length ? [part("Against it", make("div", { class: "cards" }, why), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter lets" : "filters let"} it pass`) : null)] : []),
     ...scores(report.totals.length ? [report, ...(best && best.node !== report.node ? [best] : [])] : [], "Scores beside the best node")];
 }
 
-function pods(told, showPod) {
-  const rows = told.pods.map(({ pod, requests, priority }) => make("tr", {}, make("td", {}, link(pod, () => showPod(pod), `pod of node ${pod}`)),
+function pods(reply, showPod) {
+  const rows = reply.pods.map(({ pod, requests, priority }) => make("tr", {}, make("td", {}, link(pod, () => showPod(pod), `pod of node ${pod}`)),
     make("td", {}, Object.entries(requests).map(([name, value]) => `${name} ${amount(name, value)}`).join(", ")), make("td", { class: "number" }, number(priority))));
   return rows.length ? table(["pod", "requests", "#priority"], rows, "Pods of the node") : quiet("none");
 }

@@ -1,4 +1,4 @@
-// Everything beside the map: each panel is drawn anew from what was told last.
+// Everything beside the map: each panel is drawn anew from the last message.
 
 import { amount, byId, clock, count, fill, make, meter, number, share, since, table, when } from "./dom.js";
 
@@ -11,20 +11,20 @@ const body = (id) => byId(id).querySelector(".body");
 const nothing = (text) => make("p", { class: "quiet" }, text);
 const cell = (content, name) => make("td", { class: name }, content ?? "");
 
-export function summary(told) {
-  byId("version").textContent = told.version;
+export function summary(reply) {
+  byId("version").textContent = reply.version;
   const role = byId("role");
-  role.textContent = !told.connected ? "no API server yet" : told.trouble ? "API server away" : told.leads ? "leads" : "stands by";
-  role.className = `badge ${told.trouble ? "bad" : told.connected && told.leads ? "good" : "warn"}`;
-  role.title = told.trouble ?? told.identity ?? "";
-  health.server = told.connected ? [told.trouble ? ["API server", "bad", told.trouble] : ["API server", "good", `answered ${told.silence} s ago`],
-    ...(told.missing.length ? [["not listed yet", "bad", told.missing.join(", ")]] : [])] : [["API server", "warn", "has not answered yet"]];
+  role.textContent = !reply.connected ? "no API server yet" : reply.trouble ? "API server away" : reply.leads ? "leads" : "stands by";
+  role.className = `badge ${reply.trouble ? "bad" : reply.connected && reply.leads ? "good" : "warn"}`;
+  role.title = reply.trouble ?? reply.identity ?? "";
+  health.server = reply.connected ? [reply.trouble ? ["API server", "bad", reply.trouble] : ["API server", "good", `answered ${reply.silence} s ago`],
+    ...(reply.missing.length ? [["not listed yet", "bad", reply.missing.join(", ")]] : [])] : [["API server", "warn", "has not answered yet"]];
   healthy();
-  if (!told.connected) return;
-  const queues = told.queues, waiting = queues.active + queues.backoff + queues.unschedulable + queues.gated + queues.in_flight;
-  const counts = { nodes: told.nodes, pods: told.pods, pending: waiting, active: queues.active, unschedulable: queues.unschedulable, binding: told.binding };
+  if (!reply.connected) return;
+  const queues = reply.queues, waiting = queues.active + queues.backoff + queues.unschedulable + queues.gated + queues.in_flight;
+  const counts = { nodes: reply.nodes, pods: reply.pods, pending: waiting, active: queues.active, unschedulable: queues.unschedulable, binding: reply.binding };
   fill(byId("counts"), Object.entries(counts).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(value)))));
-  fill(byId("resources"), told.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
+  fill(byId("resources"), reply.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
 }
 
 // The API server and each metric of a policy: what is well is a word, what is not says why.
@@ -41,12 +41,12 @@ function metricsOf(policies) {
   }));
 }
 
-// Groups that somebody has opened stay open.
+// Opened groups stay open.
 const opened = new Set();
 
-export function pending(told, now, chosen, showPod) {
-  byId("pending-title").textContent = told.total ? `Pending pods · ${count(told.total)}` : "Pending pods";
-  const groups = told.groups.map((group) => {
+export function pending(reply, now, chosen, showPod) {
+  byId("pending-title").textContent = reply.total ? `Pending pods · ${count(reply.total)}` : "Pending pods";
+  const groups = reply.groups.map((group) => {
     const why = group.missing || ({ active: "ready, waiting for their turn", gated: "held back by gates", "in flight": "being placed", backoff: "waiting for their next try" }[group.queue] ?? group.queue);
     const key = `${group.profile} ${group.queue} ${why}`;
     const rows = group.pods.map((pod) => make("tr", {}, cell(make("button", { class: "link", type: "button", "data-key": `pending ${pod.pod}`, onclick: () => showPod(pod.pod) }, pod.pod)),
@@ -58,7 +58,7 @@ export function pending(told, now, chosen, showPod) {
       group.rejectors.length ? make("p", { class: "said" }, `rejected by ${group.rejectors.join(", ")}`) : null,
       make("table", {}, make("thead", {}, make("tr", {}, ["pod", "tries", "priority", "waits"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
   });
-  const omitted = told.omitted ? [nothing(`and ${count(told.omitted)} more groups`)] : [];
+  const omitted = reply.omitted ? [nothing(`and ${count(reply.omitted)} more groups`)] : [];
   fill(body("pending"), groups.length ? make("div", { class: "scroll" }, groups, omitted) : nothing(chosen ? "No pod of this choice waits." : "No pod waits."));
 }
 

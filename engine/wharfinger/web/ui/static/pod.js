@@ -3,12 +3,12 @@
 import { clock, count, make, nodes, number } from "./dom.js";
 import { funnel, link, part, quiet, scores, verdict, waysOut } from "./verdict.js";
 
-export function pod({ told, past, trouble, showNode, colour }) {
-  const earlier = past.map((found, index) => decided(found, showNode, !told && index === 0));
+export function pod({ reply, past, trouble, showNode, colour }) {
+  const earlier = past.map((found, index) => decided(found, showNode, !reply && index === 0));
   const before = earlier.length ? [part("Decided before", ...earlier)] : [];
-  if (!told) return [verdict("warn", trouble), ...before];
-  const { explanation: found } = told;
-  return [headline(told), ...waysOut(told.waysOut, showNode), notes(told),
+  if (!reply) return [verdict("warn", trouble), ...before];
+  const { explanation: found } = reply;
+  return [headline(reply), ...waysOut(reply.waysOut, showNode), notes(reply),
     make("p", { class: "actions" }, make("button", { type: "button", onclick: colour }, "Colour the map by its scores")),
     ...funnel(found), ...scores(found.top, "Scores of the best nodes", showNode), ...before];
 }

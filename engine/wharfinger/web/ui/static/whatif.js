@@ -113,13 +113,13 @@ export class WhatIf {
   async answer() {
     const { objects } = this.text.value.trim() ? await sent("ui/objects", YAML, this.text.value) : { objects: [] };
     if (!objects.length && !this.drained.size) throw new Error("There is nothing to try: paste a workload, or pick nodes to be drained.");
-    const told = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }));
+    const reply = await sent("evaluate", JSON_TYPE, JSON.stringify({ objects, drain: [...this.drained], nodes: [...this.extra].map(([like, many]) => ({ like, count: many })) }));
     const arrivals = new Map();
-    for (const { node } of told.pods) if (node !== null) arrivals.set(node, (arrivals.get(node) ?? 0) + 1);
-    return { arrivals, shown: this.told(told, arrivals) };
+    for (const { node } of reply.pods) if (node !== null) arrivals.set(node, (arrivals.get(node) ?? 0) + 1);
+    return { arrivals, shown: this.report(reply, arrivals) };
   }
 
-  told({ pods, placed, unschedulable, remarks, newNodes, budgets = [] }, arrivals) {
+  report({ pods, placed, unschedulable, remarks, newNodes, budgets = [] }, arrivals) {
     const kept = pods.filter(({ fate }) => fate === "forbidden" || fate === "refused").length, gone = pods.filter(({ fate }) => fate === "gone").length;
     const all = placed + unschedulable, on = nodes(arrivals.size), bad = unschedulable + kept, fresh = new Set(newNodes.map(({ name }) => name));
     const title = unschedulable ? `${count(unschedulable)} of ${count(all)} pods would get no node` : kept ? `${count(kept)} ${kept === 1 ? "pod" : "pods"} may not leave` : all ? `All ${count(all)} pods would get a node, on ${on}` : "No pod would have to be placed";
