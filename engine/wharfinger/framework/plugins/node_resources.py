@@ -31,7 +31,7 @@ from wharfinger.framework.plugins.resource_columns import (
     scored_lanes,
     volatility,
 )
-from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedFilter, PreparedScore, Reason, Rows, Skip
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.requests import MAX_AMOUNT, is_extended, is_scalar
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 TOO_MANY_PODS = Reason("Too many pods")
+MAX_RESOURCES = 31  # of a pod: each has two bits in the answer for a node
 MAX_UTILIZATION = 100
 MAX_CUSTOM_SCORE = 10  # shape scores are 0..10, node scores 0..100
 
@@ -130,9 +131,12 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         """The requested resources that a device class backs; nodes that do not have them leave them to claims for devices."""
         return backed(pod, store) or None
 
-    def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
-        """Never skips: every pod takes one of the pods that a node may have."""
-        checked = [(name, amount) for name, amount in attempt.pod.requests.items() if amount > 0 and self.checks(name)]
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Rejected:
+        """Never skips: every pod takes one of the pods that a node may have. `Rejected` for more than `MAX_RESOURCES` resources."""
+        checked = self._checked(attempt.pod)
+        if len(checked) > MAX_RESOURCES:
+            too_many = f"the pod requests {len(checked):,} different resources; at most {MAX_RESOURCES} are supported"
+            return Rejected((Reason(too_many, resolvable=False),))
         return Fit(checked, backed(attempt.pod, attempt.snapshot.objects))
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
@@ -149,15 +153,19 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if row is None:
             return change.node is None
         staying = [placed.requests for placed in snapshot.pods_on(row) if placed.priority >= pod.priority]
-        if len(staying) >= snapshot.allowed_pods[row]:
+        checked = self._checked(pod)
+        if len(staying) >= snapshot.allowed_pods[row] or len(checked) > MAX_RESOURCES:
             return False
         left = backed(pod, snapshot.objects)
         return all(
             (name in left and not _allocatable(snapshot, name, row))
             or amount <= _allocatable(snapshot, name, row) - sum(placed.get(name, 0) for placed in staying)
-            for name, amount in pod.requests.items()
-            if amount > 0 and self.checks(name)
+            for name, amount in checked
         )
+
+    def _checked(self, pod: PodView) -> list[tuple[str, int]]:
+        """The requests that the filter checks."""
+        return [(name, amount) for name, amount in pod.requests.items() if amount > 0 and self.checks(name)]
 
     def checks(self, name: str) -> bool:
         """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from wharfinger.model import objects
+from wharfinger.model.objects import matching
 
 MIN_ROWS: Final = 16  # rows allocated at first
 MAX_CHANGES_READ: Final = 256  # changes to read one by one; for more, all rows are compared instead
@@ -186,11 +187,14 @@ class StringTable:
     cluster's table is another object.
     """
 
-    __slots__ = ("_codes", "_texts")
+    __slots__ = ("_codes", "_numbers", "_parsed", "_spells", "_texts")
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._texts: list[str] = []
+        self._numbers = np.zeros(1, np.int64)  # by code, with room for more; the last one is that of `ABSENT`, as in the two others
+        self._spells = np.zeros(1, np.bool_)  # True if the string spells a number
+        self._parsed = np.ones(1, np.bool_)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -216,11 +220,25 @@ class StringTable:
         """The string of a code; None for `ABSENT`."""
         return self._texts[code] if code >= 0 else None
 
+    def int64s(self, codes: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The whole numbers that strings spell (`matching.parse_int64`), and True where one does; each string is parsed once."""
+        if len(self._parsed) <= len(self._texts):
+            more = 2 * len(self._texts) + 1 - len(self._parsed)
+            self._numbers, self._spells = np.pad(self._numbers, (0, more)), np.pad(self._spells, (0, more))
+            self._parsed = np.append(self._parsed[:-1], np.zeros(more + 1, np.bool_))
+            self._parsed[-1] = True
+        for code in set(codes[~self._parsed[codes]].tolist()):
+            number = matching.parse_int64(self._texts[code])
+            self._parsed[code] = True
+            if number is not None:
+                self._numbers[code], self._spells[code] = number, True
+        return self._numbers[codes], self._spells[codes]
+
 
 class KeyedColumns:
-    """One int32 column of string codes for each key in use; `ABSENT` where a node lacks the key."""
+    """One int32 column of string codes for each key in use; `ABSENT` where a node lacks the key. Keys that no node has share a column."""
 
-    __slots__ = ("_by_key", "_nodes", "_read", "_rows", "_strings")
+    __slots__ = ("_absent", "_by_key", "_keys", "_nodes", "_read", "_rows", "_strings")
 
     def __init__(
         self,
@@ -234,10 +252,18 @@ class KeyedColumns:
         self._strings = table
         self._read = read
         self._by_key: OrderedDict[str, Column] = OrderedDict()
+        self._keys: set[str] = set()
+        self._absent = rows.column(np.int32, ABSENT)
+
+    def may_have(self, key: str) -> bool:
+        """False if no node has a key."""
+        return key in self._keys
 
     def codes(self, key: str) -> NDArray[np.int32]:
         """The code of each node's value for a key, (n_rows,) int32."""
         column = self._by_key.get(key)
+        if column is None and key not in self._keys:
+            return self._absent.view
         if column is None:
             column = self._by_key[key] = self._rows.column(np.int32, ABSENT)
             read, code = self._read, self._strings.code
@@ -256,9 +282,11 @@ class KeyedColumns:
     def use(self, table: StringTable) -> None:
         """Use another string table from now on; the caller has converted the columns to its codes."""
         self._strings = table
+        self._keys = {key for node in self._nodes for key in self._read(node)}
 
     def set_row(self, row: int, node: objects.Node) -> None:
         """Set one node's values for every key in use."""
-        values: Mapping[str, Any] = self._read(node) if self._by_key else {}
+        values = self._read(node)
+        self._keys.update(values)
         for key, column in self._by_key.items():
             column.array[row] = self._strings.code(values.get(key))

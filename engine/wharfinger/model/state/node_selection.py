@@ -141,11 +141,8 @@ def _absent(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -
 
 def _compared(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     bound = int(requirement.values[0])
-    greater = requirement.operator == "Gt"
-    distinct, places = np.unique(snapshot.label(requirement.key)[rows], return_inverse=True)
-    numbers = [matching.parse_int64(snapshot.strings.text(code) or "") for code in distinct.tolist()]
-    verdict = [number is not None and (number > bound if greater else number < bound) for number in numbers]
-    return np.asarray(np.array(verdict, np.bool_)[places])
+    numbers, spelled = snapshot.strings.int64s(snapshot.label(requirement.key)[rows])
+    return spelled & (numbers > bound if requirement.operator == "Gt" else numbers < bound)
 
 
 _OPERATORS: Mapping[str, Callable[[matching.Requirement, Snapshot, Rows], Mask]] = {

@@ -237,6 +237,10 @@ class Snapshot:
         """The string code of each node's label, (n_nodes,) int32; -1 where absent."""
         return self._current().nodes.labels.codes(key)
 
+    def may_have_label(self, key: str) -> bool:
+        """False if no node has a label."""
+        return self._current().nodes.labels.may_have(key)
+
     def annotation(self, key: str) -> NDArray[np.int32]:
         """The string code of each node's annotation, (n_nodes,) int32; -1 where absent."""
         return self._current().nodes.annotations.codes(key)

@@ -54,6 +54,11 @@ class Terms:
     required_anti: tuple[Term, ...] = ()
     preferred: tuple[tuple[int, Term], ...] = ()
 
+    @property
+    def count(self) -> int:
+        """The number of terms."""
+        return len(self.required) + len(self.required_anti) + len(self.preferred)
+
     def resolved(self, store: ObjectStore) -> Terms:
         """The terms with their namespace selectors resolved."""
         return Terms(

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,10 @@ REASONS = (
     Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
 )
 UNMATCHED, REPELLED, UNWELCOME = 1, 2, 4  # the bits of the reasons
+MAX_TERMS = 100  # of a pod to be placed: each of them may be compared with all templates of placed pods
 REQUIRED, REQUIRED_ANTI, PREFERRED = "required", "required anti", "preferred"
 
+T = TypeVar("T")
 Watches = dict[str, DomainWatch]
 
 
@@ -111,7 +113,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         As `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` (plugins/interpodaffinity/plugin.go, 1.36).
         """
         try:
-            terms = affinity.terms_of(pod)
+            terms = _terms_of_incoming(pod)
         except InvalidObject:
             return False  # no event makes them readable
         if change.pod is not None:
@@ -134,7 +136,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         if placed is None or change.events & ClusterEvent.POD_PLACED:
             return self.may_help(pod, change, snapshot)
         try:
-            hints = affinity.Hints(pod, affinity.terms_of(pod), snapshot.objects)
+            hints = affinity.Hints(pod, _terms_of_incoming(pod), snapshot.objects)
         except InvalidObject:
             return False
         if change.events & ClusterEvent.POD_REMOVED:
@@ -163,6 +165,14 @@ def _incoming_pod(attempt: Attempt) -> IncomingPod:
     return attempt.shared.once(SharedIncomingPod, SharedIncomingPod).latest(attempt)
 
 
+def _terms_of_incoming(pod: PodView) -> affinity.Terms:
+    """The terms of a pod to be placed; InvalidObject if a selector cannot be read, or for more than `MAX_TERMS` terms."""
+    terms = affinity.terms_of(pod)
+    if terms.count > MAX_TERMS:
+        raise InvalidObject(f"there are {terms.count:,} terms; at most {MAX_TERMS} are supported")
+    return terms
+
+
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
     if change.events & ClusterEvent.POD_PLACED:
         return hints.comes(placed)
@@ -172,14 +182,19 @@ def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
 
 
 class IncomingPod:
-    """An incoming pod of one template with its resolved terms; its methods match terms between it and placed pods."""
+    """An incoming pod of one template with its resolved terms; its methods match terms between it and placed pods.
 
-    __slots__ = ("_namespaces", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
+    InvalidObject if a selector cannot be read, or for more than `MAX_TERMS` terms.
+    """
+
+    __slots__ = ("_anti", "_namespaces", "_preferred", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
 
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
         store = snapshot.objects
         self.pod = pod
-        self.terms = affinity.terms_of(pod).resolved(store)
+        self.terms = _terms_of_incoming(pod).resolved(store)
+        self._anti = _by_key((term, term) for term in self.terms.required_anti)
+        self._preferred = _by_key((term, (weight, term)) for weight, term in self.terms.preferred)
         self.namespace_labels = affinity.labels_of_namespace(pod.namespace, store)
         self.identity = (pod.namespace, _items(pod.labels), _items(self.namespace_labels))
         self._namespaces = ObjectWatch(snapshot, objects.Namespace)
@@ -211,7 +226,11 @@ class IncomingPod:
 
     def repels(self, topology_key: str, placed: PodView) -> bool:
         """True if a required anti-affinity term of the incoming pod with that key matches a placed pod."""
-        return any(term.topology_key == topology_key and term.matches(placed, {}) for term in self.terms.required_anti)
+        return any(term.matches(placed, {}) for term in self._anti[topology_key])
+
+    def repelling_by(self, topology_key: str) -> tuple[Term, ...]:
+        """The required anti-affinity terms of the incoming pod with that key."""
+        return self._anti[topology_key]
 
     def is_repelled(self, topology_key: str, placed: PodView) -> bool:
         """True if a required anti-affinity term of a placed pod with that key matches the incoming pod."""
@@ -220,7 +239,7 @@ class IncomingPod:
     def score_of(self, topology_key: str, hard_weight: int, placed: PodView) -> float | None:
         """The sum of the weights that a placed pod adds to its domain of a key; None if no term of either pod matches the other."""
         theirs = affinity.terms_of_placed(placed)
-        own = ((weight, term.matches(placed, {})) for weight, term in self.terms.preferred if term.topology_key == topology_key)
+        own = ((weight, term.matches(placed, {})) for weight, term in self._preferred.get(topology_key, ()))
         others = ((weight, self.is_meant(term)) for weight, term in theirs.preferred if term.topology_key == topology_key)
         hard = ((hard_weight, bool(hard_weight) and self.is_meant(term)) for term in theirs.required if term.topology_key == topology_key)
         found = [weight for weights in (own, others, hard) for weight, about in weights if about]
@@ -263,10 +282,10 @@ class PreparedAffinityFilter(PreparedFilter):
     def __init__(self, incoming: IncomingPod, snapshot: Snapshot) -> None:
         self._incoming = incoming
         terms = incoming.terms
-        wanted = lambda _: snapshot.selection((NAME, "wanted", terms.required), incoming.is_wanted)  # noqa: E731 — one of three of a kind
-        self._wanted = _watched(snapshot, _keys(terms.required), wanted)
-        self._repelled = _watched(snapshot, _keys(terms.required_anti), partial(_select, snapshot, incoming, "repelled"))
-        self._repelling = _watched(snapshot, incoming.keys(REQUIRED_ANTI), partial(_select, snapshot, incoming, "repelling"))
+        wanted = snapshot.selection((NAME, "wanted", terms.required), incoming.is_wanted) if terms.required else None
+        self._wanted = {} if wanted is None else _watched(snapshot, _keys(terms.required), lambda _: wanted)
+        self._repelled = _watched(snapshot, _on_nodes(_keys(terms.required_anti), snapshot), partial(_repelled, snapshot, incoming))
+        self._repelling = _watched(snapshot, _on_nodes(incoming.keys(REQUIRED_ANTI), snapshot), partial(_repelling, snapshot, incoming))
         self._watches = (*self._wanted.values(), *self._repelled.values(), *self._repelling.values())
         self.domains = tuple(sorted({*self._wanted, *self._repelled, *self._repelling}))
         self._first = self._is_first()
@@ -356,7 +375,7 @@ class PreparedAffinityScore(PreparedScore):
         self._hard_weight = hard_weight
         kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
         keys = {*_keys(term for _, term in self._incoming.terms.preferred), *self._incoming.keys(*kinds)}
-        self._watches = {key: self._watch(snapshot, key) for key in sorted(keys)}
+        self._watches = {key: self._watch(snapshot, key) for key in sorted(_on_nodes(keys, snapshot))}
         self.domains = tuple(self._watches)
 
     def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
@@ -397,12 +416,19 @@ class PreparedAffinityScore(PreparedScore):
         return total.astype(np.int64)
 
 
-def _select(snapshot: Snapshot, incoming: IncomingPod, sort: str, key: str) -> Selection:
-    """The placed pods that are repelled, or repelling, within a topology key."""
-    if sort == "repelled":
-        terms = tuple(term for term in incoming.terms.required_anti if term.topology_key == key)
-        return snapshot.selection((NAME, sort, terms), partial(incoming.repels, key))
-    return snapshot.selection((NAME, sort, key, incoming.identity), partial(incoming.is_repelled, key))
+def _repelled(snapshot: Snapshot, incoming: IncomingPod, key: str) -> Selection:
+    """The placed pods that the incoming pod repels within a topology key."""
+    return snapshot.selection((NAME, "repelled", incoming.repelling_by(key)), partial(incoming.repels, key))
+
+
+def _repelling(snapshot: Snapshot, incoming: IncomingPod, key: str) -> Selection:
+    """The placed pods that repel the incoming pod within a topology key."""
+    return snapshot.selection((NAME, "repelling", key, incoming.identity), partial(incoming.is_repelled, key))
+
+
+def _on_nodes(keys: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
+    """The topology keys that a node may have: no pod repels another, or adds to its score, by a key that no node has."""
+    return filter(snapshot.may_have_label, keys)
 
 
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
@@ -425,6 +451,14 @@ def _keys_of(placed: PodView) -> Iterator[tuple[str, str]]:
     yield from ((REQUIRED, key) for key in _keys(terms.required))
     yield from ((REQUIRED_ANTI, key) for key in _keys(terms.required_anti))
     yield from ((PREFERRED, key) for key in _keys(term for _, term in terms.preferred))
+
+
+def _by_key(terms: Iterable[tuple[Term, T]]) -> dict[str, tuple[T, ...]]:
+    """What belongs to terms, by their topology keys."""
+    found: dict[str, list[T]] = {}
+    for term, of_term in terms:
+        found.setdefault(term.topology_key, []).append(of_term)
+    return {key: tuple(of_key) for key, of_key in found.items()}
 
 
 def _keys(terms: Iterable[Term]) -> list[str]:

@@ -50,6 +50,7 @@ REASONS = (
 )
 SKEWED, KEYLESS = 1, 2  # the bits of the reasons
 IGNORED = -1  # the raw score of a node that lacks a key
+MAX_CONSTRAINTS = 100  # of a pod: pods are counted for each of them
 MAX_INT32 = 2**31 - 1
 
 
@@ -86,7 +87,9 @@ class Eligible:
 
 
 def parse(constraints: Sequence[objects.TopologySpreadConstraint], pod: PodView, when_unsatisfiable: str) -> tuple[Constraint, ...]:
-    """The constraints with this `whenUnsatisfiable`; InvalidObject if a selector is malformed."""
+    """The constraints with this `whenUnsatisfiable`; InvalidObject if a selector is malformed, or for more than `MAX_CONSTRAINTS`."""
+    if len(constraints) > MAX_CONSTRAINTS:
+        raise InvalidObject(f"there are {len(constraints):,}; at most {MAX_CONSTRAINTS} are supported")
     return tuple(_parsed(constraint, pod) for constraint in constraints if constraint.when_unsatisfiable == when_unsatisfiable)
 
 
