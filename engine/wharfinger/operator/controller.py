@@ -217,6 +217,8 @@ class Controller:
         self._leadership = leadership
         self._emit = emit
         self._workers = workers
+        self.has_skipped = False
+        """True if a key was dropped since the last `resume`, because this process did not lead."""
         self.queue = WorkQueue(name, clock, emit)
 
     async def run(self) -> None:
@@ -227,6 +229,7 @@ class Controller:
 
     def resume(self) -> None:
         """Adds every known object, as a new leader does."""
+        self.has_skipped = False
         for key in self._known():
             self.queue.add(key)
 
@@ -239,6 +242,8 @@ class Controller:
             try:
                 if self._leadership.is_leader:
                     await self._reconcile(key)
+                else:
+                    self.has_skipped = True
             finally:
                 self.queue.done(key)
 
@@ -274,8 +279,8 @@ async def _resume_as_leader(controllers: Iterable[Controller], clock: Clock, lea
     led = False
     while True:
         leads = leadership.is_leader
-        if leads and not led:
-            for controller in controllers:
+        for controller in controllers if leads else ():
+            if not led or controller.has_skipped:  # the lease may have been lost and renewed between two looks
                 controller.resume()
         led = leads
         await clock.sleep(_POLL_SECONDS)

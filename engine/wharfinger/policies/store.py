@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from wharfinger.emit import Emit, Failed, ignore
-from wharfinger.event_loop import BuildThread, free_one_by_one
+from wharfinger.event_loop import BuildThread, free_one_by_one, until
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, PolicyText, SourceStatus
 from wharfinger.policies.active import ActivePolicies, Choice, Claim, activated, choose
 from wharfinger.policies.candidate import Outcome, build, tried
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 GATHER = 0.05
 """Seconds to wait after an offer for others, so that changes made together are adopted together."""
+
+RETRY = 15.0
+"""Seconds after an unexpected error until what was offered is built again."""
 
 REVIEW = 15.0
 """Seconds between two trials of the policies that hold, on the cluster as it is."""
@@ -201,11 +204,16 @@ class PolicyStore:
                 await self._build_safely()
 
     async def _build_safely(self) -> None:
-        """Build what is offered; an error is reported, and the policies that decide go on."""
+        """Build what is offered; an error is reported, and the policies that decide go on.
+
+        What was offered is built again with the next offer, or after a while: its source offers it only once.
+        """
         try:
             await self.build_offers()
         except Exception as error:  # noqa: BLE001 — whatever it is, it is reported
             self._emit(Failed("policies", error))
+            await until(self._offered, self._clock, RETRY)
+            self._offered.set()
 
     # ── status ──
 
@@ -248,8 +256,12 @@ class PolicyStore:
             while self._pending:
                 self._offered.clear()
                 self._statuses_before = self._statuses_now()
+                pending, self._pending = self._pending, {}
                 try:
-                    await self._reload()
+                    await self._reload(pending)
+                except Exception:
+                    self._pending = pending | self._pending
+                    raise
                 finally:
                     self._statuses_before = None
 
@@ -279,9 +291,8 @@ class PolicyStore:
                 if warnings:
                     self._emit(PolicyReviewed(entry.status, warnings))
 
-    async def _reload(self) -> None:
+    async def _reload(self, pending: Mapping[str, Offer]) -> None:
         began = self._clock.monotonic()
-        pending, self._pending = self._pending, {}
         jobs: list[Job] = []
         removed: list[Entry] = []
         for source, offer in pending.items():
@@ -327,8 +338,8 @@ class PolicyStore:
         former: list[object] = [*(claim.held for claim in claims), *(entry.held for entry in entries), self.active]
         del claims
         if active.revision != self.active.revision:
-            self.active = active
             self._scheduling.adopt(active)
+            self.active = active
         self._hold(entries, choices)
         self._emit_changes(removed)
         await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed)

@@ -106,3 +106,21 @@ def test_only_the_leader_reconciles_and_a_new_one_looks_at_everything():
         assert script.calls == ["a", "a"]
 
     run(script, test, known=["a"])
+
+
+def test_what_was_skipped_while_the_lease_was_lost_for_a_moment_is_looked_at():
+    script = Scripted()
+
+    async def test(controller, clock, lead, *_):
+        lead.is_leader = False
+        controller.queue.add("a")
+        await run_pending()
+        lead.is_leader = True  # before anybody has looked who leads
+        clock.move(0.5)
+        await run_pending()
+        assert script.calls == ["a", "a"]
+        clock.move(0.5)
+        await run_pending()
+        assert script.calls == ["a", "a"]
+
+    run(script, test, known=["a"])

@@ -461,3 +461,26 @@ async def _passing(world, condition):
         while not condition():
             world.clock.move(0.1)
             await asyncio.sleep(0.01)
+
+
+@story
+async def test_policies_that_could_not_be_adopted_are_adopted_later_without_another_offer():
+    world, failing = World(), [True]
+    adopt = world.scheduling.adopt
+
+    def fails_once(active):
+        if failing:
+            failing.pop()
+            raise KeyError("a scheduler at fault")
+        adopt(active)
+
+    world.scheduling.adopt = fails_once
+    world.store.offer("folder", {"a.policy": text(policy("a", "one"))})
+    running = asyncio.create_task(world.store.run())
+    try:
+        await _passing(world, lambda: world.seen.failures)
+        assert world.deciding() == {}
+        await _passing(world, lambda: world.deciding() == {"a": "one"})
+        assert (world.states(), len(world.seen.failures)) == ({"a.policy": "active"}, 1)
+    finally:
+        running.cancel()
