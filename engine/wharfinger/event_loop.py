@@ -169,7 +169,10 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
 
 
 class BuildThread:
-    """Runs one function at a time in a thread, and says how long the scheduler should rest for it between two slices."""
+    """Runs one function at a time in a thread, and says how long the scheduler should rest for it between two slices.
+
+    A thread cannot be stopped: a caller that is cancelled ends when the function has, so that its turn does not end before.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -186,7 +189,12 @@ class BuildThread:
     async def run_without_rest(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What the function returns; the scheduler does not rest for it."""
         with _short_switch_interval():
-            return await asyncio.to_thread(function, *args, **kwargs)
+            work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                await asyncio.wait({work})
+                raise
 
     def rest(self) -> float:
         """Seconds for which the scheduler should rest after a slice; 0 if nothing is being built, or for longer than `MAX_PAUSED_BUILD`."""

@@ -139,6 +139,7 @@ class ClusterFeed:
         if known is not None and pod.node_name and not known.node_name:
             self._known["Pod"][key] = bound = known.placed_on(pod.node_name)
             self.pods_revision += 1
+            self._queue.groups.seen(bound)
             self._assigned(bound)
         elif known is None and not pod.node_name and self._profiles.of(pod) is not None:
             self._pod_unreadable(pod, error)

@@ -1,4 +1,4 @@
-"""Policies are built thread the event loop: asked to rest meanwhile, but not for ever, and afterwards everything is as it was."""
+"""Policies are built in a thread: the scheduler rests meanwhile, but not for ever, and afterwards everything is as it was."""
 
 import asyncio
 import sys
@@ -66,5 +66,23 @@ def test_threads_that_overlap_leave_the_switch_interval_as_it_was(first):
             await tasks[index]
         assert seen == [pytest.approx(SWITCH_INTERVAL)] * 2
         assert sys.getswitchinterval() == usual
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("function", [lambda go: go.wait(10), lambda go: go.wait(10) and 1 / 0], ids=["answers", "fails"])
+def test_a_caller_that_gives_up_ends_when_the_thread_does_so_that_there_is_never_a_second_one(function):
+    async def story():
+        thread, go = BuildThread(ManualClock()), threading.Event()
+        building = asyncio.create_task(thread.run(function, go))
+        await asyncio.sleep(0)
+        building.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (building.done(), thread.rest()) == (False, BUILD_PAUSE)
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await building
+        assert thread.rest() == 0
 
     asyncio.run(story())

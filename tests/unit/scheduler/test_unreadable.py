@@ -1,6 +1,7 @@
 import asyncio
 
 from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.test_groups_live import gang, member
 from wharfinger.errors import InvalidObject
 
 ERROR = InvalidObject("spec.containers: expected a list, got text")
@@ -44,5 +45,17 @@ def test_a_queued_pod_that_is_bound_and_cannot_be_read_any_more_counts_on_its_no
             world.scheduler.sink.unreadable("Pod", pod("x", nodeName="a"), ERROR, listed=False)
             assert "uid-x" not in world.scheduler.queue
             assert world.scheduler.state.snapshot().requested[0].tolist() == [2000]
+
+    asyncio.run(story())
+
+
+def test_a_member_that_is_bound_and_cannot_be_read_any_more_counts_for_its_group():
+    async def story():
+        async with running(node("a"), gang("g", 2), member("g", 0)) as world:
+            assert world.scheduler.queue.depths["gated"] == 1
+            world.scheduler.sink.unreadable("Pod", pod("g-0", nodeName="a"), ERROR, listed=False)
+            world.cluster.put(member("g", 1))
+            await world.pass_time(1)
+            assert world.cluster.nodes_of_pods() == {"default/g-1": "a"}
 
     asyncio.run(story())

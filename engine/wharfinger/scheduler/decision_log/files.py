@@ -120,10 +120,10 @@ class LogWriter:
                 self._empty, self._file = self._file, None
         self._end_file()
         self._paused_until = time.monotonic() + RETRY_AFTER
-        self._lost = True
-        self.wants_checkpoint = True
         self._entries.clear()
         self._content.clear()
+        self._lost = True
+        self.wants_checkpoint = True  # last: a checkpoint that comes meanwhile, from the event loop, is dropped and asked for again
 
     def _write_all(self) -> None:
         pause_at = time.perf_counter() + WORK_SECONDS

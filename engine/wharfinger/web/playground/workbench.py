@@ -185,13 +185,7 @@ class Workbench:
         return await self.clusters.opened(key, self._run)
 
     async def _run(self, function: Callable[[], T]) -> T:
-        """What the function returns. A caller that is cancelled meanwhile waits for the thread, so that there is never a second one."""
-        work = asyncio.ensure_future(self._thread.run_without_rest(function))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait({work})
-            raise
+        return await self._thread.run_without_rest(function)
 
     @asynccontextmanager
     async def _taking_turns(self) -> AsyncIterator[None]:
