@@ -261,8 +261,8 @@ class Reservations:
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
     def _hold(self, group: Group, size: int, expected: Expected, text: str) -> None:
-        by_uid = {pod.uid: pod for pod in group.waiting}
-        members = tuple((by_uid[uid], node) for uid, node in expected.placement.nodes.items())
+        by_uid = {pod.uid: pod for pod in group.waiting if pod.uid in self._queue}  # without those that went during the search
+        members = tuple((by_uid[uid], node) for uid, node in expected.placement.nodes.items() if uid in by_uid)
         now, wait = self._clock.monotonic(), self._wait(expected)
         until = now + min(MAX_RESERVATION_SECONDS, group.terms.timeout if wait is None else wait + RESERVATION_GRACE_SECONDS)
         kept = count(len({node for _, node in members}), "node")

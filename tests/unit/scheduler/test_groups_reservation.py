@@ -122,3 +122,24 @@ def test_nothing_is_kept_for_a_group_that_would_never_fit():
             assert "default/single" in world.cluster.nodes_of_pods()
 
     asyncio.run(story())
+
+
+def test_no_room_is_kept_for_a_member_that_went_during_the_search():
+    async def story():
+        async with running(node("a", "6"), pod("long", "2", nodeName="a"), chains=chains(RESERVING)) as world:
+            search = world.scheduler._group_cycle.reservations._search
+            expecting = search.expecting
+
+            def interrupted(profile, group):
+                found = yield from expecting(profile, group)
+                world.cluster.remove("Pod", "default/g-0")
+                return found
+
+            search.expecting = interrupted
+            for number in range(3):
+                world.cluster.put(member("g", number))
+            await world.calm()
+            nominated = [world.scheduler.state.snapshot().nominated_to(f"uid-g-{number}") for number in range(3)]
+            assert nominated == [None, "a", "a"]
+
+    asyncio.run(story())
