@@ -135,7 +135,7 @@ class LiveBoard:
         return self._health.daemon
 
     def _snapshot(self, daemon: Daemon) -> Snapshot:
-        return daemon.scheduler.state.snapshot(float(int(self._clock.now())))
+        return daemon.scheduler.snapshot()
 
     def _colours(self) -> NodeColorings:
         if self._colorings is None:

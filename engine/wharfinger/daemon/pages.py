@@ -186,11 +186,11 @@ class LiveClusters(Examples):
         daemon = self._health.daemon
         if daemon is None or daemon.scheduler.missing_kinds:
             raise WharfingerError("the cluster is not known yet")
-        scheduler, now = daemon.scheduler, float(int(self._clock.now()))
+        scheduler, snapshot = daemon.scheduler, daemon.scheduler.snapshot()
         waiting = tuple(islice((queued.pod for queued in scheduler.queue), MAX_PODS_OFFERED))
-        state = await in_slices(self._copy.follow(scheduler.state.snapshot(now)), self._clock)
+        state = await in_slices(self._copy.follow(snapshot), self._clock)
         self._free_later()
-        return Opened(state=state, waiting=waiting, now=now, chain=_chain_of(scheduler), find=scheduler.known_pod)
+        return Opened(state=state, waiting=waiting, now=snapshot.now, chain=_chain_of(scheduler), find=scheduler.known_pod)
 
     def _free_later(self) -> None:
         if self._idle is not None:

@@ -67,7 +67,7 @@ class Judge:
 
     def snapshot(self) -> Snapshot:
         """The cluster as it is, at the present second."""
-        return self._scheduler.state.snapshot(float(int(self._clock.now())))
+        return self._scheduler.snapshot()
 
     @property
     def circumstances(self) -> Circumstances:

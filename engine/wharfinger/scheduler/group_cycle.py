@@ -15,7 +15,6 @@ from wharfinger.emit import Failed
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
-from wharfinger.framework.ports import Reference
 from wharfinger.groups.preempting import PreemptionAnswer, no_victims, priority_of
 from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
@@ -388,9 +387,7 @@ class GroupCycle:
         """Write that a group is disrupted as a whole."""
         victims = None if key is None else self._groups.index.group(key)
         if victims is not None and victims.terms.disruption is Disruption.GROUP:
-            namespace, _, name = attempt.group.key.partition("/")
-            own = self._status.reference(attempt.group.key) or Reference(kind="PodGroup", name=name, namespace=namespace)
-            self._status.disrupted(victims, attempt.profile.name, own)
+            self._status.disrupted(victims, attempt.profile.name, self._status.preemptor(attempt.group.key))
 
     def _take_nominations_back(self, group: Group) -> None:
         """Take back nominations of members that do not help the group."""

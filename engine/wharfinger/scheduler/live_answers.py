@@ -12,7 +12,8 @@ something when it is still there a little later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,9 +42,6 @@ MAX_SUGGESTED = 5000
 Demand = Mapping[str, int]
 
 
-_BUSY = f"no explanation within {TIMEOUT:g} s; too many are asked for, ask again later"
-
-
 class ExplanationBusy(WharfingerError):
     """No explanation within `TIMEOUT` seconds: other explanations take the time."""
 
@@ -61,32 +59,24 @@ class LiveExplanations:
 
         UnknownObject for a pod or node that is not there, UsageError for a pod of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
-        try:
-            async with asyncio.timeout(TIMEOUT), self._turn:
-                pod, chain = _question(scheduler, key)
-                now = float(int(self._clock.now()))
-                state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
-                known = scheduler.queue.groups.index
-                group = known.key_of(pod.uid)
-                index = None if group is None else known.only(group, state.objects)
-                return await self._thread.run(explained, chain, state, pod, now, nodes, index)
-        except TimeoutError:
-            raise ExplanationBusy(_BUSY) from None
+        async with self._taking_turns():
+            pod, chain = _question(scheduler, key)
+            now, state = await self._copied(scheduler)
+            known = scheduler.queue.groups.index
+            group = known.key_of(pod.uid)
+            index = None if group is None else known.only(group, state.objects)
+            return await self._thread.run(explained, chain, state, pod, now, nodes, index)
 
     async def of_group(self, scheduler: Scheduler, key: str) -> ExplainedGroup:
         """The explanation of a group (`namespace/name`) as it stands now.
 
         UnknownObject for a group without members, UsageError for one of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
-        try:
-            async with asyncio.timeout(TIMEOUT), self._turn:
-                known = scheduler.queue.groups.index
-                chain = _chain_of(scheduler, known, key)
-                now = float(int(self._clock.now()))
-                state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
-                return await self._thread.run(explained_group, chain, state, known.only(key, state.objects), key, now)
-        except TimeoutError:
-            raise ExplanationBusy(_BUSY) from None
+        async with self._taking_turns():
+            known = scheduler.queue.groups.index
+            chain = _chain_of(scheduler, known, key)
+            now, state = await self._copied(scheduler)
+            return await self._thread.run(explained_group, chain, state, known.only(key, state.objects), key, now)
 
     async def of_policy(self, scheduler: Scheduler, active: ActivePolicies, name: str) -> tuple[str, ExplainedPolicy]:
         """(profile, the report about the policy of that name as it stands now); of one that decides rather than of a shadow policy.
@@ -94,14 +84,24 @@ class LiveExplanations:
         UnknownObject for a policy that is not in force, ExplanationBusy after `TIMEOUT`.
         """
         profile, chain, without = _in_force(active, name)
+        async with self._taking_turns():
+            waiting = [pod for pod in scheduler.known_pods if _waits(scheduler, pod, profile)]
+            _, state = await self._copied(scheduler)
+            return profile, await self._thread.run(explained_policy, chain, without, state, name, waiting)
+
+    async def _copied(self, scheduler: Scheduler) -> tuple[float, ClusterState]:
+        """(the present time, a copy of the state as it is now)."""
+        snapshot = scheduler.snapshot()
+        return snapshot.now, await in_slices(copied(snapshot), self._clock)
+
+    @asynccontextmanager
+    async def _taking_turns(self) -> AsyncIterator[None]:
+        """A context that one request is in at a time; ExplanationBusy if it does not end within `TIMEOUT` seconds of the request."""
         try:
             async with asyncio.timeout(TIMEOUT), self._turn:
-                now = float(int(self._clock.now()))
-                waiting = [pod for pod in scheduler.known_pods if _waits(scheduler, pod, profile)]
-                state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
-                return profile, await self._thread.run(explained_policy, chain, without, state, name, waiting)
+                yield
         except TimeoutError:
-            raise ExplanationBusy(_BUSY) from None
+            raise ExplanationBusy(f"no explanation within {TIMEOUT:g} s; too many are asked for, ask again later") from None
 
 
 def _in_force(active: ActivePolicies, name: str) -> tuple[str, Chain, Chain]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.ports import Reference, WriteFailed, pod_reference
+from wharfinger.framework.ports import WriteFailed, pod_reference
 from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler import status
 from wharfinger.scheduler.events import Preempted
@@ -162,14 +162,9 @@ class Preemptor:
         except Exception as error:  # noqa: BLE001 — the preempting pod must not be lost by it
             self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return False
-        by = self._group_reference(queued.key) if isinstance(queued, QueuedGroup) else pod_reference(queued.pod)
+        by = self._status.preemptor(queued.key) if isinstance(queued, QueuedGroup) else pod_reference(queued.pod)
         self._ports.events.record(victim, status.preempted(by, victim.node_name, queued.profile.name))
         return True
-
-    def _group_reference(self, key: str) -> Reference:
-        """The reference to the PodGroup of a group, or what comes nearest."""
-        namespace, _, name = key.partition("/")
-        return self._status.reference(key) or Reference(kind="PodGroup", name=name, namespace=namespace, uid=key)
 
     def _give_up(self, pod: PodView) -> None:
         """Take the nomination back: not all victims could be evicted."""

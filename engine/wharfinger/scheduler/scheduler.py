@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import ClusterSink
     from wharfinger.groups.terms import GroupTerms
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queued_pods import QueuedPod
 
@@ -166,6 +167,10 @@ class Scheduler:
     def n_writing(self) -> int:
         """How many statuses are being written or wait to be."""
         return len(self._writes) + len(self._group_status)
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as decisions see it now."""
+        return self._cluster.snapshot()
 
     def adopt(self, chains: Mapping[str, Chain]) -> int:
         """The number of waiting pods that are tried again because these chains decide now.

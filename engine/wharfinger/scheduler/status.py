@@ -292,6 +292,11 @@ class GroupStatus:
             return Reference(kind="PodGroup", name=name, namespace=namespace, uid=older.metadata.uid, api_version=version)
         return None
 
+    def preemptor(self, key: str) -> Reference:
+        """The reference to a group for which pods are evicted: to its PodGroup, or by name alone if it has none."""
+        namespace, _, name = key.partition("/")
+        return self.reference(key) or Reference(kind="PodGroup", name=name, namespace=namespace)
+
     async def drain(self) -> None:
         """Wait until everything is written."""
         await self._writes.drain()
@@ -376,7 +381,7 @@ def preempted(preemptor: Reference, node: str, scheduler_name: str) -> Event:
         type=NORMAL,
         reason="Preempted",
         action="Preempting",
-        note=f"Preempted by {preemptor.kind.lower()} {preemptor.uid} on node {node}",
+        note=f"Preempted by {preemptor.kind.lower()} {preemptor.uid or preemptor.name} on node {node}",
         related=preemptor,
         reporter=scheduler_name,
     )

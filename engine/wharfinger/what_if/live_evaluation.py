@@ -243,7 +243,7 @@ class LiveEvaluations:
         known = files.Objects(by_kind={kind: snapshot.objects.all(kind) for kind in workloads.LOOKED_UP})
         expansion, remarks = await self._thread.run_without_rest(_expanded, request.objects, known)
         name, chain = _profile(scheduler, request, expansion.pods)
-        now = scheduler.state.snapshot(float(int(self._clock.now())))
+        now = scheduler.snapshot()
         with closing(self._answered(chain, now, expansion, request)) as steps:
             new, found = await in_slices(steps, self._clock)
         fates = Counter(each.fate for each in found.pods)
@@ -285,7 +285,7 @@ class LiveEvaluations:
 
     async def _follow(self, scheduler: Scheduler) -> None:
         async with self._turn:
-            with closing(self._copy.follow(scheduler.state.snapshot(float(int(self._clock.now()))))) as steps:
+            with closing(self._copy.follow(scheduler.snapshot())) as steps:
                 await in_slices(steps, self._clock)
         self._follow_later(scheduler)
 
