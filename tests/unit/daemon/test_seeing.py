@@ -1,4 +1,5 @@
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.shadow import ShadowReport
+from wharfinger.policies.shadow import Disagreement, ShadowReport
 from wharfinger.scheduler.live_answers import LiveExplanations
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
@@ -145,6 +146,19 @@ def test_an_explained_policy_comes_with_its_state_and_what_it_would_have_decided
     held = status(name="mix", mode=mode, revision=closed.policies[0].revision, suspended="it took 40 ms")
     store = SimpleNamespace(active=ActivePolicies(chains={"wharfinger": chain}, shadows=shadows), statuses=(held,), sources=())
     report = ShadowReport(policy="mix", revision=held.revision, agreed=3, disagreed=2, unseen=1)
+    report.last.append(
+        Disagreement(
+            pod="default/a",
+            at=0.0,
+            profile="wharfinger",
+            node="n1",
+            feasible=1,
+            shadow_node=None,
+            shadow_feasible=0,
+            shadow_message="closed",
+            policy_revision=held.revision,
+        )
+    )
     health = Health()
     health.daemon = SimpleNamespace(
         scheduler=running.scheduler, shadows=SimpleNamespace(reports={"mix": report}), signals=SimpleNamespace(metrics=())
@@ -160,7 +174,8 @@ def test_an_explained_policy_comes_with_its_state_and_what_it_would_have_decided
     assert "  suspended: it took 40 ms\n" in text
     assert "  suspended in profile wharfinger since 2023-11-14T22:13:20Z, from policies/: a.policy\n" in text
     assert ("2 of 5 decisions otherwise; 1 not compared" in text) == (mode is Mode.SHADOW)
-    assert (plain["shadow"] is not None) == (mode is Mode.SHADOW)
+    shadow = json.loads(json.dumps(plain))["shadow"]
+    assert (shadow and [case["shadowMessage"] for case in shadow["last"]]) == (["closed"] if mode is Mode.SHADOW else None)
 
 
 def test_no_policy_is_explained_before_the_cluster_is_known():

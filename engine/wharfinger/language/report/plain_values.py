@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The value with dataclasses as objects in camelCase, members of enums as their values and tuples as lists.
+    """The value with dataclasses as objects in camelCase, members of enums as their values and sequences as lists.
 
     The keys of a mapping stay: they are either written as they are printed, or names of the user's, such as labels and params.
     """
@@ -18,7 +18,7 @@ def plain(value: Any) -> Any:
         return {key: plain(getattr(value, name)) for name, key in _keys(type(value))}
     if isinstance(value, Mapping):
         return {key: plain(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(member) for member in value]
     return value.value if isinstance(value, Enum) else value
 
