@@ -70,7 +70,7 @@ class Judges:
         Cancelling it ends the process that judges.
         """
         async with self.turns.of(asker):
-            process = self._idle.pop() if self._idle else await self._next()
+            process = self._waiting() or await self._next()
             answered = False
             try:
                 answer = await self._asked(process, obj)
@@ -94,6 +94,15 @@ class Judges:
             self._end(process)
         for process in self._ended:
             await process.wait()
+
+    def _waiting(self) -> Process | None:
+        """A process that waits for an object; those that have ended meanwhile, for want of memory perhaps, are left out."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.returncode is None:
+                return process
+            self._end(process)
+        return None
 
     async def _next(self) -> Process:
         """The next process that has started; it goes on starting for others if this is cancelled."""

@@ -91,6 +91,17 @@ def test_a_process_that_ends_is_said_and_followed_by_another():
     assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
 
 
+def test_a_process_that_ended_while_it_waited_is_followed_by_another_unseen():
+    async def story(judges):
+        await judges({"say": "x"}, Asker("jo"))
+        (process,) = judges._idle
+        process.kill()
+        await process.wait()
+        return await judges({"say": "here"}, Asker("jo"))
+
+    assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
+
+
 def test_one_that_cannot_be_started_is_said():
     async def story(judges):
         with pytest.raises(WharfingerError, match="cannot be started"):
