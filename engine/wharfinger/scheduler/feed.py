@@ -33,9 +33,9 @@ OBJECTS_PER_STEP, KEYS_PER_STEP = 100, 10_000
 class ClusterFeed:
     """A `ClusterSink`.
 
-    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change,
-    `unreadable` with every pending pod of this scheduler that cannot be read, and `claim_changed` with every claim for devices that is
-    added, changed or deleted, and `relabelled` with the name of every namespace that got other labels.
+    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change, `unreadable`
+    with every pending pod of this scheduler that cannot be read, `claim_changed` with every claim for devices that is added, changed or
+    deleted, and `relabelled` with the name of every namespace that has other labels.
     """
 
     def __init__(  # noqa: PLR0913 — what it feeds and what it calls
