@@ -18,6 +18,7 @@ from wharfinger.emit import Failed
 from wharfinger.event_loop import until
 from wharfinger.framework.chain import Chain
 from wharfinger.groups.membership import GroupIndex, GroupRule, group_of_policies, no_rule
+from wharfinger.language.report.wording import count
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import Circumstances, TimeAndObjects
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
@@ -346,8 +347,9 @@ class Scheduler:
                 await self._writes.drain()
                 await self._group_status.drain()
                 await self._ports.events.drain()
-        except TimeoutError as error:
-            self._ports.emit(Failed("stopping", error))
+        except TimeoutError:
+            left = f"{count(self.n_binding, 'binding')} and {count(self.n_writing, 'status', 'statuses')} under way"
+            self._ports.emit(Failed("stopping", TimeoutError(f"{left} after {self.settings.stop_seconds:g} s; they are given up")))
 
 
 def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:

@@ -248,6 +248,23 @@ def test_a_stop_lets_what_is_under_way_end():
     asyncio.run(story())
 
 
+def test_a_stop_that_takes_too_long_says_what_is_given_up():
+    async def story():
+        async def never(*_):
+            await asyncio.Event().wait()
+
+        async with running(node("a"), settings=SchedulerSettings(stop_seconds=0.01)) as world:
+            world.cluster.bind = never
+            world.cluster.put(pod("x"))
+            await world.calm()
+            world.scheduler.stop()
+            await asyncio.sleep(0.05)
+            ((where, error),) = world.seen.failures
+            assert (where, str(error)) == ("stopping", "1 binding and 0 statuses under way after 0.01 s; they are given up")
+
+    asyncio.run(story())
+
+
 def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_delays_no_other(monkeypatch):
     async def story():
         async with running(node("a")) as world:
