@@ -148,17 +148,25 @@ async def test_a_claim_that_cannot_be_given_back_does_not_keep_the_others():
         assert "giving devices back" in dict(world.seen.failures)
 
 
-async def test_a_pod_whose_devices_cannot_be_taken_is_tried_again_and_not_lost(monkeypatch):
-    def choke(*_):
-        raise KeyError("a pool that is gone")
+@pytest.mark.parametrize("names", ["p", "pq"], ids=["the only claim", "the second of two"])
+async def test_a_pod_whose_devices_cannot_be_taken_is_tried_again_and_not_lost(monkeypatch, names):
+    def choke(claim, allocation):
+        if claim.metadata.name == f"{names[-1]}-gpu":
+            raise KeyError("a pool that is gone")
+        take(claim, allocation)
 
-    async with running(*things("p"), claims=LateClaims) as world:
+    asking = pod("p")
+    claimed = tuple(objects.PodResourceClaim(name=name, resource_claim_name=f"{name}-gpu") for name in names)
+    async with running(*things(*names), claims=LateClaims) as world:
+        take = world.scheduler.state.take_devices
         monkeypatch.setattr(world.scheduler.state, "take_devices", choke)
-        world.cluster.put(pod("p"))
+        world.cluster.put(structs.replace(asking, spec=structs.replace(asking.spec, resource_claims=claimed)))
         await world.calm()
         assert not world.scheduler.state.is_placed("uid-p")
+        assert held(world) == 0
         monkeypatch.undo()
         await world.pass_time(4)
-        world.claims.show()
-        await world.calm()
+        for _ in names:
+            world.claims.show()
+            await world.calm()
         assert world.cluster.nodes_of_pods() == {"default/p": "n00000"}

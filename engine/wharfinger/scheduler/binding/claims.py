@@ -71,10 +71,9 @@ class DeviceClaims:
 
     def reserve(self, pod: PodView, chosen: tuple[ClaimAllocation, ...]) -> None:
         """Take the devices that were chosen for a pod that was just assumed."""
-        for each in chosen:
+        for number, each in enumerate(chosen, start=1):
             self._cluster.state.take_devices(each.claim, each.allocation)
-        if chosen:
-            self._taken[pod.uid] = chosen
+            self._taken[pod.uid] = chosen[:number]  # what is given back if the next one cannot be taken
 
     def claim_changed(self, claim: objects.ResourceClaim) -> None:
         """Wake what waits for a change of a claim, which the watch has shown."""
