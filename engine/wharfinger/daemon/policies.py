@@ -255,7 +255,6 @@ async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> N
     scheduler.sink.synced(POLICIES)
     while scheduler.missing_kinds:
         await clock.sleep(_POLL_SECONDS)
-    await store.review()
     await store.keep_reviewing()
 
 

@@ -266,13 +266,15 @@ class PolicyStore:
                     self._statuses_before = None
 
     async def keep_reviewing(self) -> None:
-        """Try the policies that hold on the cluster as it is, every `REVIEW` seconds, until cancelled."""
+        """Try the policies that hold on the cluster as it is: all now, then some every `REVIEW` seconds, until cancelled."""
+        most = None
         while True:
-            await self._clock.sleep(REVIEW)
             try:
-                await self.review(MAX_REVIEWED)
+                await self.review(most)
             except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
                 self._emit(Failed("policies", error))
+            most = MAX_REVIEWED
+            await self._clock.sleep(REVIEW)
 
     async def review(self, most: int | None = None) -> None:
         """Try policies that hold on the cluster as it is: all, or of many the `most` whose turn it is."""

@@ -1,12 +1,13 @@
 """The policies that a process begins with: nothing is said of them before it is known that it begins at all."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from tests.in_memory import ManualClock
-from tests.unit.policies.stores import BROKEN, Seen, policy
-from wharfinger.daemon.policies import policies_of
+from tests.unit.policies.stores import BROKEN, Seen, World, policy
+from wharfinger.daemon.policies import announced, policies_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import WharfingerError
 
@@ -40,3 +41,28 @@ def test_of_policies_that_end_the_process_nothing_is_said_to_hold(tmp_path, text
 
     assert error is not None
     assert (seen.tried, seen.held) == ([], [])
+
+
+def test_a_trial_of_the_first_policies_that_fails_is_reported_and_does_not_end_the_process():
+    asked = []
+
+    def fails_at_first():
+        asked.append(None)
+        if len(asked) == 1:
+            raise KeyError("a cluster at fault")
+
+    async def story():
+        world = World()
+        await world.offer({"a.policy": policy("a", "one")})
+        world.scheduling.sampled = fails_at_first
+        scheduler = SimpleNamespace(sink=SimpleNamespace(synced=lambda _kind: None), missing_kinds=frozenset())
+        announcing = asyncio.create_task(announced(world.store, scheduler, world.clock))
+        for _ in range(200):
+            world.clock.move(0.5)
+            await asyncio.sleep(0.001)
+            if len(asked) == 3:
+                break
+        assert (announcing.done(), len(asked), world.seen.failures) == (False, 3, [("policies", "'a cluster at fault'")])
+        announcing.cancel()
+
+    asyncio.run(story())
