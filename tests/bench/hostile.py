@@ -28,13 +28,14 @@ from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics import typed
 from wharfinger.model import objects
+from wharfinger.model.attributes import MAX_ANNOTATION_LENGTH
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import workloads
 
 NODES, PLACED, DECIDED = 1000, 10_000, 5
-ANNOTATIONS = {"a": "a" * 200_000}  # of each pod that is decided about: nearly as long as Kubernetes allows
+ANNOTATIONS = {"a": "a" * MAX_ANNOTATION_LENGTH}  # of each pod that is decided about: as long as policies read them
 MOST_CHECK_SECONDS, MOST_MEGABYTES, MOST_DECISION_SECONDS = 1.0, 200, 0.1
 PATIENCE = 30  # seconds until a process is given up
 SHOWN = 12

@@ -29,6 +29,9 @@ from wharfinger.model.state.snapshot import Snapshot
 
 LOWEST_PRIORITY: Final = -(2.0**31)
 HIGHEST_PRIORITY: Final = 2.0**31 - 1
+MAX_ANNOTATION_LENGTH: Final = 10_000
+"""Characters of an annotation of a pod that policies read. Each function of a text costs time and memory for its length, once for each node
+where it is compared with texts of nodes; Kubernetes allows 262,144."""
 NATIVE: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
 
 
@@ -40,6 +43,11 @@ def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: 
 def _labels(read: Callable[[Any], Mapping[str, str]]) -> Callable[..., Any]:
     """A function of a pod or node that returns the whole mapping, or with a key the value of that key or None."""
     return lambda subject, key=None: read(subject) if key is None else read(subject).get(key)
+
+
+def _annotation(annotations: Mapping[str, str], key: str) -> str | None:
+    found = annotations.get(key)
+    return found if found is None or len(found) <= MAX_ANNOTATION_LENGTH else None
 
 
 def _requests() -> list[Attribute]:
@@ -78,7 +86,14 @@ COMMON: Final = (
         keyed=True,
         of_namespace=True,
     ),
-    _pod_row("annotations", Kind.STRING, "An annotation of the pod.", lambda pod, key: pod.annotations.get(key), keyed=True, optional=True),
+    _pod_row(
+        "annotations",
+        Kind.STRING,
+        f"An annotation of the pod; missing where it has more than {MAX_ANNOTATION_LENGTH:,} characters.",
+        lambda pod, key: _annotation(pod.annotations, key),
+        keyed=True,
+        optional=True,
+    ),
     _pod_row(
         "priority",
         Kind.NUMBER,

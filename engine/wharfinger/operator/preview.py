@@ -53,6 +53,8 @@ _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
     "Job": ("/apis/batch/v1/namespaces/{}/jobs/{}", objects.Job),
 }
 _MAX_COMPILED = 64
+MAX_TEMPLATE_BYTES = 2**16
+"""Bytes of JSON of the pods' template: what a decision about them costs grows with it, and the scheduler waits for each of up to 1,000."""
 
 REFRESH = 3.0
 """Fewest seconds between two answers to the same question."""
@@ -91,7 +93,7 @@ class Questions:
         expansion = self._expanded(await self._workload(meta, spec))
         _of_class(expansion.pods, self._cluster())
         if not self._judge.rights.trusted:
-            _reach_no_others(expansion.pods)
+            _reach_no_others(expansion.pods[:1])  # all are of one template
             _drain_no_others(spec)
         chain, note = self._chain(expansion.pods)
         if spec.policies is None:  # policies of other namespaces do not count, and the revision of all policies is not shown
@@ -120,6 +122,9 @@ class Questions:
         if spec.replicas is not None:
             counts = ("parallelism", "completions") if kind is objects.Job else ("replicas",)
             found = {**found, "spec": {**(found.get("spec") or {}), **dict.fromkeys(counts, spec.replicas)}}
+        size = len(msgspec.json.encode((found.get("spec") or {}).get("template")))
+        if size > MAX_TEMPLATE_BYTES:
+            raise UsageError(f"the template of the pods has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are previewed")
         return decode.convert(found, kind)
 
     async def _referred(self, namespace: str, ref: WorkloadRef) -> tuple[dict[str, Any], type[objects.AnyObject]]:

@@ -55,6 +55,12 @@ def test_a_param_cannot_make_a_timeout_that_no_author_may_write(rule: str, timeo
         compiled(text, wait=float(timeout))
 
 
+@pytest.mark.parametrize(("length", "verdicts"), [(10_000, [0]), (10_001, [2])])
+def test_an_annotation_of_a_pod_that_is_longer_than_policies_read_is_missing(length: int, verdicts: list[int]) -> None:
+    policy = compiled('policy "p"\nfilter f { require starts_with(pod.annotations["a"], "x") on missing reject }\n')
+    assert bits(policy, 0, pod("p").assigning({"a": "x" * length}), cluster(node("a"))) == verdicts
+
+
 def test_reasons_fill_what_is_the_same_on_every_node() -> None:
     policy = compiled(WEB_SPREAD, max_per_node="3", keep_free="12.5%")
     state = cluster(node("a"))

@@ -211,6 +211,10 @@ REFUSED = [
         "args.defaultConstraints: a default constraint needs a maxSkew above 0, a topologyKey",
     ),
     (
+        {"pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultConstraints": [SPREAD] * 101, "defaultingType": "List"}}]},
+        "args.defaultConstraints: there are 101; at most 100 are supported",
+    ),
+    (
         {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": {"requiredDuringScheduling": {}}}}]},
         "args.addedAffinity: there is no field requiredDuringScheduling; did you mean requiredDuringSchedulingIgnoredDuringExecution?",
     ),

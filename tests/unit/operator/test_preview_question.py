@@ -93,6 +93,16 @@ def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach)
     assert with_affinity(how, kind, TERM, TenantRights())
 
 
+def test_a_template_that_is_very_large_is_not_previewed():
+    """Each of up to 1,000 decisions costs what its pods have, and nobody else is placed meanwhile."""
+    tolerations = [{"key": f"key-{i}", "operator": "Exists"} for i in range(2000)]
+    assert len(question(pod_spec={"tolerations": tolerations[:1000]}).pods) == 1
+    with pytest.raises(UsageError, match=r"the template of the pods has [67]\d,\d{3} bytes; at most 65,536 are previewed"):
+        question(pod_spec={"tolerations": tolerations})
+    with pytest.raises(UsageError, match="at most 65,536 are previewed"):
+        asked("Deployment", {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": tolerations}}})
+
+
 def test_unknown_fields_of_a_template_are_reported_with_the_answer():
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelectr": {"disk": "ssd"}, "tolerations": [{"keyy": "a"}]}}
     meta, spec = ObjectMeta(name="preview", namespace="shop"), PlacementPreviewSpec.model_validate({"template": template})

@@ -40,10 +40,15 @@ class Admission:
         self._runtimes = {one.metadata.name: one for one in runtimes}
         self.warnings: list[str] = []
         self._missing: set[tuple[str, str]] = set()
+        self._latest: tuple[objects.PodSpec, objects.PodSpec] | None = None
 
     def admit(self, pod: objects.Pod) -> objects.Pod:
         """The pod with everything filled in that the API server would fill in."""
-        spec = pod.spec
+        if self._latest is None or self._latest[0] is not pod.spec:  # pods of one template share their spec
+            self._latest = (pod.spec, self._filled_in(pod.spec, objects.key_of(pod)))
+        return structs.replace(pod, spec=self._latest[1])
+
+    def _filled_in(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
         spec = structs.replace(
             spec,
             containers=tuple(map(_requests_from_limits, spec.containers)),
@@ -53,8 +58,7 @@ class Admission:
             service_account_name=spec.service_account_name or "default",
         )
         spec = structs.replace(spec, resources=_pod_level_requests(spec))
-        where = objects.key_of(pod)
-        return structs.replace(pod, spec=self._with_overhead(self._with_priority(spec, where), where))
+        return self._with_overhead(self._with_priority(spec, where), where)
 
     def _with_priority(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
         if spec.priority is not None:

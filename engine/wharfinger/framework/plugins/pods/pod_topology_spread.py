@@ -41,6 +41,8 @@ class PodTopologySpreadArguments(Arguments):
     @field_validator("default_constraints")
     @classmethod
     def _readable(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if len(value) > spread.MAX_CONSTRAINTS:
+            raise ValueError(f"there are {len(value):,}; at most {spread.MAX_CONSTRAINTS} are supported")
         if any("labelSelector" in constraint for constraint in value):
             raise ValueError("default constraints must not have a labelSelector: it is made from Services and controllers")
         for constraint in object_argument(value, tuple[objects.TopologySpreadConstraint, ...]):
