@@ -470,19 +470,17 @@ class Capacity(Decided):
     groups: list[GroupRoom]
 
 
-DrainedPod = TypedDict(
-    "DrainedPod",
-    {
-        "pod": str,
-        "from": str | None,
-        "controller": str | None,
-        "fate": Fate,
-        "step": int | None,
-        "reason": NotRequired[str],
-        "displaced_by": NotRequired[str],
-        "replacement": NotRequired[PodResult],
-    },
-)
+class DrainedPod(TypedDict):
+    """What becomes of a pod; `source` is the node that it leaves."""
+
+    pod: str
+    source: str | None
+    controller: str | None
+    fate: Fate
+    step: int | None
+    reason: NotRequired[str]
+    displaced_by: NotRequired[str]
+    replacement: NotRequired[PodResult]
 
 
 class BudgetUse(TypedDict):

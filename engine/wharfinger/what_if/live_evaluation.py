@@ -108,9 +108,7 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
             "`forbidden`: a PodDisruptionBudget keeps it; `refused`: kubectl would stop the drain because of it."
         ),
     ]
-    source: Annotated[str | None, Meta(description="The node that it leaves; null for a pod that was asked about.")] = field(
-        default=None, name="from"
-    )
+    source: Annotated[str | None, Meta(description="The node that it leaves; null for a pod that was asked about.")] = None
     step: Annotated[int | None, Meta(description="The step of the drain in which it leaves; null if it does not leave.")] = None
     displaced_by: Annotated[str | None, Meta(description="The pod for which preemption evicts it during the drain.")] = None
     message: Annotated[str, Meta(description="Why it gets no node, or may not leave.")] = ""

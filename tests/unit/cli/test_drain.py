@@ -100,7 +100,12 @@ def test_json_and_yaml_say_the_same_and_everything(wharf, snapshot):
     value = json.loads(out)
     assert yaml.safe_load(other) == value
     web, alone = value["pods"]
-    assert (web["fate"], web["from"], web["replacement"]["node"], web["controller"]) == ("placed", "node-a", "node-b", "ReplicaSet/web-5d")
+    assert (web["fate"], web["source"], web["replacement"]["node"], web["controller"]) == (
+        "placed",
+        "node-a",
+        "node-b",
+        "ReplicaSet/web-5d",
+    )
     assert (alone["fate"], alone["step"], "replacement" in alone) == ("gone", 2, False)
     assert value["summary"]["placed"] == value["summary"]["gone"] == 1
     assert (value["summary"]["before"]["nodes"], value["summary"]["after"]["nodes"]) == (3, 1)

@@ -108,7 +108,7 @@ def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
 def _pod(pod: DrainedPod) -> dict[str, Any]:
     return {
         "pod": pod.pod,
-        "from": pod.source or None,
+        "source": pod.source or None,
         "controller": pod.controller or None,
         "fate": pod.fate.value,
         "step": pod.step,

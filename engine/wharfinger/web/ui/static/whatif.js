@@ -126,7 +126,7 @@ export class WhatIf {
     const used = [...arrivals.keys()].filter((node) => fresh.has(node)).length;
     const more = [bad && placed && `${count(placed)} would go to ${on}.`, unschedulable && kept && `${count(kept)} may not leave.`, gone && `${count(gone)} would be gone.`, fresh.size && `${count(used)} of ${nodes(fresh.size)} more would be used.`].filter(Boolean).join(" ");
     const order = [...pods].sort((one, other) => (one.node === null ? 0 : 1) - (other.node === null ? 0 : 1));
-    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, from, fate, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, from ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, from ?? "new"),
+    const rows = order.slice(0, MOST_SHOWN).map(({ pod, node, source, fate, message, victims = [] }) => make("tr", {}, make("td", { class: "name" }, source ? link(pod, () => this.showPod(pod)) : pod), make("td", {}, source ?? "new"),
       make("td", { class: "wide" }, node === null ? (fate === "waits" ? message : `${fate}: ${message}`) : fresh.has(node) ? `${node} (added)` : link(node, () => this.showNode(node)), victims.length ? make("div", { class: "quiet" }, `${victims.join(", ")} would be evicted`) : null)));
     if (order.length > MOST_SHOWN) rows.push(make("tr", {}, make("td", { colspan: 3, class: "quiet" }, `and ${count(order.length - MOST_SHOWN)} more`)));
     const tight = budgets.filter(({ pods: covered, allowedNow }) => covered > allowedNow).map(({ budget, pods: covered, allowedNow }) => quiet(`PodDisruptionBudget ${budget} allows ${count(allowedNow)} of ${count(covered)} evictions now.`));
