@@ -26,10 +26,10 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.requests import NATIVE
 from wharfinger.policies import policy_tests
 
 MAX_NODES = 3  # the chosen one and others
-NATIVE = ("cpu", "memory", "ephemeral-storage")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -15,13 +15,13 @@ from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.test_steps import NODE_FIELDS, POD_FIELDS, Form
+from wharfinger.model.objects.requests import NATIVE
 
 SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 COMPARES = frozenset({"EQ", "NE"})
 QOS = ("Guaranteed", "Burstable", "BestEffort")
 STATUSES = ("True", "False", "Unknown")
-RESOURCES = ("cpu", "memory", "ephemeral-storage")
-OF_RESOURCES = frozenset({"least_allocated", "most_allocated", "balanced_allocation", "share_after"})
+OF_NATIVE = frozenset({"least_allocated", "most_allocated", "balanced_allocation", "share_after"})
 
 
 class _Inside:
@@ -156,8 +156,8 @@ def _arguments(before: Sequence[Token], frame: Frame, reading: Reading, cluster:
         yield from _shown(cluster.taints if cluster is not None else {}, "node")
     elif frame.name == "taints":
         yield from ((effect, "") for effect in EFFECTS)
-    elif frame.name in OF_RESOURCES:
-        names = cluster.snapshot.resource_names if cluster is not None else RESOURCES
+    elif frame.name in OF_NATIVE:
+        names = cluster.snapshot.resource_names if cluster is not None else NATIVE
         yield from ((name, "") for name in names)
     elif reading.item == "METRIC" and frame.name in SOURCES and not named:
         yield from ((name, kind.value) for name, kind in (SOURCES[frame.name].resources or {}).items())

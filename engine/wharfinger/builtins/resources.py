@@ -25,10 +25,9 @@ from wharfinger.language.semantics.catalogue import Function, Parameter, Volatil
 from wharfinger.language.semantics.typed import MetricKey
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.columns.pod_table import started_at
-from wharfinger.model.objects.requests import MAX_AMOUNT
+from wharfinger.model.objects.requests import MAX_AMOUNT, NATIVE
 
 Numbers = NDArray[np.float64]
-NATIVE = ("cpu", "memory", "ephemeral-storage")
 DEFAULTED = NATIVE[:2]  # the resources of `Snapshot.nonzero`, which are the first of every cluster
 SPELLING = {"ephemeral_storage": "ephemeral-storage"}
 RESOURCE = Parameter(name="resource", kinds=frozenset({Kind.STRING}), literal=True)

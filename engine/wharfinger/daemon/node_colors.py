@@ -28,8 +28,8 @@ from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.model.devices.pools import Pools
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.requests import NATIVE, listing_order
 from wharfinger.model.state.device_states import DeviceStates, State
-from wharfinger.simulate.dry_run import FIRST
 from wharfinger.web.ui.board import Coloring
 from wharfinger.web.ui.tiles import points, scale_of, share
 
@@ -69,7 +69,7 @@ class NodeColorings:
     def choices(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         """(key, title) of every colouring except those of pods."""
         offered = [name for index, name in enumerate(snapshot.resource_names) if snapshot.has_allocatable[index].any()]
-        ordered = sorted(offered, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+        ordered = sorted(offered, key=listing_order)
         yield from ((name, f"{name} requested") for name in ordered[:MAX_RESOURCES])
         yield "pods", "pods per node"
         if snapshot.objects.following(Pools):
@@ -91,7 +91,7 @@ class NodeColorings:
             return share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
         index = snapshot.resource_index(key)
         if index is None or not snapshot.n_nodes:
-            if key in FIRST or not snapshot.n_nodes:
+            if key in NATIVE or not snapshot.n_nodes:
                 return share(f"{key} requested", np.zeros(snapshot.n_nodes, np.int64), np.zeros(snapshot.n_nodes, np.int64))
             raise UnknownObject(f"no node offers {key}")
         return share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])

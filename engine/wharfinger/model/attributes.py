@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.semantics.types import Kind, Shape, Type
-from wharfinger.model.columns import resource_table
 from wharfinger.model.columns.node_table import Fact
 from wharfinger.model.devices.device import WHOLE, Device, Version
 from wharfinger.model.objects import node_view, requests
@@ -32,7 +31,8 @@ HIGHEST_PRIORITY: Final = 2.0**31 - 1
 MAX_ANNOTATION_LENGTH: Final = 10_000
 """Characters of an annotation of a pod that policies read. Each function of a text costs time and memory for its length, once for each node
 where it is compared with texts of nodes; Kubernetes allows 262,144."""
-NATIVE: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
+_KINDS: Final = (Kind.CPU, Kind.MEMORY, Kind.MEMORY)
+_NATIVE: Final = tuple((resource, resource.replace("-", "_"), kind) for resource, kind in zip(requests.NATIVE, _KINDS, strict=True))
 
 
 def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: Any) -> Attribute:
@@ -52,8 +52,7 @@ def _annotation(annotations: Mapping[str, str], key: str) -> str | None:
 
 def _requests() -> list[Attribute]:
     rows = []
-    for name, kind in NATIVE.items():
-        resource = name.replace("_", "-")
+    for resource, name, kind in _NATIVE:
         doc = f"How much {resource} the pod requests, counted as Kubernetes does (init containers, sidecars, overhead); 0 when none."
         rows.append(_pod_row(f"requests.{name}", kind, doc, _requested(resource), low=0.0))
         doc = f"How much {resource} the pod may use; absent when one of its containers has no limit."
@@ -426,8 +425,7 @@ def _offered() -> list[Attribute]:
     for table, meaning in OFFERS.items():
         whole: Callable[[Snapshot], NDArray[np.int64]] = attrgetter(table)
         there: Callable[[Snapshot], NDArray[np.bool_]] = attrgetter(f"has_{table}")
-        for place, (name, kind) in enumerate(NATIVE.items()):
-            resource = resource_table.NATIVE[place]
+        for place, (resource, name, kind) in enumerate(_NATIVE):
             doc = f"{resource} by {table}: {meaning}; 0 where the node names none."
             # A node that runs pods has some CPU and memory, so `ratio(…, node.allocatable.memory)` needs no value for a zero divisor.
             least = 0.0 if name == "ephemeral_storage" else 1.0
@@ -455,8 +453,7 @@ def _offered() -> list[Attribute]:
 def _used() -> list[Attribute]:
     rows = []
     usage: dict[str, Any] = {"volatility": Volatility.ROW}
-    for place, (name, kind) in enumerate(NATIVE.items()):
-        resource = resource_table.NATIVE[place]
+    for place, (resource, name, kind) in enumerate(_NATIVE):
         requested = f"{resource} requested by the pods on the node, counted as Kubernetes does."
         free = f"{resource} that is still free: allocatable minus requested; negative where the node is overcommitted."
         column = _native(lambda snapshot: snapshot.requested, place)

@@ -18,6 +18,7 @@ from wharfinger.groups.membership import GroupIndex
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import Key, Turn, groups_among, queue_key, turns
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.placing import (
@@ -62,12 +63,9 @@ class Utilisation:
         return ResourceUse(resource=resource, requested=0, allocatable=0)
 
 
-FIRST = ("cpu", "memory", "ephemeral-storage")
-
-
 def utilisation(snapshot: Snapshot) -> Utilisation:
     """The use of every resource that some node offers, in the order cpu, memory, ephemeral-storage, then by name."""
-    ordered = sorted(snapshot.resource_names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    ordered = sorted(snapshot.resource_names, key=listing_order)
     return Utilisation(
         nodes=snapshot.n_nodes,
         touched=int((snapshot.pod_count > 0).sum()),

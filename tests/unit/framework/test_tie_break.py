@@ -9,32 +9,33 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.framework.evaluation import best_rows, cycle
+from wharfinger.model.columns.node_table import stable_hash
 
 
 def test_the_hash_of_a_name_is_fixed_for_ever():
-    assert best_rows.stable_hash("node-1") == 0x29EBA4BC55B7578F  # printf node-1 | b2sum -l 64, bytes reversed
+    assert stable_hash("node-1") == 0x29EBA4BC55B7578F  # printf node-1 | b2sum -l 64, bytes reversed
 
 
 def test_the_winner_is_at_the_scaled_place_of_the_pods_hash_in_the_order_of_the_name_hashes():
-    hashes = [best_rows.stable_hash(f"node-{number}") for number in range(50)]
+    hashes = [stable_hash(f"node-{number}") for number in range(50)]
     for number in range(20):
-        place = best_rows.stable_hash(f"uid-{number}") * 50 // 2**64
+        place = stable_hash(f"uid-{number}") * 50 // 2**64
         assert hashes[best_rows.winner(f"uid-{number}", np.array(hashes, np.uint64))] == sorted(hashes)[place]
 
 
 def test_the_winner_is_fixed_for_ever():
-    names = np.array([best_rows.stable_hash(f"node-{number}") for number in range(100)], np.uint64)
+    names = np.array([stable_hash(f"node-{number}") for number in range(100)], np.uint64)
     assert [best_rows.winner(f"uid-{number}", names) for number in range(8)] == [65, 35, 86, 73, 35, 26, 40, 5]
 
 
 def test_the_hash_of_a_node_is_the_one_kept_with_its_column():
     snapshot = fleet.state("a", "b").snapshot()
-    assert snapshot.name_hashes.tolist() == [best_rows.stable_hash("a"), best_rows.stable_hash("b")]
+    assert snapshot.name_hashes.tolist() == [stable_hash("a"), stable_hash("b")]
 
 
 @pytest.mark.parametrize("prefix", ["node-", "ip-10-0-0-", "gke-pool-1-abc"])
 def test_pods_spread_evenly_over_equals(prefix):
-    names = np.array([best_rows.stable_hash(f"{prefix}{number}") for number in range(20)], np.uint64)
+    names = np.array([stable_hash(f"{prefix}{number}") for number in range(20)], np.uint64)
     counts = Counter(best_rows.winner(f"uid-{number}", names) for number in range(4000))
     chi_squared = sum((counts[node] - 200) ** 2 / 200 for node in range(20))
     assert chi_squared < 43.8  # the 99.9 % quantile for 19 degrees of freedom

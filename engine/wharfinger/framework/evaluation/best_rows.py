@@ -16,13 +16,13 @@ rejection step: the bias is below n/2⁶⁴). Blocks follow the same order, so t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.domains import Classes, classes
+from wharfinger.model.columns.node_table import stable_hash
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Mask
@@ -35,11 +35,6 @@ MAX_BLOCK_ROWS = 4096
 MAX_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
 FEW_CELLS = 3  # cells that are counted again one by one; more are counted by array operations
 NO_TOTAL = -np.inf
-
-
-def stable_hash(text: str) -> int:
-    """The 64-bit hash of a name: the first 8 bytes of its BLAKE2b, little-endian."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def place(uid: str, n_tied: int) -> int:

@@ -172,9 +172,7 @@ def _names(selector: objects.NodeSelector | None) -> frozenset[str] | None:
         return None
     names: frozenset[str] = frozenset()
     for term in selector.node_selector_terms:
-        lists = [
-            frozenset(field.values) for field in term.match_fields if field.key == node_selection.NAME_FIELD and field.operator == "In"
-        ]
+        lists = [frozenset(field.values) for field in term.match_fields if field.key == matching.NODE_NAME_FIELD and field.operator == "In"]
         if not lists:
             return None
         names |= frozenset.intersection(*lists)

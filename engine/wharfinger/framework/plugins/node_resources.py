@@ -21,7 +21,6 @@ from pydantic import Field, model_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.plugins import resource_columns
 from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.framework.plugins.resource_columns import (
     Lanes,
@@ -33,7 +32,7 @@ from wharfinger.framework.plugins.resource_columns import (
 )
 from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.model.objects.requests import MAX_AMOUNT, is_extended, is_scalar
+from wharfinger.model.objects.requests import MAX_AMOUNT, NATIVE, is_extended, is_scalar, listing_order
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
@@ -169,7 +168,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def checks(self, name: str) -> bool:
         """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""
-        if name in resource_columns.NATIVE:
+        if name in NATIVE:
             return True
         if not is_extended(name):
             return is_scalar(name)
@@ -181,7 +180,7 @@ class Fit(PreparedFilter):
 
     def __init__(self, requests: Sequence[tuple[str, int]], left_to_claims: Sequence[str]) -> None:
         """The filter of these requests; `left_to_claims` are not checked on nodes without them."""
-        ordered = sorted(requests, key=lambda request: _place(request[0]))
+        ordered = sorted(requests, key=lambda request: listing_order(request[0]))
         self._lanes = Lanes([name for name, _ in ordered])
         self._left = np.array([name in left_to_claims for name, _ in ordered], np.bool_) if left_to_claims else None
         self._needs = [amount for _, amount in ordered]
@@ -311,10 +310,6 @@ class Ratio(ResourceScore):
 def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
     lane = snapshot.resource_index(name)
     return 0 if lane is None else int(snapshot.allocatable[lane, row])
-
-
-def _place(name: str) -> tuple[int, str]:
-    return (resource_columns.NATIVE.index(name), "") if name in resource_columns.NATIVE else (len(resource_columns.NATIVE), name)
 
 
 def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,12 +17,10 @@ from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Chan
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import ANY_NODE
-from wharfinger.model.objects.requests import is_scalar
+from wharfinger.model.objects.requests import NATIVE, is_scalar
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
-
-NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
 class ResourceSpec(Arguments):

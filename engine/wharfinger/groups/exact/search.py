@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.best_rows import stable_hash
 from wharfinger.framework.plugins.pods import affinity_terms
 from wharfinger.groups.domains import DomainPlacement, Tentative
 from wharfinger.groups.exact import member_classes
@@ -24,6 +23,7 @@ from wharfinger.groups.exact.group_model import MAX_VECTORS, GroupModel, Solutio
 from wharfinger.groups.exact.member_classes import Merging, class_axes, readings
 from wharfinger.groups.exact.packing import Space, TooMuchWork
 from wharfinger.groups.exact.relaxations import Relaxation, relaxations
+from wharfinger.model.columns.node_table import stable_hash
 
 if TYPE_CHECKING:
     from wharfinger.groups.domains import Domain

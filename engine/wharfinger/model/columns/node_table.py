@@ -96,9 +96,9 @@ def _state(sizes: Mapping[int, int]) -> ImageState:
     return state
 
 
-def name_hash(name: str) -> int:
-    """A 64-bit hash of a node name, the same on every machine and in every process."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+def stable_hash(text: str) -> int:
+    """A 64-bit hash of a name, the same on every machine: the first 8 bytes of its BLAKE2b, little-endian."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 class FactColumns:
@@ -205,7 +205,7 @@ class NodeTable:
         self.names.append(name)
         self.row_of[name] = row
         self.objects.append(node)
-        self.name_hashes.array[row] = name_hash(name)
+        self.name_hashes.array[row] = stable_hash(name)
         self.name_codes.array[row] = self.strings.code(name)
         self._set(row, node, offer, capacity)
         self.topologies.added(row)

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from wharfinger.model.columns import arrays
 from wharfinger.model.objects.pod_view import HostPort
-from wharfinger.model.objects.requests import MAX_AMOUNT
+from wharfinger.model.objects.requests import MAX_AMOUNT, NATIVE
 
 EMPTY: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType({})
 CPU: Final = 0
 MEMORY: Final = 1
-NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NONZERO_CPU: Final = -1
 _NONZERO_MEMORY: Final = -2
 SPARE_LANES: Final = 64
@@ -185,8 +184,3 @@ class ResourceTable:
             total = self._beyond.pop((key, old))
             if old == last != row:
                 self._beyond[key, row] = total
-
-    def free(self) -> NDArray[np.int64]:
-        """Allocatable minus requested, (n_resources, n_rows) int64, a fresh array; negative where a node is overcommitted."""
-        free: NDArray[np.int64] = self.allocatable.view - self.requested.view
-        return free

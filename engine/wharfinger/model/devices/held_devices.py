@@ -16,6 +16,7 @@ from wharfinger.model.devices.device import MILLI, Device, DeviceSource, Store, 
 from wharfinger.model.devices.shared_gpus import GpuHolder, SharedGpus, free_gpus
 from wharfinger.model.devices.sliced_devices import SlicedDevices
 from wharfinger.model.objects import quantity
+from wharfinger.model.objects.devices import IN_MEMORY
 from wharfinger.model.objects.pod_view import PodView
 
 
@@ -130,8 +131,9 @@ def _holdings(
             uid = unique_name(result.driver, result.pool, result.device)
             if uid not in usages:
                 continue
-            named = not claim.metadata.name.startswith("<")  # else it stands for one that the scheduler has yet to make
-            amounts = {own_name(result.driver, name): quantity.nano(text) / 10**9 for name, text in result.consumed_capacity.items()}
+            named = claim.metadata.name != IN_MEMORY
+            consumed = result.consumed_capacity.items()
+            amounts = {own_name(result.driver, name): quantity.nano(text) / quantity.NANO for name, text in consumed}
             holding = Holding(
                 claim=objects.key_of(claim) if named else "",
                 pods=tuple(_pods_of(claim, users, owners)),

@@ -17,8 +17,6 @@ from wharfinger.model.devices.pools import ANY_NODE, Pool, Pools
 from wharfinger.model.objects import matching, quantity
 from wharfinger.model.objects.pod_view import PodView
 
-NANO: Final = 10**9
-KEEPING_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
 _NO_USAGE: Final = Usage()
 
 Counted = dict[tuple[str, str], int]
@@ -97,10 +95,10 @@ def _device(pool: Pool, device: objects.Device, usage: Usage, left: Counted) -> 
         pool.name,
         device.name,
         dict(_attributes(driver, device)),
-        {name: amount / NANO for name, amount in capacity.items()},
-        {name: amount / NANO for name, amount in free.items()},
+        {name: amount / quantity.NANO for name, amount in capacity.items()},
+        {name: amount / quantity.NANO for name, amount in free.items()},
         usage.allocated or blocked,
-        tuple(matching.taint_text(taint) for taint in device.taints if taint.effect in KEEPING_AWAY),
+        tuple(matching.taint_text(taint) for taint in device.taints if taint.effect in matching.KEEPING_AWAY),
         float(math.floor(min(shares, default=WHOLE))) if shared else None,
     )
 

@@ -25,6 +25,8 @@ FROM_CLAIM = "FromClaim"
 
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that the scheduler made for the extended resources of a pod."""
+IN_MEMORY = "<extended-resources>"
+"""The name of such a claim before the scheduler writes it: the API server refuses it."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """The finalizer of an allocated claim."""
 IMPLICIT_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from wharfinger.errors import InvalidObject
 from wharfinger.language.semantics import selector as selectors
@@ -18,12 +19,19 @@ _PREFIX = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
-_NODE_NAME_FIELD = "metadata.name"
+
+NODE_NAME_FIELD = "metadata.name"
+"""The one field of nodes that a node selector can name."""
 
 NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 KEEPING_AWAY = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
+AnyTaint: TypeAlias = objects.Taint | objects.DeviceTaint
+AnyToleration: TypeAlias = objects.Toleration | objects.DeviceToleration
+"""Taints of nodes and of devices are tolerated by the same rules."""
+TaintT = TypeVar("TaintT", objects.Taint, objects.DeviceTaint)
 
 
 def valid_key(key: str) -> bool:
@@ -172,7 +180,7 @@ class NodeTerm:
         if not self.labels.matches(labels):
             return False
         # A node has one field, its name; any other reads as the empty string.
-        found = ((name if one.key == _NODE_NAME_FIELD else "") in one.values for one in self.fields)
+        found = ((name if one.key == NODE_NAME_FIELD else "") in one.values for one in self.fields)
         return all(inside == (one.operator == "In") for inside, one in zip(found, self.fields, strict=True))
 
 
@@ -214,7 +222,7 @@ def node_selector(selector: objects.NodeSelector) -> NodeChoice:
     return NodeChoice(tuple(terms))
 
 
-def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
+def tolerates(toleration: AnyToleration, taint: AnyTaint) -> bool:
     """True if a toleration tolerates a taint; an empty effect matches every effect, an empty key every key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -225,18 +233,16 @@ def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
     return toleration.operator == "Exists"
 
 
-def tolerated(tolerations: Iterable[objects.Toleration], taint: objects.Taint) -> bool:
+def tolerated(tolerations: Iterable[AnyToleration], taint: AnyTaint) -> bool:
     """True if one of the tolerations tolerates a taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
-def untolerated(
-    tolerations: Sequence[objects.Toleration], taints: Iterable[objects.Taint], effects: Collection[str] = KEEPING_AWAY
-) -> list[objects.Taint]:
+def untolerated(tolerations: Sequence[AnyToleration], taints: Iterable[TaintT], effects: Collection[str] = KEEPING_AWAY) -> list[TaintT]:
     """The taints of these effects that no toleration tolerates."""
     return [taint for taint in taints if taint.effect in effects and not tolerated(tolerations, taint)]
 
 
-def taint_text(taint: objects.Taint | objects.DeviceTaint) -> str:
+def taint_text(taint: AnyTaint) -> str:
     """A taint as kubectl writes it: `key=value:Effect`, or `key:Effect` without a value."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

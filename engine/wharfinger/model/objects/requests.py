@@ -20,6 +20,9 @@ from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.quantity import nano_at
 
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+"""The resources that every node has; they are the first columns of resources, in this order."""
+
 DEFAULT_CPU = 100 * 10**6  # nanos: a container without a cpu request counts as 100m in scores
 DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and as 200 MiB without a memory request
 NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
@@ -133,9 +136,14 @@ def non_zero_defaults(pod: objects.Pod, requests: Mapping[str, int]) -> Mapping[
     return {name: amount for name, amount in NON_ZERO.items() if name not in requests}
 
 
+def listing_order(name: str) -> tuple[int, str]:
+    """A key that sorts resources: cpu, memory, ephemeral-storage, then the others by name."""
+    return (NATIVE.index(name) if name in NATIVE else len(NATIVE), name)
+
+
 def is_counted(name: str) -> bool:
     """True for resources that the scheduler counts: cpu, memory, ephemeral-storage, huge pages, attachable volumes, names with a domain."""
-    return name in {"cpu", "memory", "ephemeral-storage"} or "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
+    return name in NATIVE or "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
 def is_extended(name: str) -> bool:

@@ -161,7 +161,7 @@ def runs_on(spec: objects.PodSpec, node: objects.Node) -> bool:
 def pinned_to(spec: objects.PodSpec, node_name: str) -> objects.PodSpec:
     """The spec with node affinity for one node only, in place of the names that its terms had (ReplaceDaemonSetPodNodeNameNodeAffinity)."""
     only = objects.NodeSelectorTerm(
-        match_fields=(objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,)),)
+        match_fields=(objects.NodeSelectorRequirement(key=matching.NODE_NAME_FIELD, operator="In", values=(node_name,)),)
     )
     affinity = spec.affinity or objects.Affinity()
     node_affinity = structs.replace(

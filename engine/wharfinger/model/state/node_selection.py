@@ -23,8 +23,6 @@ from wharfinger.model.state.snapshot import Snapshot
 Rows: TypeAlias = slice | NDArray[np.intp]
 Mask: TypeAlias = NDArray[np.bool_]
 
-NAME_FIELD = "metadata.name"
-
 
 def parse_terms(selector: objects.NodeSelector | None) -> tuple[matching.NodeTerm, ...] | None:
     """The terms of a selector that can match a node at all; None without a selector, which means no requirement."""
@@ -112,7 +110,7 @@ def named(name: str, snapshot: Snapshot, rows: Rows) -> Mask:
 
 def _field(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     wanted = requirement.values[0]
-    known = requirement.key == NAME_FIELD  # any other field reads as the empty string
+    known = requirement.key == matching.NODE_NAME_FIELD  # any other field reads as the empty string
     equal = named(wanted, snapshot, rows) if known else np.full(row_count(snapshot, rows), not wanted, np.bool_)
     return equal if requirement.operator == "In" else ~equal
 

@@ -37,6 +37,7 @@ from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE, V
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid, is_reserved
+from wharfinger.model.objects.devices import IN_MEMORY
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class DeviceClaims:
             if claim is None:
                 raise BindFailed(f'{NAME}: could not find ResourceClaim "{pod.namespace}/{name}"')
             found.append(claim)
-        special = (each.claim for each in self._taken.get(pod.uid, ()) if each.claim.metadata.name == extended_resources.IN_MEMORY)
+        special = (each.claim for each in self._taken.get(pod.uid, ()) if each.claim.metadata.name == IN_MEMORY)
         return [*found, *(claim for claim in special if claim.spec.devices.requests)]  # else the node's device plugin serves them
 
     async def _bind(self, claim: objects.ResourceClaim, placement: Placement, writer: DeviceClaimWriter) -> None:
@@ -154,7 +155,7 @@ class DeviceClaims:
         if chosen is None and is_reserved(claim, pod):
             return
         made = claim
-        if claim.metadata.name == extended_resources.IN_MEMORY and chosen is not None:
+        if claim.metadata.name == IN_MEMORY and chosen is not None:
             made = await self._request(writer.create, claim)
             self._note(pod, made)
         written = await self._request(writer.reserve, made, pod, None if chosen is None else chosen.allocation)

@@ -12,6 +12,7 @@ from wharfinger.framework import chain
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays, domains, node_table, resource_table
+from wharfinger.model.objects.requests import NATIVE
 from wharfinger.model.state.cluster_state import ClusterState
 
 NODES = [f"n{number}" for number in range(60)]
@@ -110,7 +111,7 @@ def resource_columns(state: ClusterState):
     """Everything that is kept of resources, by name, without those that nobody names."""
     table = state._tables.nodes.resources
     columns = {name: [column.view[lane].tolist() for column in table._by_lane] for name, lane in table.index.items()}
-    return {name: found for name, found in columns.items() if any(map(any, found)) or name in resource_table.NATIVE}
+    return {name: found for name, found in columns.items() if any(map(any, found)) or name in NATIVE}
 
 
 def test_names_of_unused_resources_do_not_accumulate():

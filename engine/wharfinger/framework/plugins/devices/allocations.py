@@ -8,13 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 
-from wharfinger.framework.plugins.devices.extended_resources import IN_MEMORY
 from wharfinger.framework.plugins.devices.requests import Ask, Asked
 from wharfinger.framework.plugins.devices.search import Fault, FaultKind, Outcome, Pick
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import NodePools
-from wharfinger.model.objects.devices import FROM_CLAIM, FROM_CLASS, MAX_DEVICES
+from wharfinger.model.objects.devices import FROM_CLAIM, FROM_CLASS, IN_MEMORY, MAX_DEVICES
+from wharfinger.model.objects.matching import NODE_NAME_FIELD
 
 _SHARES = uuid.UUID("6f0f2a52-7f52-4e0e-9a6b-5c5d1a0f4f0e")
 """The namespace of the names of shares."""
@@ -104,7 +104,7 @@ def _node_selector(picks: Sequence[Pick], pools: NodePools, node: str) -> object
         device, spec = pool.devices[pick.position], pool.slices[pick.position].spec
         of = device if spec.per_device_node_selection else spec
         if of.node_name is not None or device.binds_to_node:
-            own = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+            own = objects.NodeSelectorRequirement(key=NODE_NAME_FIELD, operator="In", values=(node,))
             return objects.NodeSelector(node_selector_terms=(objects.NodeSelectorTerm(match_fields=(own,)),))
         if of.node_selector is not None and len(of.node_selector.node_selector_terms) == 1:  # the API server allows no more
             term = of.node_selector.node_selector_terms[0]

@@ -51,6 +51,7 @@ from wharfinger.framework.prepared import (
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid
+from wharfinger.model.objects.devices import IN_MEMORY
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Changes
@@ -154,7 +155,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
             claim = found.all[index]
             if claim is not found.special and _is_only_for(claim, attempt.pod):
                 return PostFilterOutcome(message=FREED, deallocate=claim)
-        if found.special is not None and found.special.metadata.name != extended_resources.IN_MEMORY:
+        if found.special is not None and found.special.metadata.name != IN_MEMORY:
             return PostFilterOutcome(message=DELETED, delete=found.special)
         return PostFilterOutcome(message=STILL_NOT)
 

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
-from wharfinger.model.objects.devices import EXACT_COUNT, EXTENDED_RESOURCE_CLAIM, IMPLICIT_RESOURCE_PREFIX
+from wharfinger.model.objects.devices import EXACT_COUNT, EXTENDED_RESOURCE_CLAIM, IMPLICIT_RESOURCE_PREFIX, IN_MEMORY
 from wharfinger.model.objects.requests import is_extended
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.object_store import ObjectStore
-
-IN_MEMORY = "<extended-resources>"
-"""The name of the claim before it is written: no claim can have it."""
 
 Mapped = objects.ContainerExtendedResourceRequest
 

@@ -19,6 +19,7 @@ import msgspec
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations
+from wharfinger.model.objects.devices import IN_MEMORY
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -63,8 +64,8 @@ class PodClaims:
 def _key(claim: objects.ResourceClaim) -> Hashable:
     if claim.status.allocation is not None or claim.metadata.name == "":
         return IdentityKey(claim)
-    if claim.metadata.name == extended_resources.IN_MEMORY:
-        return extended_resources.IN_MEMORY
+    if claim.metadata.name == IN_MEMORY:
+        return IN_MEMORY
     if extended_resources.owner_uid(claim):
         return IdentityKey(claim)
     return _ENCODER.encode(claim.spec)
@@ -127,7 +128,7 @@ def _refusal(claims: PodClaims, store: ObjectStore) -> str:
     for claim in claims.all:
         if claim.status.allocation is not None:
             continue
-        if allocations is not None and claim.metadata.name != extended_resources.IN_MEMORY and allocations.in_flight(claim) is not None:
+        if allocations is not None and claim.metadata.name != IN_MEMORY and allocations.in_flight(claim) is not None:
             return f"resource claim {objects.key_of(claim)} is in the process of being allocated"
         if claim is not claims.special:
             missing = _missing_class(claim, store)

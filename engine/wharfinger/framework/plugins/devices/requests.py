@@ -21,7 +21,7 @@ import msgspec
 from wharfinger.framework.plugins.devices.cel.selector import Spending, TypedValue, attribute_value, selected
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import DeviceContent, Pool
-from wharfinger.model.objects import quantity
+from wharfinger.model.objects import matching, quantity
 
 if TYPE_CHECKING:
     from wharfinger.model.state.object_store import ObjectStore
@@ -34,8 +34,6 @@ MAX_ASKED = 32
 
 COST_ASKED, COST_TOLERATED = 160, 10
 """What it costs to look at a device for each kind of asks, and for each toleration and taint; in the units of `Spending`."""
-
-BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,7 @@ class Asked:
         answers: dict[str, bool | str] = {}
         return DeviceCode(
             matches=tuple(_match(ask, content, self.spending, answers) for ask in self.kinds),
-            tolerated=tuple(not untolerated(ask.wanted.tolerations, device.taints) for ask in self.kinds),
+            tolerated=tuple(not matching.untolerated(ask.wanted.tolerations, device.taints) for ask in self.kinds),
             values=tuple(attribute_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
             portions=tuple(_portions(ask, content) for ask in self.kinds),
             consumption=content.once("consumption", _consumption),
@@ -349,20 +347,6 @@ def _portions(ask: Ask, content: DeviceContent) -> tuple[Portion, ...] | None:
 def _whole(content: DeviceContent) -> tuple[Portion, ...] | None:
     """What a request that names no amounts consumes."""
     return portions({}, content.device.capacity)
-
-
-def untolerated(tolerations: Sequence[objects.DeviceToleration], taints: Sequence[objects.DeviceTaint]) -> list[objects.DeviceTaint]:
-    """The taints that keep a request away; effects other than those of `BLOCKING`, such as None, do not matter."""
-    blocking = (taint for taint in taints if taint.effect in BLOCKING)
-    return [taint for taint in blocking if not any(_tolerates(toleration, taint) for toleration in tolerations)]
-
-
-def _tolerates(toleration: objects.DeviceToleration, taint: objects.DeviceTaint) -> bool:
-    if toleration.effect not in {"", taint.effect} or toleration.key not in {"", taint.key}:
-        return False
-    if toleration.operator in {"", "Equal"}:
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wharfinger.framework.plugins.devices.cel.selector import selected
-from wharfinger.framework.plugins.devices.requests import Ask, Asked, PoolCode, untolerated
+from wharfinger.framework.plugins.devices.requests import Ask, Asked, PoolCode
 from wharfinger.framework.plugins.devices.search import Place, Search
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import NodePools
-from wharfinger.model.objects.matching import taint_text
+from wharfinger.model.objects import matching
 from wharfinger.model.state.device_states import UsageKey
 
 MAX_NAMED = 4
@@ -135,8 +135,8 @@ def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Ite
         return lambda place: None if test(*place) else ""
 
     def tainted(place: Place) -> str | None:
-        taints = untolerated(ask.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
-        return f": {', '.join(map(taint_text, taints))}" if taints else None
+        taints = matching.untolerated(ask.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
+        return f": {', '.join(map(matching.taint_text, taints))}" if taints else None
 
     def of_class(number: int, position: int) -> bool:
         content = pools.pools[number].contents[position]
