@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain, domains
-from wharfinger.framework.domains import Classes
+from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
@@ -49,7 +49,7 @@ def test_cells_find_what_looking_at_every_row_finds(seed, n_classes):
         if n_classes is None
         else np.append(np.arange(n_classes), chance.integers(0, n_classes, n_nodes - n_classes))
     )
-    classes = None if n_classes is None else Classes((), ids, np.arange(n_classes))
+    classes = None if n_classes is None else RowClasses((), ids, np.arange(n_classes))
     per_unit = None if n_classes is None else [1e6, 0.2, None][seed % 3]
     nearly_equal = [0.1, 0.1 + 1e-16, 0.1 + 1e-9]
     values = np.arange(4.0) if per_unit is None else np.array([*nearly_equal, *([0.0] * 40 if seed % 2 else [3.0, 7.7])])

@@ -214,8 +214,7 @@ def _image_bytes(context: AtNode) -> float:
     total = 0.0
     for name in context.pod.images:
         image = context.snapshot.image(name)
-        if image is not None:
-            total += sum(float(size) for row, size in zip(image.rows, image.sizes, strict=True) if row == context.row)
+        total += sum(float(size) for row, size in zip(image.rows, image.sizes, strict=True) if row == context.row)
     return total
 
 
@@ -223,8 +222,7 @@ def _image_bytes_kernel(context: AtRows) -> NDArray[np.float64]:
     total = np.zeros(context.snapshot.n_nodes)
     for name in context.pod.images:
         image = context.snapshot.image(name)
-        if image is not None:
-            total[image.rows] += image.sizes
+        total[image.rows] += image.sizes
     return total[context.rows]
 
 

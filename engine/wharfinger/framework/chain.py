@@ -293,7 +293,7 @@ def _term(plugin: extension.Plugin, weight: float, overrides: lineup.BaseOverrid
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
         plugin = plugin_calls.fenced(type(plugin)(arguments(type(plugin), {**own, **overrides.arguments[plugin.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — the callers ask for plugins that score
-    return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.of(plugin.name, plugin.normalization))
+    return ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.scale_of(plugin.name, plugin.normalization))
 
 
 def _row(link: Link) -> tuple[str, str, str, str]:

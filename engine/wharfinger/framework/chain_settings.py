@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import extension
 from wharfinger.framework.extension import Arguments
-from wharfinger.framework.registry import Registry
+from wharfinger.framework.registry import Registry, no_such_plugin
 from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
@@ -164,10 +164,3 @@ def known(name: str, names: Collection[str]) -> None:
     """Raises `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
     if name not in names:
         raise UnknownObject(no_such_plugin(name, names))
-
-
-def no_such_plugin(name: str, names: Collection[str]) -> str:
-    """The sentence about a plugin that does not exist: with the nearest of the names there are, or with all of them."""
-    near = wording.closest(name, names)
-    hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}; others can be installed as Python packages"
-    return f"there is no plugin {name}; {hint}"

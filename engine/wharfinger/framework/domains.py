@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 MAX_CLASSES = 256
-"""The most classes for which cells are kept; with more classes, terms are summed row by row."""
+"""The most classes of rows for which one answer each is kept; with more, every row has an answer of its own."""
 
 
-class Classes(NamedTuple):
+class RowClasses(NamedTuple):
     """Rows by the domains of some topology keys: `ids` (n_nodes,) intp the class of each row, `rows` (n_classes,) intp one row of each."""
 
     topologies: tuple[tuple[Topology, int], ...]
@@ -46,7 +46,7 @@ class Classes(NamedTuple):
         return domains is not None and set(domains) <= set(self.keys)
 
 
-def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
+def row_classes(keys: tuple[str, ...], snapshot: Snapshot) -> RowClasses | None:
     """The classes of some topology keys; None if there are more than `MAX_CLASSES`, or more than a quarter of the number of nodes."""
     topologies = [snapshot.topology(key) for key in keys]  # held, so that they are kept up to date
     most = min(MAX_CLASSES, max(2, snapshot.n_nodes // 4))
@@ -65,7 +65,7 @@ def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
     ids = numbers[codes]
     rows = np.empty(len(there), np.intp)
     rows[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
-    return Classes(tuple((topology, topology.revision) for topology in topologies), ids, rows)
+    return RowClasses(tuple((topology, topology.revision) for topology in topologies), ids, rows)
 
 
 class DomainWatch:

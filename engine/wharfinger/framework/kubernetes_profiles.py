@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import chain_settings, extension
 from wharfinger.framework.chain_settings import MAX_WEIGHT, ChainConfig, exactly
-from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry
+from wharfinger.framework.registry import DEFAULT_ORDER, Registry, default_registry, no_such_plugin
 from wharfinger.model.objects import DEFAULT_SCHEDULER
 from wharfinger.model.reading import decode
 
@@ -146,7 +146,7 @@ def unknown_plugin(name: str, path: chain_settings.Path, registry: Registry, fou
     if name in DEFAULT_ORDER:
         found.note(path, f"{name} does not run here; see the list of plugins")
         return
-    found.fault(path, chain_settings.no_such_plugin(name, registry))
+    found.fault(path, no_such_plugin(name, registry))
 
 
 def _of_plugin(

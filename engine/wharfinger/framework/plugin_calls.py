@@ -233,8 +233,8 @@ class CheckedScore(PreparedScore):
         return _call(self._plugin, "affected", self._rule.affected, snapshot, changes, feasible, flipped)
 
     def _checked(self, answer: Any, n_rows: int) -> NDArray[Any]:
-        scores = raw_scores(self._plugin, answer, n_rows)
-        return points(self._plugin, scores, n_rows) if self._plain else scores
+        scores = checked_raw_scores(self._plugin, answer, n_rows)
+        return checked_points(self._plugin, scores, n_rows) if self._plain else scores
 
 
 def _count(snapshot: Snapshot, rows: Rows) -> int:
@@ -258,7 +258,7 @@ def _reasons(plugin: str, found: Any) -> tuple[Reason, ...]:
     return found
 
 
-def raw_scores(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
+def checked_raw_scores(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
     """`answer`, if it is an int64 or float64 array of `n_rows` finite raw scores."""
     scores = _array(plugin, "raw", answer, n_rows, kinds="if")
     if scores.dtype.kind == "f" and not (math.isfinite(scores.item()) if n_rows == 1 else np.isfinite(scores).all()):
@@ -266,7 +266,7 @@ def raw_scores(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
     return scores
 
 
-def points(plugin: str, answer: NDArray[Any], n_rows: int) -> NDArray[Any]:
+def checked_points(plugin: str, answer: NDArray[Any], n_rows: int) -> NDArray[Any]:
     """`answer`, an array of `n_rows`, if it holds integer points in 0..100."""
     if answer.dtype.kind != "i":
         raise PluginContractError(f"{plugin}.raw returned an array of {answer.dtype}, not of int64, and has no normalization")
@@ -277,7 +277,7 @@ def points(plugin: str, answer: NDArray[Any], n_rows: int) -> NDArray[Any]:
     return answer
 
 
-def whole_numbers(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
+def checked_whole_numbers(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
     """`answer`, if it is an integer array of `n_rows` normalised scores."""
     return _array(plugin, "normalization", answer, n_rows, kinds="i")
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
 
 from wharfinger.errors import PluginContractError, UnknownObject
 from wharfinger.framework import extension, plugins
+from wharfinger.language.report import wording
 
 ENTRY_POINT_GROUP = "wharfinger.plugins"
 
@@ -62,11 +63,11 @@ class Registry(Mapping[str, type[extension.Plugin]]):
         self._classes = {name: found[name][1] for name in self._origins}
 
     def __getitem__(self, name: str) -> type[extension.Plugin]:
-        """The plugin class of that name; `UnknownObject` lists the existing names."""
+        """The plugin class of that name; UnknownObject with a suggestion if there is none."""
         try:
             return self._classes[name]
         except KeyError:
-            raise UnknownObject(f"there is no plugin {name}; there are: {', '.join(self._classes)}") from None
+            raise UnknownObject(no_such_plugin(name, self._classes)) from None
 
     def __contains__(self, name: object) -> bool:  # Mapping's own would build the message of an UnknownObject
         return name in self._classes
@@ -81,6 +82,13 @@ class Registry(Mapping[str, type[extension.Plugin]]):
         return "\n".join(
             f"{name}  {', '.join(extension.points(plugin))}  ({self._origins[name]})" for name, plugin in self._classes.items()
         )
+
+
+def no_such_plugin(name: str, names: Collection[str]) -> str:
+    """The sentence about a plugin that does not exist: with the nearest of the names there are, or with all of them."""
+    near = wording.closest(name, names)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}; others can be installed as Python packages"
+    return f"there is no plugin {name}; {hint}"
 
 
 def built_in() -> list[tuple[str, type[extension.Plugin]]]:

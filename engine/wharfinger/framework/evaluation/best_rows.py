@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.domains import Classes, classes
+from wharfinger.framework.domains import RowClasses, row_classes
 from wharfinger.model.columns.node_table import stable_hash
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Arrangement:
 
     __slots__ = ("block_starts", "cell_block", "cell_class", "cell_of", "place", "place_class", "rank", "row", "sizes", "starts")
 
-    def __init__(self, name_hashes: NDArray[np.uint64], classes: Classes | None) -> None:
+    def __init__(self, name_hashes: NDArray[np.uint64], classes: RowClasses | None) -> None:
         n_nodes = len(name_hashes)
         by_hash = np.argsort(name_hashes)
         n_classes = 1 if classes is None else len(classes.rows)
@@ -93,24 +93,24 @@ class Arrangements:
     def __init__(self) -> None:
         self._layout = -1
         self._strings: StringTable | None = None
-        self._classes: dict[tuple[str, ...], Classes | None] = {}
+        self._classes: dict[tuple[str, ...], RowClasses | None] = {}
         self._plain: Arrangement | None = None
-        self._kept: dict[int, tuple[Classes, Arrangement]] = {}
+        self._kept: dict[int, tuple[RowClasses, Arrangement]] = {}
 
-    def classes(self, keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
-        """The result of the function `classes`, kept while the nodes stay in the same domains."""
+    def classes(self, keys: tuple[str, ...], snapshot: Snapshot) -> RowClasses | None:
+        """The result of `row_classes`, kept while the nodes stay in the same domains."""
         self._follow(snapshot)
         found = self._classes.get(keys)
         if found is None or not found.stands:
-            found = self._classes[keys] = classes(keys, snapshot)
+            found = self._classes[keys] = row_classes(keys, snapshot)
         return found
 
-    def common(self, domains: Iterable[tuple[str, ...] | None], snapshot: Snapshot) -> Classes | None:
+    def common(self, domains: Iterable[tuple[str, ...] | None], snapshot: Snapshot) -> RowClasses | None:
         """The classes of all topology keys together, without tuples that have too many; None if there are none, or too many in all."""
         kept = {keys for keys in domains if keys is not None and self.classes(keys, snapshot) is not None}
         return self.classes(tuple(sorted({key for keys in kept for key in keys})), snapshot) if kept else None
 
-    def arrangement(self, found: Classes | None, snapshot: Snapshot) -> Arrangement:
+    def arrangement(self, found: RowClasses | None, snapshot: Snapshot) -> Arrangement:
         """The arrangement for some classes."""
         self._follow(snapshot)
         if found is None:

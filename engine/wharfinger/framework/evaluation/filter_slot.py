@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.domains import Classes
+from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.eviction import Supposition
 from wharfinger.framework.extension import FilterPlugin, Trial
 from wharfinger.framework.plugin_calls import Effort
@@ -62,7 +62,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class NodeSet:
     """The nodes that PreFilter plugins chose, `(n_nodes,) bool`, and these plugins. Other nodes count as unresolvable for `reason`."""
 
     plugins: tuple[str, ...]
@@ -74,7 +74,7 @@ class Chosen:
         return Reason(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]", resolvable=False)
 
 
-def prepare(slots: Iterable[FilterSlot], attempt: Attempt) -> tuple[Refusal | None, Chosen | None]:
+def prepare(slots: Iterable[FilterSlot], attempt: Attempt) -> tuple[Refusal | None, NodeSet | None]:
     """Prepare all filters. Returns the refusal (None if the pod is not refused), and the chosen nodes (None for all)."""
     refusal: Refusal | None = None
     names: frozenset[str] | None = None
@@ -91,7 +91,7 @@ def prepare(slots: Iterable[FilterSlot], attempt: Attempt) -> tuple[Refusal | No
             names = answer.nodes if names is None else names & answer.nodes
             if not names:
                 return Refusal(slot.plugin.name, (Reason(_nothing_left(plugins), resolvable=False),)), None
-    return refusal, None if names is None else Chosen(tuple(plugins), _mask(names, attempt.snapshot))
+    return refusal, None if names is None else NodeSet(tuple(plugins), _mask(names, attempt.snapshot))
 
 
 def _nothing_left(plugins: list[str]) -> str:
@@ -127,7 +127,7 @@ class FilterSlot:
         self.skipped = False
         self.reasons: tuple[Reason, ...] = ()
         self.domains: tuple[str, ...] | None = None
-        self.classes: Classes | None = None
+        self.classes: RowClasses | None = None
         self.verdicts: NDArray[Any] = np.empty(0, np.uint8)
 
     @property
@@ -155,7 +155,7 @@ class FilterSlot:
                 self.domains = self.answer.domains
         return _outline(self.answer) != _outline(before) or self.domains != domains
 
-    def evaluate(self, snapshot: Snapshot, classes: Classes | None = None) -> None:
+    def evaluate(self, snapshot: Snapshot, classes: RowClasses | None = None) -> None:
         """Run the filter on every node, or on one node of each class."""
         self.classes = classes
         found = self.rule.bits(snapshot, ALL if classes is None else classes.rows)

@@ -1,9 +1,9 @@
 """The set of feasible nodes for the pods of one template, kept up to date.
 
 Every filter's verdicts are kept per node. A filter that depends on topology domains alone opens or closes whole classes of rows
-(`domains.Classes`): a zone that is full is one flag, and not a new verdict for each of its nodes. After a change, filters run again only on
-the changed rows or on the classes, as each filter's volatility allows, and the feasible set is patched. The result always equals a fresh
-run over all rows.
+(`domains.RowClasses`): a zone that is full is one flag, and not a new verdict for each of its nodes. After a change, filters run again only
+on the changed rows or on the classes, as each filter's volatility allows, and the feasible set is patched. The result always equals a
+fresh run over all rows.
 
 Preemption nominates nodes for pods. The pod must fit such a node twice: with the nominated pods of equal or higher priority added, and
 without them. Few nodes have nominated pods; their results are kept until something on the node changes.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.domains import Classes
+from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation import filter_slot
 from wharfinger.framework.evaluation.best_rows import Arrangements
-from wharfinger.framework.evaluation.filter_slot import FilterSlot, FilterTrial
+from wharfinger.framework.evaluation.filter_slot import FilterSlot, FilterTrial, NodeSet
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.prepared import (
@@ -78,7 +78,7 @@ class Filtering:
         self.allocating: tuple[FilterSlot, ...] = ()  # the filters that allocate, and may fail
         self._moment: Hashable = None  # at which the TIMED filters ran; None without any
         self.refusal: filter_slot.Refusal | None = None
-        self.node_set: filter_slot.Chosen | None = None
+        self.node_set: NodeSet | None = None
         self.feasible_set = FeasibleSet(np.empty(0, np.bool_))
         self._room = NominatedRoom()
         self._by_object: Mask = self.feasible  # the nodes that pass the STATIC filters
@@ -128,10 +128,6 @@ class Filtering:
         return tuple(each for slot in self.allocating for each in _allocating(slot).allocations(attempt, row))
 
     @property
-    def _chosen(self) -> Mask | None:
-        return None if self.node_set is None else self.node_set.mask
-
-    @property
     def crowded(self) -> Mapping[int, tuple[Reason, ...]]:
         """The reasons, by row, of nodes that the pod does not fit together with the pods nominated to them."""
         return self._room.crowded
@@ -153,7 +149,7 @@ class Filtering:
             slot.evaluate(snapshot, classes if classes is not None and classes.cover(slot.domains) else None)
         self._by_domain = tuple(slot for slot in applying if slot.classes is not None)
         self._elsewhere = tuple(slot for slot in self._follows if not slot.skipped and slot.classes is None)
-        self._room.update(self.slots, attempt, self._chosen, None)
+        self._room.update(self.slots, attempt, self.node_set, None)
         self._by_object, self.local = np.empty(snapshot.n_nodes, np.bool_), np.empty(snapshot.n_nodes, np.bool_)
         self._patch_static(ALL)
         self._patch_local(ALL)
@@ -182,7 +178,7 @@ class Filtering:
             return None
         renewed, domains = followed
         self._refresh_local(attempt.snapshot, changes)
-        crowding = self._room.update(self.slots, attempt, self._chosen, None if domains or renewed is not NO_ROWS else changes.rows)
+        crowding = self._room.update(self.slots, attempt, self.node_set, None if domains or renewed is not NO_ROWS else changes.rows)
         if len(crowding) and not isinstance(renewed, slice):
             renewed = union(renewed, crowding)
         if changes.only(renewed):
@@ -298,7 +294,7 @@ class FeasibleSet:
 
     __slots__ = ("classes", "count", "mask", "open", "possible")
 
-    def __init__(self, possible: Mask, classes: Classes | None = None, open_: Mask | None = None) -> None:
+    def __init__(self, possible: Mask, classes: RowClasses | None = None, open_: Mask | None = None) -> None:
         self.possible = possible
         self.classes = classes
         self.open = np.ones(0, np.bool_) if open_ is None else open_
@@ -365,11 +361,11 @@ class NominatedRoom:
         self._own = -1
 
     def update(
-        self, slots: Sequence[FilterSlot], attempt: Attempt, chosen: Mask | None, changed: NDArray[np.intp] | None
+        self, slots: Sequence[FilterSlot], attempt: Attempt, node_set: NodeSet | None, changed: NDArray[np.intp] | None
     ) -> NDArray[np.intp]:
         """Check the nodes of `changed` again (None: all nominated ones); returns the rows that became crowded or are so no longer.
 
-        `chosen` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
+        Nodes outside `node_set` are never crowded.
         """
         nominated = attempt.snapshot.nominated_rows
         if not len(nominated) and not self.crowded:
@@ -381,12 +377,12 @@ class NominatedRoom:
             again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
         else:
             again = np.concatenate((changed, np.array([row for row in (before, self._own) if row >= 0], np.intp)))
-        return np.array([row for row in distinct(again).tolist() if self._check(row, trial, chosen)], np.intp)
+        return np.array([row for row in distinct(again).tolist() if self._check(row, trial, node_set)], np.intp)
 
-    def _check(self, row: int, trial: FilterTrial, chosen: Mask | None) -> bool:
+    def _check(self, row: int, trial: FilterTrial, node_set: NodeSet | None) -> bool:
         """Check one node again; True if it became crowded or is crowded no longer."""
         was = row in self.crowded
-        reasons = trial.crowded(trial.suppose(row)) if chosen is None or chosen.item(row) else ()
+        reasons = trial.crowded(trial.suppose(row)) if node_set is None or node_set.mask.item(row) else ()
         if reasons:
             self.crowded[row] = reasons
         elif was:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.domains import Classes
+from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows
 from wharfinger.framework.evaluation.filtering import NO_FLIPS, FeasibleSet, Flips
@@ -71,7 +71,7 @@ class Scoring:
         self._follows: tuple[ScoreSlot, ...] = ()  # the TIMED and GLOBAL scores, which are asked for changes
         self._moment: Hashable = None  # at which the TIMED scores ran; None without any
         self._by_domain: tuple[ScoreSlot, ...] = ()  # the scores that depend on topology domains alone
-        self._classes: Classes | None = None  # for which the points of these scores, and the verdicts of such filters, are kept
+        self._classes: RowClasses | None = None  # for which the points of these scores, and the verdicts of such filters, are kept
         self._n_possible: NDArray[np.intp] = NO_ROWS  # rows of each class that only filters by domain may reject
         self._closed: NDArray[np.float64] | None = None  # for each class 0, or -inf if a filter rejects it; None if kept per row
         self._there: Mask = np.empty(0, np.bool_)  # the classes with feasible rows
@@ -111,7 +111,7 @@ class Scoring:
                 slot.evaluate(snapshot, feasible_set.mask)
         self._per_unit = self.tiers[0].per_unit if any(slot.classes is not None for slot in self._by_domain) else None
 
-    def _close(self, classes: Classes, feasible_set: FeasibleSet) -> None:
+    def _close(self, classes: RowClasses, feasible_set: FeasibleSet) -> None:
         """Take over which classes of the filters are open."""
         filtered = feasible_set.classes
         assert filtered is not None  # noqa: S101 — otherwise nothing is covered
@@ -144,7 +144,7 @@ class Scoring:
             return not self._by_domain
         return self._classes.stands and all(slot.classes is not None for slot in self._by_domain)
 
-    def _follow_flips(self, classes: Classes, flips: Flips, feasible_set: FeasibleSet) -> None:
+    def _follow_flips(self, classes: RowClasses, flips: Flips, feasible_set: FeasibleSet) -> None:
         """Follow the classes with feasible rows."""
         if len(flips.possible):
             ids, now = classes.ids[flips.possible], self._possible(feasible_set)[flips.possible]

@@ -1,4 +1,4 @@
-"""Resources as columns: the lanes that a filter or score reads."""
+"""Resources as columns: the lanes that a filter or score reads, and what the scores of resources share."""
 
 from __future__ import annotations
 

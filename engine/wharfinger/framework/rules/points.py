@@ -9,7 +9,7 @@ the rule does not apply to the node.
 
 Totals are sums of weight × points, one per tier. A floating-point sum depends on the order of its terms, so the order is fixed: all STATIC
 terms, all ROW and TIMED terms, then each GLOBAL term as a group of its own, then the terms whose points are kept per class of rows
-(`domains.Classes`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result
+(`domains.RowClasses`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result
 to the last bit. Points per class are added to rows on request only.
 """
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from wharfinger.compiler import normalize
 from wharfinger.errors import PluginFault
 from wharfinger.framework import plugin_calls
-from wharfinger.framework.domains import Classes
+from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.prepared import ALL, Mask, Rows
 from wharfinger.language.ast import MissingAction, Normalize
@@ -40,7 +40,7 @@ NO_EXTENT: Extent = ()
 ONE = np.ones(1, np.bool_)
 ENCODED = np.array([0.0, np.nan, np.inf])
 """The number added to a policy's raw score, by its state (value, missing, skipped)."""
-STATIC, ROW, FIRST_GLOBAL = range(3)  # numbers of the groups of terms
+STATIC, ROW = range(2)  # numbers of the first groups of terms
 
 
 class Scale(Protocol):
@@ -113,8 +113,8 @@ class Normalized:
             answer = self._normalization.points(raw, *extent)
         except Exception as error:
             raise PluginFault(self._plugin, "normalization", error) from error
-        scores = plugin_calls.whole_numbers(self._plugin, answer, len(raw))
-        plugin_calls.points(self._plugin, scores * feasible, len(raw))
+        scores = plugin_calls.checked_whole_numbers(self._plugin, answer, len(raw))
+        plugin_calls.checked_points(self._plugin, scores * feasible, len(raw))
         return scores
 
     def point(self, value: float, extent: Extent) -> float:
@@ -124,10 +124,10 @@ class Normalized:
 
     def check(self, points: NDArray[Any]) -> None:
         """Raises PluginContractError if these are no points of feasible nodes."""
-        plugin_calls.points(self._plugin, points, len(points))
+        plugin_calls.checked_points(self._plugin, points, len(points))
 
 
-def of(plugin: str, normalization: Normalization | None) -> Scale:
+def scale_of(plugin: str, normalization: Normalization | None) -> Scale:
     """The scale of a plugin."""
     return Plain() if normalization is None else Normalized(plugin, normalization)
 
@@ -204,7 +204,7 @@ class Addend(Protocol):
         """True if PreScore skipped the score."""
 
     @property
-    def classes(self) -> Classes | None:
+    def classes(self) -> RowClasses | None:
         """The classes of rows that `points` refers to; None if `points` is per row."""
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.domains import Classes
+from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.plugin_calls import Effort
 from wharfinger.framework.prepared import ALL, NO_ROWS, OUTDATED, SKIP, Affected, Attempt, Changes, Mask, PreparedScore, Rows, Skip, union
@@ -81,7 +81,7 @@ class ScoreSlot:
         self.answer: PreparedScore | Skip = SKIP
         self.skipped = False
         self.domains: tuple[str, ...] | None = None
-        self.classes: Classes | None = None
+        self.classes: RowClasses | None = None
         self.raw: NDArray[Any] = np.empty(0)
         self.points: NDArray[Any] = self.raw
         self.extent: Extent = NO_EXTENT
@@ -103,7 +103,7 @@ class ScoreSlot:
         self.raw = self._ask(snapshot, ALL, snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
         self._normalise(self.scale.extent(self.raw, feasible), feasible)
 
-    def evaluate_classes(self, snapshot: Snapshot, classes: Classes, there: Mask) -> None:
+    def evaluate_classes(self, snapshot: Snapshot, classes: RowClasses, there: Mask) -> None:
         """Score one row of each class; `there` (n_classes,) bool is true for classes with feasible rows."""
         self.classes = classes
         self.raw = self._ask(snapshot, classes.rows, len(classes.rows)).copy()

@@ -149,12 +149,12 @@ class Context:
     grouping: Grouping = field(default_factory=Grouping)
     intervals: Intervals = field(default_factory=Intervals)
     work: WorkBudget = field(default_factory=WorkBudget)
-    patience: LetterBudget = field(default_factory=LetterBudget)
+    suggestions: LetterBudget = field(default_factory=LetterBudget)
     notes: Notes | None = None
 
     def closest(self, word: str, candidates: Iterable[str]) -> str | None:
         """The candidate that an author most likely meant, as `wording.closest`; None once the search for many names has taken long."""
-        return closest(word, candidates, self.patience)
+        return closest(word, candidates, self.suggestions)
 
     def at(self, place: Place) -> Context:
         """The same context at another place."""

@@ -272,7 +272,7 @@ OPERATORS = frozenset(
 MAX_NAMED = 5
 
 
-def found(token: Token) -> str:
+def token_in_words(token: Token) -> str:
     """A token in words: "`=`", "the string `"x"`", "the end of the file"."""
     if token.type == grammar.END:
         return token.text
@@ -281,7 +281,7 @@ def found(token: Token) -> str:
     return f"{kind}`{text}`"
 
 
-def expected(terminals: AbstractSet[str]) -> str:
+def terminals_in_words(terminals: AbstractSet[str]) -> str:
     """A set of terminals in words: "`=`, `range` or the next declaration"; operators are named only where nothing else is expected."""
     left = set(terminals)
     names: list[str] = []

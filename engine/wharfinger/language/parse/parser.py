@@ -17,7 +17,7 @@ from typing import Any
 from wharfinger.language import ast
 from wharfinger.language.parse import grammar, repairs
 from wharfinger.language.parse.file_nodes import Assembly, SyntaxTree
-from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place, expected, found
+from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive, Place, terminals_in_words, token_in_words
 from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
 from wharfinger.language.report.codes import Code
@@ -87,9 +87,9 @@ class Recovery:
 
     def _report(self, at: int) -> None:
         token = self.tokens[at]
-        label = f"expected {expected(self.engine.expected())}"
+        label = f"expected {terminals_in_words(self.engine.expected())}"
         end = token.end if token.type != grammar.END else token.start
-        self.diagnostics.error(Code.P100, f"unexpected {found(token)}", Span(self.source, token.start, end), label=label)
+        self.diagnostics.error(Code.P100, f"unexpected {token_in_words(token)}", Span(self.source, token.start, end), label=label)
 
     # ── going on ──
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wharfinger.language.parse import grammar
-from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEP_TERMINALS, Open, Place, found
+from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEP_TERMINALS, Open, Place, token_in_words
 from wharfinger.language.parse.tokens import CLOSE, Token, spelling
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
@@ -274,7 +274,7 @@ def needless(text: BrokenText, at: int) -> int | None:
             token = text.tokens[at]
     if token.type not in NEEDLESS or not text.engine.accepts(text.kind(at + 1)):
         return None
-    text.diagnostics.error(Code.P100, f"no {found(token)} stands here", text.span(token), help="leave it out", suggestion="")
+    text.diagnostics.error(Code.P100, f"no {token_in_words(token)} stands here", text.span(token), help="leave it out", suggestion="")
     text.guessed = at
     return at + 1
 
@@ -290,7 +290,7 @@ def punctuation(text: BrokenText, at: int) -> int | None:
             continue
         if kind in expected and text.engine.accepts(kind, token.type, following):
             missing = spelling(kind)
-            message = f"expected `{missing}` before {found(token)}"
+            message = f"expected `{missing}` before {token_in_words(token)}"
             text.diagnostics.error(
                 Code.P100, message, text.span(token), label=f"`{missing}` is missing here", suggestion=f"{missing} {token.text}"
             )
@@ -351,7 +351,11 @@ def unquoted(text: BrokenText, at: int) -> int | None:
         return None
     quoted = f'"{token.text}"'
     text.diagnostics.error(
-        Code.P100, f"expected a string in quotes, found {found(token)}", text.span(token), help=f"write `{quoted}`", suggestion=quoted
+        Code.P100,
+        f"expected a string in quotes, found {token_in_words(token)}",
+        text.span(token),
+        help=f"write `{quoted}`",
+        suggestion=quoted,
     )
     token.type, token.text = "STRING", quoted
     return at

@@ -30,10 +30,10 @@ Value = Callable[[PodView], float | None]
 MAX_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
 CELLS_OF_CLASS: Final = 6  # the memory of one template's dict entry, in numbers of 8 bytes
 MAX_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
-FEWEST_SELECTIONS: Final = 500  # the most that one policy may have
+FEWEST_SELECTIONS: Final = 500  # kept whatever their memory: as many as one policy may have
 NOT_EVALUATED: Final = math.nan  # compared by identity: not evaluated yet
 MAX_SELECTIONS: Final = 4096
-MAX_MASKS: Final = 64
+MAX_PASSING: Final = 64  # those that are unlikely to be used again
 
 
 class Selection:
@@ -293,7 +293,7 @@ class Selections:
         if selection is None:
             selection = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value, remembers=not passing)
             kept[key] = selection
-            most = MAX_MASKS if passing else self._most()
+            most = MAX_PASSING if passing else self._most()
             while len(kept) > most:
                 kept.popitem(last=False)
         else:

@@ -15,7 +15,6 @@ import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -144,26 +143,27 @@ def free_gpus(count: int, pods: Iterable[PodView], names: GpuNames, holders: lis
     the fullest GPUs that can hold it, or where none can, on the emptiest ones. Who has which GPUs is added to `holders`.
     """
     free = [WHOLE] * count
-    unwritten: list[tuple[int, int, str, PodView]] = []
+    unwritten: list[tuple[GpuDemand, PodView]] = []
     for pod in pods:
         wanted = names.wanted(pod)
         if wanted is None:
             continue
         indexes = names.indexes(pod)
         if indexes is None or len(set(indexes)) != wanted.count or max(indexes) >= count:
-            unwritten.append((-wanted.milli, -wanted.count, pod.uid, pod))
+            unwritten.append((wanted, pod))
             continue
         for gpu in indexes:
             free[gpu] -= wanted.milli
         if holders is not None:
             holders.append(GpuHolder(pod, indexes, wanted.milli, written=True))
-    for less_milli, less_count, _, pod in sorted(unwritten, key=itemgetter(0, 1, 2)):
-        milli = -less_milli
+    for wanted, pod in sorted(unwritten, key=lambda each: (-each[0].milli, -each[0].count, each[1].uid)):
+        milli = wanted.milli
         fullest = sorted(range(count), key=lambda gpu: (free[gpu] < milli, free[gpu] if free[gpu] >= milli else -free[gpu], gpu))
-        for gpu in fullest[:-less_count]:
+        gpus = tuple(fullest[: wanted.count])
+        for gpu in gpus:
             free[gpu] -= milli
         if holders is not None:
-            holders.append(GpuHolder(pod, tuple(fullest[:-less_count]), milli, written=False))
+            holders.append(GpuHolder(pod, gpus, milli, written=False))
     return free
 
 

@@ -217,10 +217,10 @@ def test_single_pods_are_asked_once_each_while_nodes_come_and_go():
 def test_a_selection_in_passing_displaces_no_other():
     cluster = cluster_of()
     lasting = siblings(cluster)
-    for number in range(10 * selection.MAX_MASKS):
+    for number in range(10 * selection.MAX_PASSING):
         assert cluster.snapshot().selection(number, lambda _: True, passing=True).total == 0
     assert siblings(cluster) is lasting
-    assert len(cluster._tables.selections) == 1 + selection.MAX_MASKS
+    assert len(cluster._tables.selections) == 1 + selection.MAX_PASSING
 
 
 @pytest.mark.parametrize("value", [2.0**52, 2.0**1000, math.inf, 0.1])

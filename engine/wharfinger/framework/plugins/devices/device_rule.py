@@ -1,7 +1,7 @@
 """The verdicts of DynamicResources on nodes: which have the devices that a pod's claims want, and which devices those are.
 
-The answer for a node depends on its devices and on what is taken of them, which is a number per row (`model.devices.states`): each distinct
-number is answered once, and after a change only rows whose number changed are looked at again.
+The answer for a node depends on its devices and on what is taken of them, which is a number per row (`model.state.device_states`): each
+distinct number is answered once, and after a change only rows whose number changed are looked at again.
 """
 
 from __future__ import annotations

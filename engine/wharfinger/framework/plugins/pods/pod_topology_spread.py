@@ -133,9 +133,8 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         """Skip without DoNotSchedule constraints; `Rejected` if a selector cannot be read."""
         try:
             constraints = self._constraints(attempt.pod, attempt.snapshot, spread.DO_NOT_SCHEDULE)
-            self._constraints(
-                attempt.pod, attempt.snapshot, spread.SCHEDULE_ANYWAY
-            )  # a score cannot reject a pod, so its constraints are parsed here too
+            # A score cannot reject a pod, so its constraints are parsed here too.
+            self._constraints(attempt.pod, attempt.snapshot, spread.SCHEDULE_ANYWAY)
         except InvalidObject as error:
             return Rejected((Reason(f"topology spread constraints cannot be read: {error}", resolvable=False),))
         return HardSpread(constraints, attempt.pod, attempt.snapshot) if constraints else self._without(attempt, spread.DO_NOT_SCHEDULE)

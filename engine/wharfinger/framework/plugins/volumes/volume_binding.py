@@ -166,7 +166,7 @@ def _kind(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
     if storage_class is None:
         return "immediate"
     if storage_class.volume_binding_mode is None:
-        raise InvalidObject(f'VolumeBindingMode not set for StorageClass "{storage_class.metadata.name}"')
+        raise InvalidObject(volume_claims.no_binding_mode(storage_class.metadata.name))
     waits = storage_class.volume_binding_mode == volume_claims.WAIT_FOR_FIRST_CONSUMER
     return "waiting" if waits and not claim.spec.volume_name else "immediate"
 
@@ -325,7 +325,7 @@ def _refused_unbound(claim: objects.PersistentVolumeClaim, store: ObjectStore) -
     if storage_class is None:
         return volume_claims.class_not_found(name)
     if storage_class.volume_binding_mode is None:
-        return f'VolumeBindingMode not set for StorageClass "{name}"'
+        return volume_claims.no_binding_mode(name)
     return "" if storage_class.volume_binding_mode == volume_claims.WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
 
 

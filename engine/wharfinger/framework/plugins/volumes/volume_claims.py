@@ -116,6 +116,11 @@ def volume_not_found(name: str) -> str:
     return f'persistentvolume "{name}" not found'
 
 
+def no_binding_mode(name: str) -> str:
+    """The message for a storage class without a binding mode."""
+    return f'VolumeBindingMode not set for StorageClass "{name}"'
+
+
 def class_not_found(name: str) -> str:
     """The lister's message for a storage class that does not exist."""
     return f'storageclass.storage.k8s.io "{name}" not found'
@@ -230,10 +235,7 @@ def requested(claim: objects.PersistentVolumeClaim) -> int:
 def reserved_for(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
     """True if a volume is bound to a claim or reserved for it (`IsVolumeBoundToClaim`)."""
     reference = volume.spec.claim_ref
-    if reference is None or (reference.namespace or "default", reference.name) != (
-        claim.metadata.namespace or "default",
-        claim.metadata.name,
-    ):
+    if reference is None or (reference.namespace or "default", reference.name) != _reference(claim):
         return False
     return not reference.uid or reference.uid == claim.metadata.uid
 
