@@ -44,152 +44,9 @@ from wharfinger.model.state.object_store import Circumstances
 from wharfinger.model.state.snapshot import Snapshot
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
-
-
-def resolve(policy: typed.Policy, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each param of a policy, in base units.
-
-    `given` holds texts as on a command line (`"10%"`, `"a,b"` for a set) or plain values in base units. Raises UsageError for a param that
-    is unknown, has no value or a wrong one.
-    """
-    known = {param.name: param for param in policy.params}
-    for name in given:
-        if name not in known:
-            near = closest(name, known)
-            hint = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}" if known else "; it has none"
-            raise UsageError(f"policy {policy.name} has no param {name}{hint}")
-    return {name: _value(policy, param, given) for name, param in known.items()}
-
-
-def _value(policy: typed.Policy, param: typed.Param, given: Mapping[str, Any]) -> Any:
-    if param.name not in given:
-        if param.default is None:
-            raise UsageError(f"param {param.name} of policy {policy.name} needs a value ({param.type})")
-        return as_plain(param.default, param.type)
-    value = _read(given[param.name], param.type)
-    where = f"param {param.name} of policy {policy.name}"
-    if value is None:
-        raise UsageError(f"{where} is {param.type}; {given[param.name]!r} is not")
-    if isinstance(value, float) and not _within(value, param):
-        raise UsageError(f"{where} is {value_text(value, param.type.kind)}, outside of its range {_range_text(param)}")
-    return value
-
-
-def _within(value: float, param: typed.Param) -> bool:
-    low = -math.inf if param.low is None else param.low
-    high = math.inf if param.high is None else param.high
-    return low <= value <= high
-
-
-def _range_text(param: typed.Param) -> str:
-    ends = ("" if end is None else value_text(end, param.type.kind) for end in (param.low, param.high))
-    return "..".join(ends)
-
-
-def _read(value: Any, type_: Type) -> Any:
-    """The value as one of that type; None if it is not."""
-    if type_.kind is Kind.SET:
-        return _members(value, Type(type_.element or Kind.STRING))
-    if type_.kind is Kind.BOOL:
-        return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value))
-    if type_.kind is Kind.STRING:
-        return value if isinstance(value, str) else None
-    if isinstance(value, str):
-        return _number(value, type_.kind)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
-
-
-def _members(value: Any, element: Type) -> frozenset[Any] | None:
-    items: Iterable[Any] = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-    if not isinstance(items, (list, tuple, set, frozenset)):
-        return None
-    members = [_read(item, element) for item in items]
-    return None if any(member is None for member in members) else frozenset(members)
-
-
-def _number(text: str, kind: Kind) -> float | None:
-    """The number of a literal of that kind in base units; None if it is not one. Only kinds without a unit take a bare number."""
-    found = LITERAL.fullmatch(text)
-    if found is None:
-        return None
-    sign, digits, unit = found.groups()
-    value = types.base_value(digits, unit)
-    fits = types.literal_kind(digits, unit) is kind or (kind in DIMENSIONLESS and types.literal_kind(digits, unit) in DIMENSIONLESS)
-    if value is None or not fits or (kind is Kind.COUNT and not value.is_integer()):
-        return None
-    return -value if sign == "-" else value
-
-
-def revision(policy: typed.Policy, params: Mapping[str, Any]) -> str:
-    """The SHA-256 of the canonical text of a policy and the values of its params, 64 hexadecimal digits."""
-    return hashlib.sha256("\n".join(_lines(policy, params)).encode()).hexdigest()
-
-
-def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
-    yield f"policy {policy.name!r} version {policy.version!r} for {_text(policy.scope)}"
-    if policy.authority.namespace is not None:
-        yield f"authority {policy.authority.namespace!r} {policy.authority.allowed.value}"
-    for param in policy.params:
-        yield f"param {param.name}: {param.type} = {_value_text(params[param.name], param.type)}"
-    for let in policy.lets:
-        yield f"let {let.name} = {describe(let.value)}"
-    for metric in policy.metrics:
-        timing = f"{metric.refresh!r} {metric.max_age!r} {metric.min_coverage!r} {metric.window!r}"
-        yield f"metric {metric.name}: {metric.type} = {metric.source} {metric.query!r} {sorted(metric.options.items())!r} {timing}"
-    for workload in policy.workloads:
-        yield f"workload {workload.name} = {[_request(request) for request in workload.requests]!r}"
-    for rule in policy.filters:
-        yield f"filter {rule.name} when {_text(rule.when)}"
-        yield from (_clause(clause) for clause in rule.clauses)
-    yield from (_score(rule) for rule in policy.scores)
-    yield from (f"prefer device {rule.name} when {_text(rule.when)} = {describe(rule.value)}" for rule in policy.device_preferences)
-    for entry in policy.base:
-        yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
-    yield f"quantum {sorted(policy.quantum.items())!r}"
-    yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
-    yield from beyond_decisions(policy)
-    yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
-
-
-def _request(request: typed.Request) -> tuple[Any, ...]:
-    return request.cpu, request.memory, request.devices, request.milli, sorted(request.models), request.weight
-
-
-def _text(expr: typed.Expr | None) -> str:
-    return "-" if expr is None else describe(expr)
-
-
-def _value_text(value: Any, type_: Type) -> str:
-    return value_text(value, type_.element or type_.kind)
-
-
-def _clause(clause: typed.Clause) -> str:
-    message = "".join(part if isinstance(part, str) else f"{{{describe(part)}}}" for part in clause.message.parts)
-    return f"require {describe(clause.condition)} else {message!r} missing {clause.missing_passes}"
-
-
-def beyond_decisions(policy: typed.Policy) -> Iterator[str]:
-    """Yields the text of what a policy says besides decisions about single pods: its permits and its groups."""
-    for permit in policy.permits:
-        yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
-        yield from (_clause(clause) for clause in permit.clauses)
-    if policy.group is not None:
-        yield _group(policy.group)
-
-
-def _group(group: typed.Group) -> str:
-    levels = [(level.key, level.required) for level in group.levels]
-    terms = f"{levels} spread {group.spread_over} whole {group.whole} reserve {group.reserve}"
-    return f"group by {_text(group.by)} min {_text(group.min_count)} timeout {_text(group.timeout)} within {terms}"
-
-
-def _score(rule: typed.Score) -> str:
-    how = f"{rule.normalize.value} {_text(rule.min_spread)} {rule.on_missing} {_text(rule.missing_points)}"
-    return f"score {rule.name} tier {rule.tier} weight {_text(rule.weight)} when {_text(rule.when)} = {describe(rule.value)} {how}"
-
-
 MAX_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
 SCOPE = "scope"
+MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
 
 
 def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None) -> CompiledPolicy:
@@ -310,13 +167,155 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
     yield from (rule.condition for rule in policy.victims)
 
 
-MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
+# ── values of params ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(slots=True)
-class _Kept:
-    revision: int
-    values: NDArray[Any]
+def resolve(policy: typed.Policy, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of each param of a policy, in base units.
+
+    `given` holds texts as on a command line (`"10%"`, `"a,b"` for a set) or plain values in base units. Raises UsageError for a param that
+    is unknown, has no value or a wrong one.
+    """
+    known = {param.name: param for param in policy.params}
+    for name in given:
+        if name not in known:
+            near = closest(name, known)
+            hint = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}" if known else "; it has none"
+            raise UsageError(f"policy {policy.name} has no param {name}{hint}")
+    return {name: _value(policy, param, given) for name, param in known.items()}
+
+
+def _value(policy: typed.Policy, param: typed.Param, given: Mapping[str, Any]) -> Any:
+    if param.name not in given:
+        if param.default is None:
+            raise UsageError(f"param {param.name} of policy {policy.name} needs a value ({param.type})")
+        return as_plain(param.default, param.type)
+    value = _read(given[param.name], param.type)
+    where = f"param {param.name} of policy {policy.name}"
+    if value is None:
+        raise UsageError(f"{where} is {param.type}; {given[param.name]!r} is not")
+    if isinstance(value, float) and not _within(value, param):
+        raise UsageError(f"{where} is {value_text(value, param.type.kind)}, outside of its range {_range_text(param)}")
+    return value
+
+
+def _within(value: float, param: typed.Param) -> bool:
+    low = -math.inf if param.low is None else param.low
+    high = math.inf if param.high is None else param.high
+    return low <= value <= high
+
+
+def _range_text(param: typed.Param) -> str:
+    ends = ("" if end is None else value_text(end, param.type.kind) for end in (param.low, param.high))
+    return "..".join(ends)
+
+
+def _read(value: Any, type_: Type) -> Any:
+    """The value as one of that type; None if it is not."""
+    if type_.kind is Kind.SET:
+        return _members(value, Type(type_.element or Kind.STRING))
+    if type_.kind is Kind.BOOL:
+        return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value))
+    if type_.kind is Kind.STRING:
+        return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return _number(value, type_.kind)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
+
+
+def _members(value: Any, element: Type) -> frozenset[Any] | None:
+    items: Iterable[Any] = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple, set, frozenset)):
+        return None
+    members = [_read(item, element) for item in items]
+    return None if any(member is None for member in members) else frozenset(members)
+
+
+def _number(text: str, kind: Kind) -> float | None:
+    """The number of a literal of that kind in base units; None if it is not one. Only kinds without a unit take a bare number."""
+    found = LITERAL.fullmatch(text)
+    if found is None:
+        return None
+    sign, digits, unit = found.groups()
+    value = types.base_value(digits, unit)
+    fits = types.literal_kind(digits, unit) is kind or (kind in DIMENSIONLESS and types.literal_kind(digits, unit) in DIMENSIONLESS)
+    if value is None or not fits or (kind is Kind.COUNT and not value.is_integer()):
+        return None
+    return -value if sign == "-" else value
+
+
+# ── revision ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def revision(policy: typed.Policy, params: Mapping[str, Any]) -> str:
+    """The SHA-256 of the canonical text of a policy and the values of its params, 64 hexadecimal digits."""
+    return hashlib.sha256("\n".join(_lines(policy, params)).encode()).hexdigest()
+
+
+def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
+    yield f"policy {policy.name!r} version {policy.version!r} for {_text(policy.scope)}"
+    if policy.authority.namespace is not None:
+        yield f"authority {policy.authority.namespace!r} {policy.authority.allowed.value}"
+    for param in policy.params:
+        yield f"param {param.name}: {param.type} = {_value_text(params[param.name], param.type)}"
+    for let in policy.lets:
+        yield f"let {let.name} = {describe(let.value)}"
+    for metric in policy.metrics:
+        timing = f"{metric.refresh!r} {metric.max_age!r} {metric.min_coverage!r} {metric.window!r}"
+        yield f"metric {metric.name}: {metric.type} = {metric.source} {metric.query!r} {sorted(metric.options.items())!r} {timing}"
+    for workload in policy.workloads:
+        yield f"workload {workload.name} = {[_request(request) for request in workload.requests]!r}"
+    for rule in policy.filters:
+        yield f"filter {rule.name} when {_text(rule.when)}"
+        yield from (_clause(clause) for clause in rule.clauses)
+    yield from (_score(rule) for rule in policy.scores)
+    yield from (f"prefer device {rule.name} when {_text(rule.when)} = {describe(rule.value)}" for rule in policy.device_preferences)
+    for entry in policy.base:
+        yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
+    yield f"quantum {sorted(policy.quantum.items())!r}"
+    yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
+    yield from beyond_decisions(policy)
+    yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
+
+
+def beyond_decisions(policy: typed.Policy) -> Iterator[str]:
+    """Yields the text of what a policy says besides decisions about single pods: its permits and its groups."""
+    for permit in policy.permits:
+        yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
+        yield from (_clause(clause) for clause in permit.clauses)
+    if policy.group is not None:
+        yield _group(policy.group)
+
+
+def _request(request: typed.Request) -> tuple[Any, ...]:
+    return request.cpu, request.memory, request.devices, request.milli, sorted(request.models), request.weight
+
+
+def _text(expr: typed.Expr | None) -> str:
+    return "-" if expr is None else describe(expr)
+
+
+def _value_text(value: Any, type_: Type) -> str:
+    return value_text(value, type_.element or type_.kind)
+
+
+def _clause(clause: typed.Clause) -> str:
+    message = "".join(part if isinstance(part, str) else f"{{{describe(part)}}}" for part in clause.message.parts)
+    return f"require {describe(clause.condition)} else {message!r} missing {clause.missing_passes}"
+
+
+def _group(group: typed.Group) -> str:
+    levels = [(level.key, level.required) for level in group.levels]
+    terms = f"{levels} spread {group.spread_over} whole {group.whole} reserve {group.reserve}"
+    return f"group by {_text(group.by)} min {_text(group.min_count)} timeout {_text(group.timeout)} within {terms}"
+
+
+def _score(rule: typed.Score) -> str:
+    how = f"{rule.normalize.value} {_text(rule.min_spread)} {rule.on_missing} {_text(rule.missing_points)}"
+    return f"score {rule.name} tier {rule.tier} weight {_text(rule.weight)} when {_text(rule.when)} = {describe(rule.value)} {how}"
+
+
+# ── kept columns ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class StaticColumns:
@@ -347,6 +346,12 @@ class StaticColumns:
     def _drop_oldest(self, n_nodes: int) -> None:
         while len(self._kept) > max(8, MAX_CELLS // max(1, n_nodes)):
             self._kept.popitem(last=False)
+
+
+@dataclass(slots=True)
+class _Kept:
+    revision: int
+    values: NDArray[Any]
 
 
 def whole_column(values: Any, n_nodes: int) -> NDArray[Any]:

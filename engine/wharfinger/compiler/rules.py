@@ -28,6 +28,7 @@ MAX_BITS = 64  # a filter's answer for one node is one uint64
 BitMeaning = tuple[int | None, bool]
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a placed pod, or a group, waits where a policy does not say."""
+HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the default quantum
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,6 @@ class CompiledFilter(Rule):
 
     bits: tuple[Bit, ...]
     clauses: tuple[typed.Clause, ...]
-
-
-def timeout_of(found: Node | None, span: Span) -> float:
-    """The seconds of a compiled timeout, or the default without one; UsageError if params made it one that no author may write."""
-    if found is None:
-        return DEFAULT_TIMEOUT
-    seconds = float(found.value)
-    if not 0 < seconds <= typed.MAX_TIMEOUT:
-        raise UsageError(f"{span}: the timeout is {seconds:g} s; it is longer than 0 and at most {typed.MAX_TIMEOUT:g} s")
-    return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +200,6 @@ class PolicyRoots:
             self._root(group, "present", value.present)
 
 
-HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the default quantum
-
-
 class Resolved:
     """The compiled rules of one policy, with all weights, spreads and points as numbers."""
 
@@ -292,3 +280,13 @@ class Resolved:
     def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
         weight = None if entry.weight is None else self._weight(name, entry.weight.span)
         return BaseWeight(plugin=entry.plugin, span=entry.span, weight=weight, arguments=entry.arguments)
+
+
+def timeout_of(found: Node | None, span: Span) -> float:
+    """The seconds of a compiled timeout, or the default without one; UsageError if params made it one that no author may write."""
+    if found is None:
+        return DEFAULT_TIMEOUT
+    seconds = float(found.value)
+    if not 0 < seconds <= typed.MAX_TIMEOUT:
+        raise UsageError(f"{span}: the timeout is {seconds:g} s; it is longer than 0 and at most {typed.MAX_TIMEOUT:g} s")
+    return seconds

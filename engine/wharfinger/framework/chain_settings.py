@@ -27,9 +27,73 @@ from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 
 Path = tuple[str | int, ...]
-
 _AS_IN_PYTHON = re.compile(r"a valid (tuple|dictionary)(?: or instance of \w+)?")
 _AS_IN_A_FILE = {"tuple": "a list", "dictionary": "a mapping"}
+MAX_WEIGHT = 1_000_000_000
+"""Far above any use; keeps every total exact in a float64."""
+Weight = Annotated[int, Field(ge=0, le=MAX_WEIGHT)]
+
+
+class ChainConfig(BaseModel):
+    """Settings of the built-in and third-party plugins, by plugin name.
+
+    `weights` of scores (0 switches a score off), `arguments` as in `pluginConfig`, `disabled_scores`, and `disabled` (a whole plugin, as
+    `multiPoint.disabled`): allowed for what only scores.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    weights: Mapping[str, Weight] = {}
+    arguments: Mapping[str, Mapping[str, Any]] = {}
+    disabled_scores: frozenset[str] = frozenset()
+    disabled: frozenset[str] = frozenset()
+
+    def check(self, registry: Registry) -> None:
+        """Checks the settings against the plugins there are; raises `UnknownObject` or `UsageError` for what does not fit."""
+        for name in sorted({*self.weights, *self.arguments, *self.disabled_scores, *self.disabled}):
+            known(name, registry)
+        for name in sorted({*self.weights, *self.disabled_scores}):
+            if not issubclass(registry[name], extension.ScorePlugin):
+                raise UsageError(f"plugin {name} does not score nodes: it has no weight, and no score to disable")
+        for name in sorted(self.disabled):
+            if issubclass(registry[name], (extension.FilterPlugin, extension.PreEnqueuePlugin)):
+                raise UsageError(
+                    f"plugin {name} cannot be disabled: it is a hard constraint, and settings may narrow the choice, never widen it"
+                )
+
+    def weight(self, plugin: type[extension.ScorePlugin]) -> int:
+        """The weight of a plugin's score; 0 where it is switched off."""
+        if plugin.name in self.disabled_scores or plugin.name in self.disabled:
+            return 0
+        return self.weights.get(plugin.name, plugin.default_weight)
+
+
+def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Arguments:
+    """The arguments of a plugin from plain values; `UsageError` names the plugin and every field that does not fit."""
+    try:
+        return plugin.arguments_model.model_validate(dict(values))
+    except pydantic.ValidationError as error:
+        raise UsageError(f"arguments of plugin {plugin.name}: {'; '.join(sentences(error, plugin.arguments_model))}") from error
+
+
+def refused_arguments(policy: typed.Policy, registry: Registry) -> Iterator[tuple[Span, str]]:
+    """The faults of arguments in `base kubernetes` that plugins refuse, each with the place of the plugin's name."""
+    for entry in policy.base:
+        if not entry.arguments:
+            continue
+        try:
+            arguments(registry[entry.plugin], entry.arguments)
+        except UsageError as error:
+            yield entry.span, str(error)
+
+
+def known(name: str, names: Collection[str]) -> None:
+    """Raises `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
+    if name not in names:
+        raise UnknownObject(no_such_plugin(name, names))
+
+
+# ── what is wrong with a document, in words ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(slots=True)
@@ -99,68 +163,3 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for inner in typing.get_args(annotation) if (found := _model_in(inner)) is not None), None)
-
-
-MAX_WEIGHT = 1_000_000_000
-"""Far above any use; keeps every total exact in a float64."""
-
-Weight = Annotated[int, Field(ge=0, le=MAX_WEIGHT)]
-
-
-class ChainConfig(BaseModel):
-    """Settings of the built-in and third-party plugins, by plugin name.
-
-    `weights` of scores (0 switches a score off), `arguments` as in `pluginConfig`, `disabled_scores`, and `disabled` (a whole plugin, as
-    `multiPoint.disabled`): allowed for what only scores.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    weights: Mapping[str, Weight] = {}
-    arguments: Mapping[str, Mapping[str, Any]] = {}
-    disabled_scores: frozenset[str] = frozenset()
-    disabled: frozenset[str] = frozenset()
-
-    def check(self, registry: Registry) -> None:
-        """Checks the settings against the plugins there are; raises `UnknownObject` or `UsageError` for what does not fit."""
-        for name in sorted({*self.weights, *self.arguments, *self.disabled_scores, *self.disabled}):
-            known(name, registry)
-        for name in sorted({*self.weights, *self.disabled_scores}):
-            if not issubclass(registry[name], extension.ScorePlugin):
-                raise UsageError(f"plugin {name} does not score nodes: it has no weight, and no score to disable")
-        for name in sorted(self.disabled):
-            if issubclass(registry[name], (extension.FilterPlugin, extension.PreEnqueuePlugin)):
-                raise UsageError(
-                    f"plugin {name} cannot be disabled: it is a hard constraint, and settings may narrow the choice, never widen it"
-                )
-
-    def weight(self, plugin: type[extension.ScorePlugin]) -> int:
-        """The weight of a plugin's score; 0 where it is switched off."""
-        if plugin.name in self.disabled_scores or plugin.name in self.disabled:
-            return 0
-        return self.weights.get(plugin.name, plugin.default_weight)
-
-
-def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Arguments:
-    """The arguments of a plugin from plain values; `UsageError` names the plugin and every field that does not fit."""
-    try:
-        return plugin.arguments_model.model_validate(dict(values))
-    except pydantic.ValidationError as error:
-        raise UsageError(f"arguments of plugin {plugin.name}: {'; '.join(sentences(error, plugin.arguments_model))}") from error
-
-
-def refused_arguments(policy: typed.Policy, registry: Registry) -> Iterator[tuple[Span, str]]:
-    """The faults of arguments in `base kubernetes` that plugins refuse, each with the place of the plugin's name."""
-    for entry in policy.base:
-        if not entry.arguments:
-            continue
-        try:
-            arguments(registry[entry.plugin], entry.arguments)
-        except UsageError as error:
-            yield entry.span, str(error)
-
-
-def known(name: str, names: Collection[str]) -> None:
-    """Raises `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
-    if name not in names:
-        raise UnknownObject(no_such_plugin(name, names))

@@ -11,7 +11,7 @@ from wharfinger.language.ast import GroupWord, MissingAction
 from wharfinger.language.check.context import MEMBER, VICTIM, Context, condition, constant, infer, is_unknown, type_text
 from wharfinger.language.check.expressions.aggregates import group_name
 from wharfinger.language.check.expressions.values import folded, literal_of, negated
-from wharfinger.language.check.missing import Causes, subject_of, ways_out, why
+from wharfinger.language.check.missing import unhandled
 from wharfinger.language.check.rules import RuleContext, filter_of, tier_of, weight_of
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Label, Span
@@ -20,6 +20,8 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
+
+# ── base scores, quanta, the tie break and annotations ───────────────────────────────────────────────────────────────────────────────
 
 
 def base_of(context: Context, items: Sequence[ast.Base]) -> tuple[typed.BaseOverride, ...]:
@@ -154,6 +156,9 @@ def given_twice(context: Context, message: str, span: Span, first: Span, help_: 
     context.error(Code.P602, message, span, label="given again", others=(Label(first, "first given here"),), help=help_)
 
 
+# ── preemption ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def victims_of(rules: RuleContext, items: Sequence[ast.Preemption]) -> tuple[typed.VictimRule, ...]:
     """The rules about victims that are right, in order; several blocks are one."""
     found = (_victim_rule(rules, rule) for item in items for rule in item.rules)
@@ -168,7 +173,7 @@ def _victim_rule(rules: RuleContext, rule: ast.VictimRule) -> typed.VictimRule |
         return None
     causes = rules.presence.causes(asked, rules.known)
     if causes and rule.on_missing is None:
-        _unhandled(rules, rule, asked, causes)
+        unhandled(rules.context, Code.P404, f"`{_word(rule)}`", asked, causes)
         return None
     return typed.VictimRule(
         span=rule.span,
@@ -181,18 +186,7 @@ def _word(rule: ast.VictimRule) -> str:
     return "only_evict" if rule.is_only else "never_evict"
 
 
-def _unhandled(rules: RuleContext, rule: ast.VictimRule, asked: typed.Expr, causes: Causes) -> None:
-    """Reports that the condition may be missing, naming the innermost cause and the three ways out."""
-    cause = causes[0]
-    within = asked.span.source is cause.span.source and asked.span.start <= cause.span.start and cause.span.end <= asked.span.end
-    rules.context.error(
-        Code.P404,
-        f"`{_word(rule)}` says nothing about pods where {subject_of(cause)} is missing",
-        cause.span if within else asked.span,
-        label=why(cause) if within else "may be missing",
-        others=() if within else (Label(cause.span, why(cause)),),
-        help=f"{ways_out(cause)}; or end the rule with `on missing keep` or `on missing evict`",
-    )
+# ── groups and `permit` ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def declare_group(context: Context, item: ast.Group) -> None:

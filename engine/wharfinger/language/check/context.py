@@ -68,19 +68,16 @@ class Place:
 
     def admits(self, shape: Shape) -> bool:
         """True if values of this shape exist here."""
-        needed = {Shape.POD: Subject.POD, Shape.NODE: Subject.NODE, Shape.ITEM: Subject.ITEM, Shape.DEVICE: Subject.DEVICE}.get(shape)
-        return needed is None or needed in self.subjects
+        return shape is Shape.CONST or any(subject.shape is shape for subject in self.subjects)
 
 
 RULE = Place(name="a rule", subjects=frozenset({Subject.POD, Subject.NODE}), aggregates=True)
 SCOPE = Place(name="`for pods where`", subjects=frozenset({Subject.POD}))
+MEMBER = Place(name="`group`", subjects=frozenset({Subject.POD}))
 VICTIM = Place(name="`preemption`", subjects=frozenset({Subject.POD, Subject.ITEM}))
 SELECTION = Place(name="a selection of pods", subjects=frozenset({Subject.POD, Subject.ITEM}))
 DEVICE_PREFERENCE = Place(name="`prefer device`", subjects=frozenset({Subject.POD, Subject.NODE, Subject.DEVICE}), aggregates=True)
 DEVICES = Place(name="a selection of devices", subjects=frozenset({Subject.POD, Subject.DEVICE}))
-
-
-MEMBER = Place(name="`group`", subjects=frozenset({Subject.POD}))
 
 
 def constant(name: str) -> Place:

@@ -285,6 +285,7 @@ _CAUSES: Mapping[type[typed.Expr], Callable[[Presence, Any, Facts], Causes]] = {
 CHOICES = {
     Code.P401: "`on missing pass` or `on missing reject`",
     Code.P402: "`on missing neutral`, `on missing skip` or `on missing <points>`",
+    Code.P404: "`on missing keep` or `on missing evict`",
 }
 
 
@@ -292,11 +293,12 @@ def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes
     """Reports that the value of a rule may be missing, naming the innermost cause and the three ways out."""
     cause = causes[0]
     within = value.span.source is cause.span.source and value.span.start <= cause.span.start and cause.span.end <= value.span.end
+    subjects = "pods" if code is Code.P404 else "nodes"
     others = () if within else (Label(cause.span, why(cause)),)
     more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
     context.error(
         code,
-        f"{rule} says nothing about nodes where {subject_of(cause)} is missing{more}",
+        f"{rule} says nothing about {subjects} where {subject_of(cause)} is missing{more}",
         cause.span if within else value.span,
         label=why(cause) if within else "may be missing",
         others=others,

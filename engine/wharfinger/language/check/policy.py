@@ -34,6 +34,163 @@ from wharfinger.language.semantics.catalogue import Catalogue
 from wharfinger.language.semantics.typed import parts
 
 MAX_OPERATIONS = 5_000
+MAX_CLAUSES = 1000
+# Importing these registers the forms of expressions that they know.
+FORMS = (values, names, operators, calls)
+T = TypeVar("T", bound=ast.Item)
+
+
+def check(  # noqa: PLR0913, PLR0917 — the parts of one question
+    file: ast.File,
+    catalogue: Catalogue,
+    diagnostics: Diagnostics,
+    imports: Mapping[str, ast.File | None] | None = None,
+    authority: Authority = CLUSTER,
+    notes: Notes | None = None,
+) -> typed.Policy | None:
+    """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
+
+    `imports` holds the files that `import` can mean, by `import_key`, None for one that cannot be imported and is reported. What they
+    declare may read what the cluster's policies may, whatever the `authority` of the policy. What is found out goes to `notes`.
+    """
+    context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority, notes=notes)
+    if notes is not None:
+        notes.names, notes.intervals = context.names, context.intervals
+    try:
+        return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {})
+    except TooMuchWork:
+        _too_intricate(context, file)
+    except EnoughFindings:
+        pass
+    return None
+
+
+def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | None]) -> typed.Policy | None:
+    """As `check`; raises `TooMuchWork` and `EnoughFindings`."""
+    _declare_lost(context, file)
+    declared = Declared()
+    import_all(context, declared, file, imports)
+    if file.policy is None:
+        declare(context, declared, file.items)
+        return None
+    presence = Presence(context.lets, context.intervals, context.work)
+    policy = _checked(context, declared, file.policy, presence, file)
+    if context.notes is not None:
+        context.notes.policy = policy
+    _check_tests(context, declared, file, file.policy)
+    relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
+    if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
+        return None
+    if not points_in_scores_only(context, policy) or not counts_in_rules_only(context, policy):
+        return None
+    lint(context, presence, policy, file.policy)
+    return policy
+
+
+def _declare_lost(context: Context, file: ast.File) -> None:
+    """Names whose declarations could not be read exist, and nothing is known of them."""
+    for name in file.lost:
+        context.names[name] = Binding(name=name, what="name", span=file.span, reference=unknown, used=True)
+
+
+def _checked(context: Context, declared: Declared, policy: ast.Policy, presence: Presence, file: ast.File) -> typed.Policy:
+    declare(context, declared, policy.items)
+    context.work.at = policy.scope.span if policy.scope else None
+    scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
+    known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NO_FACTS
+    rules = RuleContext(context=context, presence=presence, scope=scope, known=known)
+    unique_rules(context, policy.items)
+    checked = typed.Policy(
+        name=policy.name.value,
+        version=policy.version.value if policy.version else None,
+        source=file.span.source,
+        imports=tuple(declared.sources),
+        annotations=annotations_of(context, policy.annotations),
+        scope=scope,
+        params=tuple(declared.params),
+        lets=(),
+        metrics=tuple(replace(metric, policy=policy.name.value) for metric in declared.metrics),
+        workloads=tuple(declared.workloads),
+        filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
+        scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
+        device_preferences=tuple(d for item in of_type(policy.items, ast.DevicePreference) if (d := device_preference_of(rules, item))),
+        base=base_of(context, of_type(policy.items, ast.Base)),
+        quantum=quantum_of(context, of_type(policy.items, ast.Quantum)),
+        tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
+        tests=file.tests,
+        victims=victims_of(rules, of_type(policy.items, ast.Preemption)),
+        group=group_of(context, of_type(policy.items, ast.Group)),
+        permits=tuple(p for item in of_type(policy.items, ast.Permit) if (p := permit_of(rules, item))),
+        authority=context.authority,
+        allowed=allowed_within(policy),
+    )
+    return replace(checked, lets=tuple(context.lets.values()))  # calls of functions in the rules have added some
+
+
+def of_type(items: Sequence[ast.Item], kind: type[T]) -> list[T]:
+    """The items of one class, in order."""
+    return [item for item in items if isinstance(item, kind)]
+
+
+def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
+    """Reports filters, scores and permits that share a name."""
+    seen: dict[str, Span] = {}
+    for item in items:
+        if not isinstance(item, (ast.Filter, ast.Score, ast.DevicePreference, ast.Permit)):
+            continue
+        if item.name in seen:
+            others = (Label(seen[item.name], "first declared here"),)
+            message = f"there is already a rule `{item.name}`"
+            context.error(Code.P306, message, item.name_span, label="declared again", others=others, help="rename one of the two")
+        seen.setdefault(item.name, item.name_span)
+
+
+def _check_tests(context: Context, declared: Declared, file: ast.File, policy: ast.Policy) -> None:
+    testable = Testable(
+        filters=frozenset(item.name for item in of_type(policy.items, ast.Filter)),
+        scores=frozenset(item.name for item in of_type(policy.items, ast.Score)),
+        params={param.name: param for param in declared.params},
+        metrics={metric.name: metric for metric in declared.metrics},
+        lost=file.lost | {item.name for item in policy.items if isinstance(item, (ast.Param, ast.Metric, ast.Workload))},
+    )
+    check_tests(context, testable, file.tests)
+
+
+def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
+    return any(d.severity is Severity.ERROR and any(d.span.source is s for s in sources) for d in diagnostics.found)
+
+
+# ── limits of a file and its policy ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _too_intricate(context: Context, file: ast.File) -> None:
+    """Reports that the check was given up, at the part of the policy that was being looked at."""
+    at = context.work.at or file.span
+    help_ = (
+        "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`; "
+        "join regular expressions with `|`"
+    )
+    message = f"checking this policy takes more than {MAX_STEPS:,} steps"
+    context.diagnostics.error(Code.P010, message, at, label="given up here", help=help_)
+
+
+def _too_long(context: Context, file: ast.File) -> bool:
+    """True if a policy has more clauses than can be checked quickly."""
+    items = file.policy.items if file.policy else ()
+    clauses = [clause for item in items if isinstance(item, (ast.Filter, ast.Permit)) for clause in item.clauses]
+    if len(clauses) > MAX_CLAUSES:
+        help_ = "test membership with `in […]` instead of one requirement for each value"
+        context.error(Code.P006, f"more than {MAX_CLAUSES:,} requirements in one policy", clauses[MAX_CLAUSES].span, help=help_)
+    return len(clauses) > MAX_CLAUSES
+
+
+def _switched_off(context: Context, file: ast.File) -> bool:
+    """True if the policy is of a namespace, and the settings allow none of those."""
+    off = context.authority.namespace is not None and context.authority.allowed is TenantPolicies.OFF
+    if off and file.policy is not None:
+        help_ = "it is a setting of the scheduler: `tenantPolicies`"
+        context.error(Code.P803, "policies of namespaces are switched off", file.policy.name.span, label="of a namespace", help=help_)
+    return off
 
 
 def small_enough(context: Context, policy: typed.Policy) -> bool:
@@ -58,7 +215,7 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
     """The expressions of each rule, with where the rule stands."""
     if policy.scope is not None:
         yield policy.scope.span, [policy.scope]
-    for rule in policy.filters:
+    for rule in (*policy.filters, *policy.permits):
         placeholders = [part for clause in rule.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
         yield rule.span, [*_given(rule.when), *(clause.condition for clause in rule.clauses), *placeholders]
     for score in policy.scores:
@@ -67,13 +224,30 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
         yield preference.span, [*_given(preference.when), preference.value]
     for victim in policy.victims:
         yield victim.span, [victim.condition]
-    for permit in policy.permits:
-        placeholders = [part for clause in permit.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
-        yield permit.span, [*_given(permit.when), *(clause.condition for clause in permit.clauses), *placeholders]
     if policy.group is not None:
         yield policy.group.span, [*_given(policy.group.by), *_given(policy.group.min_count)]
     for key in policy.tie_break:
         yield key.value.span, [key.value]
+
+
+def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> int:
+    """The reads, operators and calls in some expressions; each of `lets` that they use counts once, however often it is used."""
+    count = 0
+    pending, followed = list(exprs), set[str]()
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, typed.LetRef):
+            if inner.name in lets and inner.name not in followed:
+                followed.add(inner.name)
+                pending.append(lets[inner.name])
+            continue
+        if not isinstance(inner, (typed.Const, typed.ParamRef, typed.SubjectRef)):
+            count += 1 + (len(inner.requirements) if isinstance(inner, typed.Matches) else 0)
+        pending.extend(parts(inner))
+    return count
+
+
+# ── what only some rules may read ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def points_in_scores_only(context: Context, policy: typed.Policy) -> bool:
@@ -129,178 +303,3 @@ def _does(expr: typed.Expr, test: Callable[[typed.Expr], bool], lets: Collection
 
 def _given(expr: typed.Expr | None) -> list[typed.Expr]:
     return [] if expr is None else [expr]
-
-
-def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> int:
-    """The reads, operators and calls in some expressions; each of `lets` that they use counts once, however often it is used."""
-    count = 0
-    pending, followed = list(exprs), set[str]()
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, typed.LetRef):
-            if inner.name in lets and inner.name not in followed:
-                followed.add(inner.name)
-                pending.append(lets[inner.name])
-            continue
-        if not isinstance(inner, (typed.Const, typed.ParamRef, typed.SubjectRef)):
-            count += 1 + (len(inner.requirements) if isinstance(inner, typed.Matches) else 0)
-        pending.extend(parts(inner))
-    return count
-
-
-MAX_CLAUSES = 1000
-# Importing these registers the forms of expressions that they know.
-FORMS = (values, names, operators, calls)
-T = TypeVar("T", bound=ast.Item)
-
-
-def check(  # noqa: PLR0913, PLR0917 — the parts of one question
-    file: ast.File,
-    catalogue: Catalogue,
-    diagnostics: Diagnostics,
-    imports: Mapping[str, ast.File | None] | None = None,
-    authority: Authority = CLUSTER,
-    notes: Notes | None = None,
-) -> typed.Policy | None:
-    """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
-
-    `imports` holds the files that `import` can mean, by `import_key`, None for one that cannot be imported and is reported. What they
-    declare may read what the cluster's policies may, whatever the `authority` of the policy. What is found out goes to `notes`.
-    """
-    context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority, notes=notes)
-    if notes is not None:
-        notes.names, notes.intervals = context.names, context.intervals
-    try:
-        return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {})
-    except TooMuchWork:
-        _too_intricate(context, file)
-    except EnoughFindings:
-        pass
-    return None
-
-
-def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | None]) -> typed.Policy | None:
-    """As `check`; raises `TooMuchWork` and `EnoughFindings`."""
-    _declare_lost(context, file)
-    declared = Declared()
-    import_all(context, declared, file, imports)
-    if file.policy is None:
-        declare(context, declared, file.items)
-        return None
-    presence = Presence(context.lets, context.intervals, context.work)
-    policy = _checked(context, declared, file.policy, presence, file)
-    if context.notes is not None:
-        context.notes.policy = policy
-    _check_tests(context, declared, file, file.policy)
-    relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
-    if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
-        return None
-    if not points_in_scores_only(context, policy):
-        return None
-    if not counts_in_rules_only(context, policy):
-        return None
-    lint(context, presence, policy, file.policy)
-    return policy
-
-
-def _too_intricate(context: Context, file: ast.File) -> None:
-    """Reports that the check was given up, at the part of the policy that was being looked at."""
-    at = context.work.at or file.span
-    help_ = (
-        "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`; "
-        "join regular expressions with `|`"
-    )
-    message = f"checking this policy takes more than {MAX_STEPS:,} steps"
-    context.diagnostics.error(Code.P010, message, at, label="given up here", help=help_)
-
-
-def _too_long(context: Context, file: ast.File) -> bool:
-    """True if a policy has more clauses than can be checked quickly."""
-    items = file.policy.items if file.policy else ()
-    clauses = [clause for item in items if isinstance(item, (ast.Filter, ast.Permit)) for clause in item.clauses]
-    if len(clauses) > MAX_CLAUSES:
-        help_ = "test membership with `in […]` instead of one requirement for each value"
-        context.error(Code.P006, f"more than {MAX_CLAUSES:,} requirements in one policy", clauses[MAX_CLAUSES].span, help=help_)
-    return len(clauses) > MAX_CLAUSES
-
-
-def _switched_off(context: Context, file: ast.File) -> bool:
-    """True if the policy is of a namespace, and the settings allow none of those."""
-    off = context.authority.namespace is not None and context.authority.allowed is TenantPolicies.OFF
-    if off and file.policy is not None:
-        help_ = "it is a setting of the scheduler: `tenantPolicies`"
-        context.error(Code.P803, "policies of namespaces are switched off", file.policy.name.span, label="of a namespace", help=help_)
-    return off
-
-
-def _declare_lost(context: Context, file: ast.File) -> None:
-    """Names whose declarations could not be read exist, and nothing is known of them."""
-    for name in file.lost:
-        context.names[name] = Binding(name=name, what="name", span=file.span, reference=unknown, used=True)
-
-
-def _check_tests(context: Context, declared: Declared, file: ast.File, policy: ast.Policy) -> None:
-    testable = Testable(
-        filters=frozenset(item.name for item in of_type(policy.items, ast.Filter)),
-        scores=frozenset(item.name for item in of_type(policy.items, ast.Score)),
-        params={param.name: param for param in declared.params},
-        metrics={metric.name: metric for metric in declared.metrics},
-        lost=file.lost | {item.name for item in policy.items if isinstance(item, (ast.Param, ast.Metric, ast.Workload))},
-    )
-    check_tests(context, testable, file.tests)
-
-
-def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
-    return any(d.severity is Severity.ERROR and any(d.span.source is s for s in sources) for d in diagnostics.found)
-
-
-def _checked(context: Context, declared: Declared, policy: ast.Policy, presence: Presence, file: ast.File) -> typed.Policy:
-    declare(context, declared, policy.items)
-    context.work.at = policy.scope.span if policy.scope else None
-    scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
-    known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NO_FACTS
-    rules = RuleContext(context=context, presence=presence, scope=scope, known=known)
-    unique_rules(context, policy.items)
-    checked = typed.Policy(
-        name=policy.name.value,
-        version=policy.version.value if policy.version else None,
-        source=file.span.source,
-        imports=tuple(declared.sources),
-        annotations=annotations_of(context, policy.annotations),
-        scope=scope,
-        params=tuple(declared.params),
-        lets=(),
-        metrics=tuple(replace(metric, policy=policy.name.value) for metric in declared.metrics),
-        workloads=tuple(declared.workloads),
-        filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
-        scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
-        device_preferences=tuple(d for item in of_type(policy.items, ast.DevicePreference) if (d := device_preference_of(rules, item))),
-        base=base_of(context, of_type(policy.items, ast.Base)),
-        quantum=quantum_of(context, of_type(policy.items, ast.Quantum)),
-        tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
-        tests=file.tests,
-        victims=victims_of(rules, of_type(policy.items, ast.Preemption)),
-        group=group_of(context, of_type(policy.items, ast.Group)),
-        permits=tuple(p for item in of_type(policy.items, ast.Permit) if (p := permit_of(rules, item))),
-        authority=context.authority,
-        allowed=allowed_within(policy),
-    )
-    return replace(checked, lets=tuple(context.lets.values()))  # calls of functions in the rules have added some
-
-
-def of_type(items: Sequence[ast.Item], kind: type[T]) -> list[T]:
-    """The items of one class, in order."""
-    return [item for item in items if isinstance(item, kind)]
-
-
-def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
-    """Reports filters, scores and permits that share a name."""
-    seen: dict[str, Span] = {}
-    for item in items:
-        if not isinstance(item, (ast.Filter, ast.Score, ast.DevicePreference, ast.Permit)):
-            continue
-        if item.name in seen:
-            others = (Label(seen[item.name], "first declared here"),)
-            message = f"there is already a rule `{item.name}`"
-            context.error(Code.P306, message, item.name_span, label="declared again", others=others, help="rename one of the two")
-        seen.setdefault(item.name, item.name_span)

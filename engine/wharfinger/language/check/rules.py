@@ -20,100 +20,7 @@ from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type, readable
 
 TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
-
-
-def within_points(context: Context, item: ast.Score, value: typed.Expr, conditions: Sequence[typed.Expr]) -> bool:
-    """True if the interval of a score lies within 0..100 where the conditions are true; otherwise reports the possible values."""
-    intervals = context.intervals
-    for known in conditions:
-        intervals = intervals.where(known)
-    low, high = intervals.of(value)
-    if low >= MIN_POINTS - TOLERANCE and high <= MAX_POINTS + TOLERANCE:
-        return True
-    text = value.span.text
-    short = text if len(text) <= 40 and "\n" not in text else "…"
-    context.error(
-        Code.P501,
-        f"score `{item.name}` may be {possible((low, high), Kind.NUMBER)}, and points are 0 to 100",
-        value.span,
-        label=possible((low, high), Kind.NUMBER),
-        others=tuple(_wide(context, value))[:2],
-        help=f"cut it off, `clamp({short}, 0, 100)`; or rank the nodes against each other, `normalize minmax`; or draw a `curve`",
-        suggestion=f"clamp({text}, 0, 100)",
-    )
-    return False
-
-
-def possible(interval: Interval, kind: Kind) -> str:
-    """An interval in words: "0 or more", "−20 to 130", "any number"."""
-    low, high = interval
-    if math.isinf(low) and math.isinf(high):
-        return "any number"
-    if math.isinf(high):
-        return f"{_end(low, kind)} or more"
-    if math.isinf(low):
-        return f"{_end(high, kind)} or less"
-    return f"always {_end(low, kind)}" if low == high else f"{_end(low, kind)} to {_end(high, kind)}"
-
-
-def _end(value: float, kind: Kind) -> str:
-    return readable(value, kind).replace("-", "−")
-
-
-def _wide(context: Context, value: typed.Expr) -> list[Label]:
-    """Labels on the smallest parts without a limit: they are why the whole has none."""
-    found: list[Label] = []
-    pending = [value]
-    while pending:
-        expr = pending.pop(0)
-        if expr.type.kind not in NUMERIC:
-            continue
-        interval = context.intervals.of(expr)
-        parts = _parts(expr)
-        if parts and any(math.isinf(end) for part in parts for end in context.intervals.of(part)):
-            pending.extend(parts)
-        elif any(map(math.isinf, interval)) and expr is not value and expr.span != value.span:
-            found.append(Label(expr.span, possible(interval, expr.type.kind)))
-    return found
-
-
-def _parts(expr: typed.Expr) -> tuple[typed.Expr, ...]:
-    if isinstance(expr, typed.Operation):
-        return expr.operands
-    if isinstance(expr, typed.If):
-        return (expr.then, expr.otherwise)
-    return expr.arguments if isinstance(expr, typed.Call) else ()
-
-
 READ_HOLE = 20  # steps that reading one placeholder of a message takes
-
-
-def message_of(context: Context, message: ast.String | None, condition: typed.Expr, *, is_require: bool) -> typed.Message:
-    """The typed message of a clause; without one, the condition itself is the message."""
-    if message is None:
-        return typed.Message(parts=(f"{'requires' if is_require else 'rejects'} {describe(condition)}",))
-    parts: list[str | typed.Expr] = []
-    for part in parse_message(message, context.diagnostics):
-        context.work.spend(READ_HOLE)
-        found = part if isinstance(part, str) else _placeholder(context, part)
-        if found is not None:
-            parts.append(found)
-    return typed.Message(parts=tuple(parts))
-
-
-def _placeholder(context: Context, expr: ast.Expr) -> typed.Expr | None:
-    found = infer(context, expr)
-    if is_unknown(found):
-        return None
-    if found.type.kind in SCALAR | {Kind.SET}:
-        return found
-    help_ = f"write `{{{found.span.text}.name}}`" if found.type.kind in (Kind.POD, Kind.NODE) else None
-    if found.type.kind is Kind.PODS:
-        help_ = f"write `{{count({found.span.text})}}`"
-    context.error(Code.P213, f"{type_text(found.type)} cannot be printed", found.span, label=type_text(found.type), help=help_)
-    return None
-
-
 HIGHEST_TIER = 100
 
 
@@ -169,6 +76,32 @@ def _clause(rules: RuleContext, item: ast.Filter | ast.Permit, clause: ast.Claus
         message=message,
         missing_passes=clause.on_missing.action is MissingAction.PASS if clause.on_missing else None,
     )
+
+
+def message_of(context: Context, message: ast.String | None, condition: typed.Expr, *, is_require: bool) -> typed.Message:
+    """The typed message of a clause; without one, the condition itself is the message."""
+    if message is None:
+        return typed.Message(parts=(f"{'requires' if is_require else 'rejects'} {describe(condition)}",))
+    parts: list[str | typed.Expr] = []
+    for part in parse_message(message, context.diagnostics):
+        context.work.spend(READ_HOLE)
+        found = part if isinstance(part, str) else _placeholder(context, part)
+        if found is not None:
+            parts.append(found)
+    return typed.Message(parts=tuple(parts))
+
+
+def _placeholder(context: Context, expr: ast.Expr) -> typed.Expr | None:
+    found = infer(context, expr)
+    if is_unknown(found):
+        return None
+    if found.type.kind in SCALAR | {Kind.SET}:
+        return found
+    help_ = f"write `{{{found.span.text}.name}}`" if found.type.kind in (Kind.POD, Kind.NODE) else None
+    if found.type.kind is Kind.PODS:
+        help_ = f"write `{{count({found.span.text})}}`"
+    context.error(Code.P213, f"{type_text(found.type)} cannot be printed", found.span, label=type_text(found.type), help=help_)
+    return None
 
 
 # ── scores ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -301,6 +234,72 @@ def _missing_points(context: Context, item: ast.Score) -> typed.Expr | None:
             Code.P506, "points are between 0 and 100", points.span, label="may be outside", help="for example `on missing 0`"
         )
     return points
+
+
+# ── points ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def within_points(context: Context, item: ast.Score, value: typed.Expr, conditions: Sequence[typed.Expr]) -> bool:
+    """True if the interval of a score lies within 0..100 where the conditions are true; otherwise reports the possible values."""
+    intervals = context.intervals
+    for known in conditions:
+        intervals = intervals.where(known)
+    low, high = intervals.of(value)
+    if low >= MIN_POINTS - TOLERANCE and high <= MAX_POINTS + TOLERANCE:
+        return True
+    text = value.span.text
+    short = text if len(text) <= 40 and "\n" not in text else "…"
+    context.error(
+        Code.P501,
+        f"score `{item.name}` may be {possible((low, high), Kind.NUMBER)}, and points are 0 to 100",
+        value.span,
+        label=possible((low, high), Kind.NUMBER),
+        others=tuple(_wide(context, value))[:2],
+        help=f"cut it off, `clamp({short}, 0, 100)`; or rank the nodes against each other, `normalize minmax`; or draw a `curve`",
+        suggestion=f"clamp({text}, 0, 100)",
+    )
+    return False
+
+
+def possible(interval: Interval, kind: Kind) -> str:
+    """An interval in words: "0 or more", "−20 to 130", "any number"."""
+    low, high = interval
+    if math.isinf(low) and math.isinf(high):
+        return "any number"
+    if math.isinf(high):
+        return f"{_end(low, kind)} or more"
+    if math.isinf(low):
+        return f"{_end(high, kind)} or less"
+    return f"always {_end(low, kind)}" if low == high else f"{_end(low, kind)} to {_end(high, kind)}"
+
+
+def _end(value: float, kind: Kind) -> str:
+    return readable(value, kind).replace("-", "−")
+
+
+def _wide(context: Context, value: typed.Expr) -> list[Label]:
+    """Labels on the smallest parts without a limit: they are why the whole has none."""
+    found: list[Label] = []
+    pending = [value]
+    while pending:
+        expr = pending.pop(0)
+        if expr.type.kind not in NUMERIC:
+            continue
+        interval = context.intervals.of(expr)
+        parts = _parts(expr)
+        if parts and any(math.isinf(end) for part in parts for end in context.intervals.of(part)):
+            pending.extend(parts)
+        elif any(map(math.isinf, interval)) and expr is not value and expr.span != value.span:
+            found.append(Label(expr.span, possible(interval, expr.type.kind)))
+    return found
+
+
+def _parts(expr: typed.Expr) -> tuple[typed.Expr, ...]:
+    if isinstance(expr, typed.Operation):
+        return expr.operands
+    if isinstance(expr, typed.If):
+        return (expr.then, expr.otherwise)
+    return expr.arguments if isinstance(expr, typed.Call) else ()
 
 
 # ── weights and tiers ────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from wharfinger.language.semantics.bounds import Interval, Magnitude
-from wharfinger.language.semantics.types import Kind, Type
+from wharfinger.language.semantics.types import Kind, Shape, Type
 
 
 class Subject(Enum):
@@ -30,6 +30,11 @@ class Subject(Enum):
     def word(self) -> str:
         """What a policy writes: a device is `it`, as a placed pod is."""
         return "it" if self is Subject.DEVICE else self.value
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of its attributes: one value for each such object."""
+        return Shape[self.name]
 
 
 class Volatility(IntEnum):

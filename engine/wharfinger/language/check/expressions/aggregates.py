@@ -26,7 +26,9 @@ SELECTIONS = (Kind.PODS, Kind.DEVICES)
 GROUP = "group"
 GROUP_NAME = "group.name"
 GROUP_SIZE, GROUP_PLACED = "group.size", "group.placed"
-_SHAPES = {Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM}
+
+
+# ── selections of pods and devices, and what is calculated of them ───────────────────────────────────────────────────────────────────
 
 
 @form(ast.Selection)
@@ -60,7 +62,7 @@ def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
         what = "devices" if of_devices else "pods"
         help_ = (
             f"put conditions that count {what} in a `filter` or behind `when`"
-            if Shape.ITEM not in _shapes(context)
+            if not context.place.admits(Shape.ITEM)
             else "count outside of the selection"
         )
         return context.error(Code.P220, f"{context.place.name} cannot count {what}", expr.span, label=f"counts {what}", help=help_)
@@ -73,10 +75,6 @@ def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
         per=per[0],
         topology_key=per[1],
     )
-
-
-def _shapes(context: Context) -> set[Shape]:
-    return {shape for shape in Shape if context.place.admits(shape)}
 
 
 def _is_selection(context: Context, positional: list[ast.Argument]) -> bool:
@@ -193,6 +191,9 @@ def _aggregate_type(reduction: typed.Reduction, value: typed.Expr | None, per: t
     return Type(kind, Shape.POD if per[0] is typed.Per.CLUSTER else Shape.NODE, optional)
 
 
+# ── groups: their members, and their attributes ──────────────────────────────────────────────────────────────────────────────────────
+
+
 def placed_members(context: Context, span: Span) -> typed.Expr:
     """The placed members of the pod's group: none for a pod without a group."""
     if _in_library(context, span):
@@ -258,7 +259,7 @@ def group_name(context: Context, subject: Subject, span: Span) -> typed.Expr:
         own = by if subject is Subject.POD else _of_placed(context, by)
         key = operation(typed.Op.COALESCE, Kind.STRING, span, own, nothing, optional=False) if by.type.optional else own
     optional = by is None or by.type.optional
-    return typed.AttributeRef(span=span, type=Type(Kind.STRING, _SHAPES[subject], optional), attribute=attribute, key=key)
+    return typed.AttributeRef(span=span, type=Type(Kind.STRING, subject.shape, optional), attribute=attribute, key=key)
 
 
 def _of_placed(context: Context, expr: typed.Expr) -> typed.Expr:

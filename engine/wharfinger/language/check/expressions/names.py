@@ -15,7 +15,6 @@ from wharfinger.language.semantics.selector import key_fault
 from wharfinger.language.semantics.types import Kind, Shape, Type
 
 SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
-SHAPES = {Subject.POD: Shape.POD, Subject.NODE: Shape.NODE, Subject.ITEM: Shape.ITEM, Subject.DEVICE: Shape.DEVICE}
 KINDS = {Subject.POD: Kind.POD, Subject.NODE: Kind.NODE, Subject.ITEM: Kind.POD, Subject.DEVICE: Kind.DEVICE}
 # Parts of Kubernetes' objects that the language leaves out.
 _OBJECT_PARTS = ("metadata", "spec", "status")
@@ -32,7 +31,7 @@ def subject_at(context: Context, subject: Subject, span: Span) -> typed.Expr:
     if subject not in context.place.subjects and subject is Subject.ITEM:
         help_ = "`it` is the placed pod inside of `pods where …`, or the device in `devices where …`; the pod that is being placed is `pod`"
         return context.error(Code.P219, f"`it` has no meaning in {context.place.name}", span, label="outside of a selection", help=help_)
-    return admitted(context, typed.SubjectRef(span=span, type=Type(KINDS[subject], SHAPES[subject]), subject=subject))
+    return admitted(context, typed.SubjectRef(span=span, type=Type(KINDS[subject], subject.shape), subject=subject))
 
 
 def path_of(expr: ast.Expr) -> tuple[ast.Expr, list[ast.Member]]:
@@ -73,7 +72,7 @@ def reference(context: Context, attribute: Attribute, span: Span) -> typed.Expr:
     name = f"{attribute.subject.word}.{attribute.path}"
     if not may_read(context, attribute, name, span):
         return unknown(span)
-    return typed.AttributeRef(span=span, type=attribute.type.shaped(SHAPES[attribute.subject]), attribute=attribute)
+    return typed.AttributeRef(span=span, type=attribute.type.shaped(attribute.subject.shape), attribute=attribute)
 
 
 def may_read(context: Context, what: Attribute | Function, name: str, span: Span) -> bool:
