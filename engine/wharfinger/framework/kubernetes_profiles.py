@@ -29,6 +29,127 @@ KIND = "KubeSchedulerConfiguration"
 EVERY = "*"
 PROCESS_KIND = "WharfingerConfiguration"
 MAX_BYTES = 2**20  # bytes; settings are a few kilobytes
+HARD = (extension.FilterPlugin, extension.PreEnqueuePlugin)
+SCORING = ("score", "preScore")
+FREE = ("postFilter", "queueSort")
+"""Points whose plugins may all be disabled: they neither reject nor prefer nodes."""
+NARROW = "is a hard constraint and always holds: settings narrow the choice of nodes, never widen it"
+EVERY_NODE = "changes nothing: every node is always considered"
+RUNNING = "concerns a running scheduler, and changes nothing about where pods go"
+_ONLY_RUNNING = (
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "delayCacheUntilActive",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
+    """The settings of each scheduler name, and `path: …` notes about fields without effect."""
+
+    settings: Mapping[str, ChainConfig]
+    notes: tuple[str, ...] = ()
+
+    def of(self, scheduler_name: str | None = None) -> ChainConfig:
+        """The settings of a profile: without a name the only one, or that of `default-scheduler`. `UsageError` lists the existing names."""
+        names = list(self.settings)
+        if scheduler_name is None:
+            scheduler_name = names[0] if len(names) == 1 else DEFAULT_SCHEDULER
+        if scheduler_name not in self.settings:
+            raise UsageError(f"there is no profile for scheduler name {scheduler_name}; there are {', '.join(names)}")
+        return self.settings[scheduler_name]
+
+
+def profiles_of(path: str | Path) -> Profiles:
+    """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
+    document = only_document(path, KIND)
+    if document.get("kind") == PROCESS_KIND:
+        raise UsageError(f"{path}: this is a {PROCESS_KIND}, the settings of wharf run; expected a {KIND}")
+    try:
+        return read_profiles(document, default_registry())
+    except UsageError as error:
+        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+
+
+def read_profiles(document: Any, registry: Registry) -> Profiles:
+    """The profiles of a KubeSchedulerConfiguration given as plain values; `UsageError` has a line for every fault."""
+    try:
+        read = SchedulerConfiguration.model_validate(without_nulls(document))
+    except ValidationError as error:
+        raise UsageError("\n".join(chain_settings.sentences(error, SchedulerConfiguration))) from error
+    found = chain_settings.Findings()
+    _notes(read, found)
+    settings: dict[str, ChainConfig] = {}
+    for index, profile in enumerate(read.profiles or (Profile(),)):
+        at: chain_settings.Path = ("profiles", index)
+        if profile.scheduler_name in settings:
+            found.fault((*at, "schedulerName"), f"{profile.scheduler_name} has a profile already; give each its own name")
+        settings[profile.scheduler_name] = _settings(profile, at, registry, found)
+    if found.faults:
+        raise UsageError("\n".join(found.faults))
+    return Profiles(settings=settings, notes=tuple(found.notes))
+
+
+def _settings(profile: Profile, at: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> ChainConfig:
+    choice = PluginChoice(profile.plugins, (*at, "plugins"), registry, found)
+    return ChainConfig(
+        weights=choice.weights(),
+        disabled_scores=frozenset(choice.disabled_scores()),
+        disabled=frozenset(choice.disabled()),
+        arguments=read_arguments(profile.plugin_config, (*at, "pluginConfig"), registry, found),
+    )
+
+
+def _notes(read: SchedulerConfiguration, found: chain_settings.Findings) -> None:
+    given = read.model_dump(by_alias=True, exclude_unset=True)
+    if "percentageOfNodesToScore" in given:
+        found.note(("percentageOfNodesToScore",), EVERY_NODE)
+    if "parallelism" in given:
+        found.note(("parallelism",), "changes nothing: all nodes are evaluated together")
+    for name in _ONLY_RUNNING:
+        if name in given:
+            found.note((name,), RUNNING)
+    for index, profile in enumerate(read.profiles):
+        if profile.percentage_of_nodes_to_score is not None:
+            found.note(("profiles", index, "percentageOfNodesToScore"), EVERY_NODE)
+
+
+def only_document(path: str | Path, expected: str) -> dict[str, Any]:
+    """The one mapping that a YAML file holds (`-` is standard input); `UsageError` names what was `expected`."""
+    try:
+        documents = list(decode.parse_yaml(_content(path), unique_keys=True))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except decode.NotReadable as error:
+        raise UsageError(f"{path}: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
+        raise UsageError(f"{path}: expected one {expected}, found {found}")
+    return documents[0]
+
+
+def _content(path: str | Path) -> bytes:
+    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{path}: larger than 1 MiB; that is another file than settings")
+    return content
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without null fields, which Kubernetes treats as absent."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [without_nulls(inner) for inner in value]
+    return value
+
+
+# ── the document ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _still_served(value: str) -> str:
@@ -125,53 +246,7 @@ class SchedulerConfiguration(Part):
         return value
 
 
-def read_arguments(
-    entries: Sequence[PluginConfig], at: chain_settings.Path, registry: Registry, found: chain_settings.Findings
-) -> dict[str, dict[str, Any]]:
-    """The arguments by plugin name."""
-    arguments: dict[str, dict[str, Any]] = {}
-    for index, entry in enumerate(entries):
-        here = (*at, index)
-        if entry.name in arguments:
-            found.fault((*here, "name"), f"{entry.name} is configured already; join the two")
-        elif entry.name in registry:
-            arguments[entry.name] = _of_plugin(registry[entry.name], entry.args, (*here, "args"), found)
-        else:
-            unknown_plugin(entry.name, (*here, "name"), registry, found)
-    return arguments
-
-
-def unknown_plugin(name: str, path: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> None:
-    """Records a note about a plugin of kube-scheduler that is not needed here, and a fault about any other unknown plugin."""
-    if name in DEFAULT_ORDER:
-        found.note(path, f"{name} does not run here; see the list of plugins")
-        return
-    found.fault(path, no_such_plugin(name, registry))
-
-
-def _of_plugin(
-    plugin: type[extension.Plugin], args: dict[str, Any], at: chain_settings.Path, found: chain_settings.Findings
-) -> dict[str, Any]:
-    """The arguments without their type, checked by the plugin."""
-    for name, expected in (("apiVersion", API_VERSION), ("kind", f"{plugin.name}Args")):
-        if args.get(name, expected) != expected:
-            found.fault((*at, name), f"expected {expected}, not {args[name]!r}")
-    values = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
-    try:
-        plugin(plugin.arguments_model.model_validate(values))
-    except ValidationError as error:
-        found.faults += chain_settings.sentences(error, plugin.arguments_model, at)
-    except WharfingerError as error:
-        found.fault(at, str(error))
-    return values
-
-
-HARD = (extension.FilterPlugin, extension.PreEnqueuePlugin)
-SCORING = ("score", "preScore")
-FREE = ("postFilter", "queueSort")
-"""Points whose plugins may all be disabled: they neither reject nor prefer nodes."""
-
-NARROW = "is a hard constraint and always holds: settings narrow the choice of nodes, never widen it"
+# ── its plugins and their arguments ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PluginChoice:
@@ -275,116 +350,42 @@ def _lists(chosen: PluginSet, name: str) -> bool:
     return any(entry.name == name for entry in chosen.enabled)
 
 
-EVERY_NODE = "changes nothing: every node is always considered"
-RUNNING = "concerns a running scheduler, and changes nothing about where pods go"
-_ONLY_RUNNING = (
-    "leaderElection",
-    "clientConnection",
-    "enableProfiling",
-    "enableContentionProfiling",
-    "podInitialBackoffSeconds",
-    "podMaxBackoffSeconds",
-    "delayCacheUntilActive",
-)
+def read_arguments(
+    entries: Sequence[PluginConfig], at: chain_settings.Path, registry: Registry, found: chain_settings.Findings
+) -> dict[str, dict[str, Any]]:
+    """The arguments by plugin name."""
+    arguments: dict[str, dict[str, Any]] = {}
+    for index, entry in enumerate(entries):
+        here = (*at, index)
+        if entry.name in arguments:
+            found.fault((*here, "name"), f"{entry.name} is configured already; join the two")
+        elif entry.name in registry:
+            arguments[entry.name] = _of_plugin(registry[entry.name], entry.args, (*here, "args"), found)
+        else:
+            unknown_plugin(entry.name, (*here, "name"), registry, found)
+    return arguments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiles:
-    """The settings of each scheduler name, and `path: …` notes about fields without effect."""
-
-    settings: Mapping[str, ChainConfig]
-    notes: tuple[str, ...] = ()
-
-    def of(self, scheduler_name: str | None = None) -> ChainConfig:
-        """The settings of a profile: without a name the only one, or that of `default-scheduler`. `UsageError` lists the existing names."""
-        names = list(self.settings)
-        if scheduler_name is None:
-            scheduler_name = names[0] if len(names) == 1 else DEFAULT_SCHEDULER
-        if scheduler_name not in self.settings:
-            raise UsageError(f"there is no profile for scheduler name {scheduler_name}; there are {', '.join(names)}")
-        return self.settings[scheduler_name]
+def unknown_plugin(name: str, path: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> None:
+    """Records a note about a plugin of kube-scheduler that is not needed here, and a fault about any other unknown plugin."""
+    if name in DEFAULT_ORDER:
+        found.note(path, f"{name} does not run here; see the list of plugins")
+        return
+    found.fault(path, no_such_plugin(name, registry))
 
 
-def read_profiles(document: Any, registry: Registry) -> Profiles:
-    """The profiles of a KubeSchedulerConfiguration given as plain values; `UsageError` has a line for every fault."""
+def _of_plugin(
+    plugin: type[extension.Plugin], args: dict[str, Any], at: chain_settings.Path, found: chain_settings.Findings
+) -> dict[str, Any]:
+    """The arguments without their type, checked by the plugin."""
+    for name, expected in (("apiVersion", API_VERSION), ("kind", f"{plugin.name}Args")):
+        if args.get(name, expected) != expected:
+            found.fault((*at, name), f"expected {expected}, not {args[name]!r}")
+    values = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
     try:
-        read = SchedulerConfiguration.model_validate(without_nulls(document))
+        plugin(plugin.arguments_model.model_validate(values))
     except ValidationError as error:
-        raise UsageError("\n".join(chain_settings.sentences(error, SchedulerConfiguration))) from error
-    found = chain_settings.Findings()
-    _notes(read, found)
-    settings: dict[str, ChainConfig] = {}
-    for index, profile in enumerate(read.profiles or (Profile(),)):
-        at: chain_settings.Path = ("profiles", index)
-        if profile.scheduler_name in settings:
-            found.fault((*at, "schedulerName"), f"{profile.scheduler_name} has a profile already; give each its own name")
-        settings[profile.scheduler_name] = _settings(profile, at, registry, found)
-    if found.faults:
-        raise UsageError("\n".join(found.faults))
-    return Profiles(settings=settings, notes=tuple(found.notes))
-
-
-def _settings(profile: Profile, at: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> ChainConfig:
-    choice = PluginChoice(profile.plugins, (*at, "plugins"), registry, found)
-    return ChainConfig(
-        weights=choice.weights(),
-        disabled_scores=frozenset(choice.disabled_scores()),
-        disabled=frozenset(choice.disabled()),
-        arguments=read_arguments(profile.plugin_config, (*at, "pluginConfig"), registry, found),
-    )
-
-
-def _notes(read: SchedulerConfiguration, found: chain_settings.Findings) -> None:
-    given = read.model_dump(by_alias=True, exclude_unset=True)
-    if "percentageOfNodesToScore" in given:
-        found.note(("percentageOfNodesToScore",), EVERY_NODE)
-    if "parallelism" in given:
-        found.note(("parallelism",), "changes nothing: all nodes are evaluated together")
-    for name in _ONLY_RUNNING:
-        if name in given:
-            found.note((name,), RUNNING)
-    for index, profile in enumerate(read.profiles):
-        if profile.percentage_of_nodes_to_score is not None:
-            found.note(("profiles", index, "percentageOfNodesToScore"), EVERY_NODE)
-
-
-def without_nulls(value: Any) -> Any:
-    """The value without null fields, which Kubernetes treats as absent."""
-    if isinstance(value, dict):
-        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [without_nulls(inner) for inner in value]
-    return value
-
-
-def profiles_of(path: str | Path) -> Profiles:
-    """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
-    document = only_document(path, KIND)
-    if document.get("kind") == PROCESS_KIND:
-        raise UsageError(f"{path}: this is a {PROCESS_KIND}, the settings of wharf run; expected a {KIND}")
-    try:
-        return read_profiles(document, default_registry())
-    except UsageError as error:
-        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
-
-
-def only_document(path: str | Path, expected: str) -> dict[str, Any]:
-    """The one mapping that a YAML file holds (`-` is standard input); `UsageError` names what was `expected`."""
-    try:
-        documents = list(decode.parse_yaml(_content(path), unique_keys=True))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except decode.NotReadable as error:
-        raise UsageError(f"{path}: {error}") from error
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
-        raise UsageError(f"{path}: expected one {expected}, found {found}")
-    return documents[0]
-
-
-def _content(path: str | Path) -> bytes:
-    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
-        content = stream.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"{path}: larger than 1 MiB; that is another file than settings")
-    return content
+        found.faults += chain_settings.sentences(error, plugin.arguments_model, at)
+    except WharfingerError as error:
+        found.fault(at, str(error))
+    return values

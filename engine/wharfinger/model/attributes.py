@@ -304,6 +304,8 @@ DEVICES: Final = (
 )
 
 
+# ── nodes ──
+
 Rows: TypeAlias = slice | NDArray[np.intp]
 Read: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_] | None]  # values per row, and where there is one (None: everywhere)
 

@@ -32,99 +32,6 @@ DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
 
 
-@dataclass(frozen=True, slots=True)
-class BaseOverrides:
-    """Weights and arguments by plugin name, and a note for every contradiction."""
-
-    weights: Mapping[str, float] = field(default_factory=dict)
-    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def base_overrides(governing: Sequence[CompiledPolicy]) -> BaseOverrides:
-    """The weights and arguments of plugins for pods governed by these policies (sorted by name).
-
-    Policies without a namespace come first; the first policy that gives a value decides.
-    """
-    weights: dict[str, tuple[float, str]] = {}
-    chosen: dict[str, tuple[Mapping[str, Any], str]] = {}
-    notes = []
-    for policy in sorted(governing, key=lambda policy: policy.authority.namespace is not None):
-        for override in policy.base:
-            if override.weight is not None:
-                weight, first = weights.setdefault(override.plugin, (override.weight, policy.name))
-                notes += [_note(override.plugin, "weight", first, policy.name)] if weight != override.weight else []
-            if override.arguments:
-                values, first = chosen.setdefault(override.plugin, (override.arguments, policy.name))
-                notes += [_note(override.plugin, "arguments", first, policy.name)] if values != override.arguments else []
-    return BaseOverrides(
-        {plugin: weight for plugin, (weight, _) in weights.items()},
-        {plugin: values for plugin, (values, _) in chosen.items()},
-        tuple(notes),
-    )
-
-
-def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
-    """The quantum of each tier that a policy names: the largest if several do, so that the order of policies does not matter."""
-    found: dict[int, float] = {}
-    for policy in governing:
-        for tier, quantum in policy.quantum.items():
-            found[tier] = max(found.get(tier, 0.0), quantum)
-    return found
-
-
-def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
-    """Checks overrides; raises for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
-    for policy in policies:
-        for override in policy.base:
-            known(override.plugin, registry)
-            plugin = registry[override.plugin]
-            if not issubclass(plugin, extension.ScorePlugin):
-                raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
-            arguments(plugin, override.arguments)
-    overriding = [policy for policy in policies if policy.base]
-    for index, left in enumerate(overriding):
-        for right in overriding[index + 1 :]:
-            sentence = contradiction(left, right)
-            if sentence is not None:
-                raise UsageError(sentence)
-
-
-def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
-    """A sentence about the first contradiction of two policies over a base plugin; None if there is none or they may share no pods."""
-    if not left.base or not right.base or not _surely_meet(left, right):
-        return None
-    return next((f"{note}; both govern the same pods" for note in base_overrides([left, right]).notes), None)
-
-
-def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
-    if _governs_all(left) or _governs_all(right):
-        return True
-    if left.authority.namespace != right.authority.namespace:
-        return False
-    mine, other = left.policy.scope, right.policy.scope
-    return mine is None or other is None or mine == other
-
-
-def _governs_all(policy: CompiledPolicy) -> bool:
-    return policy.policy.scope is None and policy.authority.namespace is None
-
-
-def _note(plugin: str, what: str, first: str, second: str) -> str:
-    return f'policies "{first}" and "{second}" give {plugin} different {what}'
-
-
-class TieBreak(Protocol):
-    """A tie-break key of the policy of that name."""
-
-    @property
-    def policy(self) -> str:
-        """The policy's name."""
-
-    def best(self, attempt: Attempt, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The best of `rows` (not empty) by this key; at least one row."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineup:
     """The filters, scores and tie breaks that apply to the pods governed by one set of policies.
@@ -167,6 +74,102 @@ class Lineup:
         return tuple(sorted({1, *(term.tier for term in self.scores)}))
 
 
+class TieBreak(Protocol):
+    """A tie-break key of the policy of that name."""
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+
+    def best(self, attempt: Attempt, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The best of `rows` (not empty) by this key; at least one row."""
+
+
 def in_summing_order(terms: list[ScoreTerm]) -> tuple[ScoreTerm, ...]:
     """The terms sorted STATIC, ROW, GLOBAL; otherwise in the order given."""
     return tuple(sorted(terms, key=lambda term: Volatility(term.plugin.score_volatility).value))
+
+
+def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
+    """The quantum of each tier that a policy names: the largest if several do, so that the order of policies does not matter."""
+    found: dict[int, float] = {}
+    for policy in governing:
+        for tier, quantum in policy.quantum.items():
+            found[tier] = max(found.get(tier, 0.0), quantum)
+    return found
+
+
+# ── what policies say of plugins ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class BaseOverrides:
+    """Weights and arguments by plugin name, and a note for every contradiction."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def base_overrides(governing: Sequence[CompiledPolicy]) -> BaseOverrides:
+    """The weights and arguments of plugins for pods governed by these policies (sorted by name).
+
+    Policies without a namespace come first; the first policy that gives a value decides.
+    """
+    weights: dict[str, tuple[float, str]] = {}
+    chosen: dict[str, tuple[Mapping[str, Any], str]] = {}
+    notes = []
+    for policy in sorted(governing, key=lambda policy: policy.authority.namespace is not None):
+        for override in policy.base:
+            if override.weight is not None:
+                weight, first = weights.setdefault(override.plugin, (override.weight, policy.name))
+                notes += [_note(override.plugin, "weight", first, policy.name)] if weight != override.weight else []
+            if override.arguments:
+                values, first = chosen.setdefault(override.plugin, (override.arguments, policy.name))
+                notes += [_note(override.plugin, "arguments", first, policy.name)] if values != override.arguments else []
+    return BaseOverrides(
+        {plugin: weight for plugin, (weight, _) in weights.items()},
+        {plugin: values for plugin, (values, _) in chosen.items()},
+        tuple(notes),
+    )
+
+
+def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
+    """Checks overrides; raises for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
+    for policy in policies:
+        for override in policy.base:
+            known(override.plugin, registry)
+            plugin = registry[override.plugin]
+            if not issubclass(plugin, extension.ScorePlugin):
+                raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
+            arguments(plugin, override.arguments)
+    overriding = [policy for policy in policies if policy.base]
+    for index, left in enumerate(overriding):
+        for right in overriding[index + 1 :]:
+            sentence = contradiction(left, right)
+            if sentence is not None:
+                raise UsageError(sentence)
+
+
+def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
+    """A sentence about the first contradiction of two policies over a base plugin; None if there is none or they may share no pods."""
+    if not left.base or not right.base or not _surely_meet(left, right):
+        return None
+    return next((f"{note}; both govern the same pods" for note in base_overrides([left, right]).notes), None)
+
+
+def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
+    if _governs_all(left) or _governs_all(right):
+        return True
+    if left.authority.namespace != right.authority.namespace:
+        return False
+    mine, other = left.policy.scope, right.policy.scope
+    return mine is None or other is None or mine == other
+
+
+def _governs_all(policy: CompiledPolicy) -> bool:
+    return policy.policy.scope is None and policy.authority.namespace is None
+
+
+def _note(plugin: str, what: str, first: str, second: str) -> str:
+    return f'policies "{first}" and "{second}" give {plugin} different {what}'

@@ -153,13 +153,17 @@ _WORDS = {
 }
 
 
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+"""What is raised for content that is not JSON."""
+
+
 def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
     """One object of `kind` from its JSON; InvalidObject with the fields that cannot be read."""
     try:
         decoded: T = _decoder(kind).decode(raw)
     except msgspec.ValidationError:
         return convert(parse_json(raw), kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except NOT_JSON as error:
         raise InvalidObject(not_json(error)) from None
     return decoded
 
@@ -168,7 +172,7 @@ def parse_json(raw: bytes | msgspec.Raw) -> Any:
     """JSON as plain Python values; InvalidObject if it is not JSON."""
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except NOT_JSON as error:
         raise InvalidObject(not_json(error)) from None
 
 

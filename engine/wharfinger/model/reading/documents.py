@@ -30,7 +30,6 @@ CHUNK = 4 << 20
 _MAX_PIECES = 1000  # cuts in one item; an item with more is taken as broken
 
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"items"\s*:\s*\[\s*(?=\{(\s*)"apiVersion"\s*:)')
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -77,7 +76,7 @@ class ItemStream:
             pieces.append(piece)
             try:
                 item = _RAW.decode(b"".join(pieces).rstrip().removesuffix(b","))
-            except _NOT_JSON as error:
+            except decode.NOT_JSON as error:
                 if len(pieces) > _MAX_PIECES:
                     raise self._broken(error) from None
                 continue
@@ -106,7 +105,7 @@ class ItemStream:
             outline = OUTLINE.decode(b'{"items":[' + rest)
         except msgspec.ValidationError as error:
             raise BrokenItem(decode.explain(str(error))) from None
-        except _NOT_JSON as error:
+        except decode.NOT_JSON as error:
             raise self._broken(error) from None
         self.metrics, self.capture = outline.metrics, outline.capture
         return outline.items or []
@@ -220,7 +219,7 @@ def _split_json(content: bytes) -> list[Document]:
         return [_outlined(content)]
     except msgspec.ValidationError as error:
         raise NotReadable(decode.explain(str(error))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except decode.NOT_JSON as error:
         if lines := _json_lines(content):
             return lines
         raise NotReadable(decode.not_json(error)) from None
@@ -249,7 +248,7 @@ def _json_lines(content: bytes) -> list[Document]:
     lines = [line for line in content.splitlines() if line.strip()]
     try:
         return [_outlined(line) for line in lines] if len(lines) > 1 else []
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+    except decode.NOT_JSON:
         return []
 
 
