@@ -48,7 +48,7 @@ class ManualClock:
         await waker
 
     def jump(self, seconds: float) -> None:
-        """Move the time of day alone, as when somebody sets the clock."""
+        """Move the time of day alone, as when the clock is set."""
         self._now += seconds
 
     def move(self, seconds: float) -> None:

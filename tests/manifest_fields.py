@@ -12,7 +12,7 @@ from wharfinger.model import objects
 from wharfinger.model.reading import decode
 
 _NESTED = re.compile(r"(?:list\[)?(\w+)\]?", re.IGNORECASE)
-_FREE = {"status"}  # whoever asks for pods does not write it, and the API server takes no status along with a spec
+_FREE = {"status"}  # authors of pods do not write it, and the API server takes no status along with a spec
 
 
 def text() -> str:

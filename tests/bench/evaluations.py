@@ -65,7 +65,7 @@ def ask(url: str, windows: Any, found: Any) -> None:
     """Ask at a steady pace in each window of a queue (the moment it begins; None ends), and put how long answers took into another one.
 
     An answer takes from when its question was due. The first questions, before the window, only let the copy of the state catch up with
-    the time in which nobody asked.
+    the time without questions.
     """
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     for begins in iter(windows.get, None):

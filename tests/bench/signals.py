@@ -154,7 +154,7 @@ def answer(names: list[str], index: int) -> bytes:
 
 
 def stretches(state: ClusterState) -> list[float]:
-    """The CPU seconds that one answer is worked on at a stretch, between rests: nobody else runs Python meanwhile."""
+    """The CPU seconds that one answer is worked on at a stretch, between rests: no other thread runs Python meanwhile."""
     query = Query(key="q", kind=Kind.PERCENT, source="prometheus", text="q", refresh=15.0, server="default", node="instance")
     nodes = NodeNames(*state.nodes_listed())
     content = answer(list(nodes.names), 0)

@@ -14,5 +14,5 @@ def test_what_is_kept_stays_as_much(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(domains, "MAX_KEYS", 4)
     monkeypatch.setattr(resource_table, "SPARE_LANES", 10)
     found = asyncio.run(churn.measured(8, 8))
-    grown = {name: by for name, by in churn.growth(found).items() if name != "bytes"}  # nobody traces them here
+    grown = {name: by for name, by in churn.growth(found).items() if name != "bytes"}  # they are not traced here
     assert max(grown.values()) <= 1.1, (grown, found)

@@ -56,7 +56,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """What somebody has freed, with how many moves, and the pods that are left without a node."""
+    """What a program has freed, with how many moves, and the pods that are left without a node."""
 
     name: str
     nodes: int
@@ -132,7 +132,7 @@ class Bench:
         return {pod["metadata"]["uid"] for pod in self._cluster.api.list("Pod")}
 
     def worth(self) -> Worth:
-        """The nodes without pods, and the whole GPUs that nobody has a share of."""
+        """The nodes without pods, and the whole GPUs without shares."""
         taken: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for pod in self._cluster.api.list("Pod"):
             requests = pod["spec"]["containers"][0]["resources"].get("requests", {})

@@ -31,7 +31,7 @@ def painted(browser: Browser, url: str) -> float:
 
 
 def megabytes(browser: Browser, url: str) -> float:
-    """What is allocated more, at most, while somebody looks."""
+    """What is allocated more, at most, while a page is open."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -30,7 +30,7 @@ def playground():
 
 
 def write(tab, text):
-    """Puts a text in the place of the policy, as somebody who pastes it."""
+    """Puts a text in the place of the policy, as if it was pasted."""
     tab.focus(CONTENT)
     tab.keyboard.press("Control+A")
     tab.keyboard.insert_text(text)
@@ -93,7 +93,7 @@ def test_names_are_completed_with_the_labels_of_the_cluster_and_words_are_explai
     tab.keyboard.press("Control+Space")
     tab.wait_for_selector("#editor .cm-tooltip-autocomplete")
     assert "karpenter.sh/capacity-type" in tab.inner_text("#editor .cm-tooltip-autocomplete")
-    tab.wait_for_timeout(200)  # the list takes no key in the first moments, so that nobody chooses unseen
+    tab.wait_for_timeout(200)  # the list takes no key in the first moments, so that nothing is chosen unseen
     tab.keyboard.press("Enter")
     tab.wait_for_function("() => document.querySelector('#editor').shadowRoot.textContent.includes('karpenter.sh/capacity-type')")
 

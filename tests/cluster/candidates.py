@@ -27,7 +27,7 @@ class SkewedClock(SystemClock):
         self.ahead = ahead
 
     def now(self) -> float:
-        """Seconds since 1970, as somebody believes."""
+        """Seconds since 1970 by a clock that may be wrong."""
         return super().now() + self.ahead
 
 

@@ -41,7 +41,7 @@ def established(control_plane):
 
 
 def uninstall(control_plane):
-    """Removes the definitions and with them all objects; finalizers are taken away, as nobody may be there to honour them."""
+    """Removes the definitions and with them all objects; finalizers are taken away, as no controller may be there to honour them."""
     for kind in PLURALS:
         for item in items(control_plane, kind) or ():
             if item["metadata"].get("finalizers"):

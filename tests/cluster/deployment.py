@@ -17,6 +17,6 @@ def apply(control_plane, folder=FOLDER):
 
 
 def remove(control_plane, folder=FOLDER):
-    """Takes everything away; custom resources lose their finalizers, as nobody may be there to honour them."""
+    """Takes everything away; custom resources lose their finalizers, as no controller may be there to honour them."""
     custom.uninstall(control_plane)
     control_plane.kubectl("delete", "--ignore-not-found", "--timeout=60s", "-k", folder)

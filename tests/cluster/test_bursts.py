@@ -73,7 +73,7 @@ def create(port, certificate, numbers):
 
 def test_a_burst_of_twenty_thousand_pods(control_plane, nodes, record_property):
     nodes(MANY_NODES)
-    control_plane.kwok.stop()  # nobody needs them to run
+    control_plane.kwok.stop()  # they need not run
     with (
         LiveScheduler(control_plane.kubeconfig) as scheduler,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other,
@@ -94,7 +94,7 @@ def _megabytes():
 
 def rounds(control_plane, pods, n, placed, measure):
     """What is measured after each of three rounds in which n pods come, all but a tenth find room, and all go."""
-    control_plane.kwok.stop()  # nobody needs them to run
+    control_plane.kwok.stop()  # they need not run
     for index in range(3):
         pods(n, prefix=f"round-{index}", scheduler=NAME, each=partial(_heavy, index), **SMALL)
         eventually(lambda: placed() == (n - n // 10, n // 10))

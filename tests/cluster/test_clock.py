@@ -1,4 +1,4 @@
-"""A clock that somebody sets while pods are scheduled: waits go by another clock, and what is written has the time that there is."""
+"""A clock that is set while pods are scheduled: waits go by another clock, and what is written has the time that there is."""
 
 from datetime import UTC, datetime
 

@@ -168,7 +168,7 @@ def test_of_two_with_one_identity_still_only_one_leads(control_plane, proxy):
         eventually(lambda: one.is_leader != two.is_leader)
         leader, other = (one, two) if one.is_leader else (two, one)
         leader.end()
-        assert "" in [json.loads(seen.body)["spec"]["holderIdentity"] for seen in _written(proxy)], "given back: nobody waits"
+        assert "" in [json.loads(seen.body)["spec"]["holderIdentity"] for seen in _written(proxy)], "given back: no replica waits"
         eventually(lambda: other.is_leader)
 
 

@@ -65,7 +65,7 @@ def test_a_resource_that_breaks_is_what_it_was_even_for_a_process_that_has_kept_
         eventually(lambda: custom.status(defined, "SchedulingPolicy", "where").get("lastKnownGood"))
         before = revision(wharf)
         wharf.kill()
-    custom.patch(defined, "SchedulingPolicy", "where", {"spec": {"source": BROKEN}})  # while nobody runs
+    custom.patch(defined, "SchedulingPolicy", "where", {"spec": {"source": BROKEN}})  # while no scheduler runs
 
     with WharfProcess(defined, JSON, name="after") as wharf:
         assert policies(wharf) == {"where": "kept"}

@@ -106,7 +106,7 @@ def replays(log):
 
     lines = log.read_text().splitlines()
     assert sum('"t":"chain"' in line for line in lines) >= 2, "the policy changed in the middle"
-    assert any('"nominated":"' in line for line in lines), "somebody was preempted"
+    assert any('"nominated":"' in line for line in lines), "a pod was preempted"
 
     code, out, _ = wharf("replay", log, "--param", "most=5", "--format", "json")
     found = json.loads(out)

@@ -149,7 +149,7 @@ def test_no_decision_waits_for_a_server_that_hangs(nodes, all_placed, server, wh
         asked = len(server.asked)
         eventually(lambda: len(server.asked) >= asked + 3)
         all_placed(wharf, "hanging", 400)
-        assert wharf.terminate() == 0  # nobody waits for the thread that hangs
+        assert wharf.terminate() == 0  # the thread that hangs is not waited for
         assert hanging == [], "no decision has waited for an answer: there was none"
         release.set()
 

@@ -65,7 +65,7 @@ def _may(api):
 
 @pytest.fixture
 def bank(defined, nodes):
-    """Two nodes, on one of which a pod of somebody else runs."""
+    """Two nodes, on one of which a pod of another team runs."""
     nodes(2)
     pod = objects.pod("bank", labels={"app": "bank"}, annotations={"token": SECRET}, nodeName="node-0000")
     defined.api.create(pod)

@@ -149,7 +149,7 @@ WAKES = {
 }
 
 UNRELATED = {
-    "a label that nobody reads": lambda api: api.patch("Node", "node-0000", {"metadata": {"labels": {"colour": "red"}}}),
+    "a label that no rule reads": lambda api: api.patch("Node", "node-0000", {"metadata": {"labels": {"colour": "red"}}}),
     "an annotation of a node": lambda api: api.patch("Node", "node-0000", {"metadata": {"annotations": {"note": "1"}}}),
     "a node that is full from the first": lambda api: api.create(objects.node("small", cpu="100m")),
     "a namespace": lambda api: api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "another"}}),

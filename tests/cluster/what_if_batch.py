@@ -136,7 +136,7 @@ def _is_ready(found: Plain) -> bool:
 
 
 def _is_settled(pod: Plain) -> bool:
-    """True if a pod runs, was tried and found no node, or is nobody's."""
+    """True if a pod runs, was tried and found no node, or belongs to no scheduler."""
     if "nodeName" in pod["spec"]:
         return _is_ready(pod)
     return pod["spec"]["schedulerName"] == ABSENT or _condition(pod, "PodScheduled") == "False"

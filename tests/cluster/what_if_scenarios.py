@@ -59,7 +59,7 @@ ABSENT = "absent-scheduler"
 """The scheduler of pods that are only asked about."""
 APPS = ("a", "b", "c")
 PRIORITIES = {"patient-low": 0, "patient": 100, "patient-high": 1000}
-"""Classes whose pods preempt nobody: they only come earlier in the queue."""
+"""Classes whose pods preempt no others: they only come earlier in the queue."""
 TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 MIRROR = {"kubernetes.io/config.mirror": "x"}

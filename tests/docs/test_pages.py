@@ -40,7 +40,7 @@ def run_console(block, folder):
 
 
 def without_wharf(path):
-    """A PATH as somebody has it who has installed nothing."""
+    """A PATH without anything installed."""
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if not (Path(folder) / "wharf").exists())
 
 

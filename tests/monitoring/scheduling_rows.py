@@ -18,7 +18,7 @@ def overview() -> Row:
         panels=[
             stat(
                 title="Leaders",
-                about="One replica places pods. 0: nobody does.",
+                about="One replica places pods. 0: none does.",
                 queries=[(f"sum({series(Metric.LEADER)})", "")],
                 thresholds={"red": 2},
             ),

@@ -90,7 +90,7 @@ def test_who_may_come_in_now_is_woken(kind: Any, found: Any, asker: PodView, dat
     plugin = next(link.plugin for link in chain.links)
     before = set(decide(chain, state.snapshot(), asker).feasible_nodes())
     if before:
-        return  # nobody rejected it
+        return  # no plugin rejected it
     change = changed(data.draw, state, nodes, placed)
     if change is None:
         return

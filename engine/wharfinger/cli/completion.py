@@ -1,6 +1,6 @@
 r"""What shells need besides typer's completion: words that bash has split, and candidates that are safe and whole in each shell.
 
-Candidates come from names and texts of files, which may be somebody else's. typer's script for zsh evaluates the answer between double
+Candidates come from names and texts of files, which others may have written. typer's script for zsh evaluates the answer between double
 quotes and escapes no backslash, so `\$(command)` would be run; bash inserts a candidate as it is, with its spaces.
 """
 

@@ -202,13 +202,13 @@ def _drained(
         snapshot = supposed.state.snapshot()
         miss = replace(_miss(Decider(chain).decide(snapshot, waits), snapshot), message=cut(asked[waits.key].reason, 4000))
     again = [each for each in found.pods if each.source and each.placement is not None]
-    told = Drained(
+    drained = Drained(
         leave=len(again),
         placed=sum(each.node is not None for each in again),
         forbidden=len(found.of(Fate.FORBIDDEN)),
         refused=len(found.of(Fate.REFUSED)),
     )
-    return nodes, devices, miss, told
+    return nodes, devices, miss, drained
 
 
 def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain]:
@@ -287,12 +287,12 @@ def _forget_budgets_of_others(state: ClusterState, namespace: str) -> None:
 
 
 def _miss(decision: Decision, snapshot: Snapshot) -> Miss:
-    told = [each for each in decision.diagnosis.filters if each.alone]
+    rejecting = [each for each in decision.diagnosis.filters if each.alone]
     rules = tuple(
         RuleCount(rule=each.plugin[:253], rejected=each.alone, reasons=_counted(each.reasons))
-        for each in sorted(told, key=lambda each: (-each.alone, each.plugin))[:MAX_RULES]
+        for each in sorted(rejecting, key=lambda each: (-each.alone, each.plugin))[:MAX_RULES]
     )
-    return Miss(message=cut(decision.message, 4000), rules=rules, nearest=_nearest(decision, snapshot, [each.plugin for each in told]))
+    return Miss(message=cut(decision.message, 4000), rules=rules, nearest=_nearest(decision, snapshot, [each.plugin for each in rejecting]))
 
 
 def _counted(reasons: Any) -> tuple[str, ...]:

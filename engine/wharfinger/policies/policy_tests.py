@@ -152,8 +152,8 @@ def _evicted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> F
     wanted = step.expectation is Expectation.EVICTED
     if (step.subject in attempt.evicted) == wanted:
         return None
-    others = ", ".join(attempt.evicted) or "no pod"
-    sentence = f"{step.subject} was evicted, expected it to stay" if not wanted else f"{step.subject} was not evicted, but {others}"
+    others = f"but {', '.join(attempt.evicted)}" if attempt.evicted else "nor was any other pod"
+    sentence = f"{step.subject} was not evicted, {others}" if wanted else f"{step.subject} was evicted, expected it to stay"
     return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
 
 

@@ -130,7 +130,7 @@ class QueuedGroup(QueuedPod):
         if member is None:
             return False
         self.known_kinds = None
-        if member is self.known_leader:  # nobody has a higher priority; mostly the next one has the same
+        if member is self.known_leader:  # no member has a higher priority; mostly the next one has the same
             self.known_leader = next((each for each in self.members.values() if each.pod.priority == member.pod.priority), None)
         if len(self.known_profiles) > 1 or not self.members:
             self.known_profiles = set()

@@ -1,4 +1,4 @@
-"""A plugin package as somebody else would publish it: no more than this module and its entry points."""
+"""A plugin package as a third party would publish it: no more than this module and its entry points."""
 
 from __future__ import annotations
 

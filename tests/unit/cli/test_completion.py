@@ -34,7 +34,7 @@ items:
 
 @pytest.fixture
 def offered(tmp_path, monkeypatch, capsys):
-    """The words that are offered after a line, which is as somebody has typed it up to the tabulator."""
+    """The words that are offered after a line, which is typed up to the tabulator."""
     (tmp_path / "room.policy").write_text(POLICY)
     (tmp_path / "broken.policy").write_text('policy "broken"\nfilter {\n')
     (tmp_path / "cluster.yaml").write_text(CLUSTER)

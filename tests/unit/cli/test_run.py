@@ -89,7 +89,7 @@ def test_who_may_ask_the_webhook_has_to_be_said(printed, wharf):
     assert printed(*flags, "--admission-any-caller")["admission"]["anyCaller"] is True
     status, _, said = wharf("config", "print", *flags, "--admission-any-caller", "--admission-client-ca=ca")
     assert status == 2
-    assert "anyCaller asks nobody for a certificate" in said
+    assert "anyCaller asks for no certificate" in said
 
 
 def test_what_is_printed_is_a_file_for_config(wharf, tmp_path):

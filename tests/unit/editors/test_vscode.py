@@ -13,7 +13,7 @@ MANIFEST = json.loads((EXTENSION / "package.json").read_text("utf-8"))
 SNIPPETS = json.loads((EXTENSION / "snippets" / "policy.json").read_text("utf-8"))
 
 VSCODE = """
-// An editor that keeps what an extension asks of it; names that nobody has given are classes and functions that do nothing.
+// An editor that keeps what an extension asks of it; unknown names are classes and functions that do nothing.
 const asked = { errors: [], commands: {}, started: [], running: 0 };
 const settings = JSON.parse(process.argv[1]);
 let changed;

@@ -35,7 +35,7 @@ def full_cluster(namespace):
 
 
 def evicted(requirement, authority, victims="bank"):
-    """(the pods that leave until the pod that needs room is placed, or nobody leaves any more; its node)."""
+    """(the pods that leave until the pod that needs room is placed, or none leaves any more; its node)."""
     text = f'policy "p"\nfilter f {{ require {requirement} else "no" }}\n'
     policy = TextSet(texts={"p": text.encode()}).check("p", CATALOGUE, Diagnostics(), authority).policy
     chain, state, waiting = assemble([compile_policy(policy)]), full_cluster(victims), PodView(pod("waits", "team", 0, "1"))

@@ -187,4 +187,4 @@ def test_a_malformed_selector_is_refused_in_words():
     terms = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     assert decide(state([node("a")]), pod(affinity=terms)).message.startswith("0/1 nodes are available: pod affinity cannot be read: ")
     ours = decide(state([node("a")], [pod("other", on="a", affinity=terms)]), pod())
-    assert ours.node == "a"  # a placed pod's broken term is nobody's business
+    assert ours.node == "a"  # a placed pod's broken term is ignored

@@ -1,4 +1,4 @@
-"""A capture is what the server had at one moment, without what nobody needs to see."""
+"""A capture is what the server had at one moment, without secrets."""
 
 from __future__ import annotations
 

@@ -273,7 +273,7 @@ def test_a_machine_that_was_suspended_is_no_leader_until_it_has_renewed(run):
         assert not election.is_leader
         assert await election._try()
         assert election.is_leader, "it was renewed since"
-        clock.ahead -= 7200.0  # somebody has set the clock back
+        clock.ahead -= 7200.0  # the clock was set back
         assert election.is_leader
         assert await election._try()
         clock.ahead += 0.5

@@ -372,18 +372,18 @@ def test_a_server_that_forgets_every_version_at_once_is_not_asked_for_one_list_a
 
 
 def test_a_list_that_breaks_off_says_nothing_of_an_object_that_cannot_be_read(run):
-    class Told(Recorder):
+    class UnreadableRecorder(Recorder):
         def unreadable(self, kind, obj, error, *, listed):
-            self.told.append(("unreadable", obj.metadata.name))
+            self.reported.append(("unreadable", obj.metadata.name))
 
     bad = {**node("bad"), "spec": {"taints": 5}}
 
     async def scenario(server, connection):
         lists = [listed(bad, token="p2"), refused(500), listed(node("a"))]
         Served(server, lists, [])
-        recorder, clock = Told(), RealClock()
+        recorder, clock = UnreadableRecorder(), RealClock()
         async with running(Reflector(connection, NODES, recorder, clock, recorder.emit, ReflectorSettings(backoff=steady)).run()):
             await until(lambda: recorder.kinds_synced)
-        assert recorder.told == [("replace", "Node")]
+        assert recorder.reported == [("replace", "Node")]
 
     run(scenario)

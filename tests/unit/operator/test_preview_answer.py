@@ -118,7 +118,7 @@ def guarded(state, n_pods, allowed):
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_a_drain_answers_as_the_verb_does(allowed):
-    """Budgets are asked, pods that nobody makes again stay, and the live state is left alone."""
+    """Budgets are asked, pods without a controller stay, and the live state is left alone."""
     state = guarded(state_of(3), 4, allowed)
     state.add_pod(objects.Pod(metadata=objects.ObjectMeta(name="bare"), spec=objects.PodSpec(node_name="node-00000")))
     status = answer_of(5, state, drain=("node-00000",))

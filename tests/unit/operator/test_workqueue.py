@@ -36,7 +36,7 @@ def test_a_key_that_changes_while_it_is_worked_on_comes_again_afterwards():
         queue.add("a")
         queue.add("a")
 
-        assert len(queue) == 0, "nobody else may have it meanwhile"
+        assert len(queue) == 0, "no other worker may have it meanwhile"
         queue.done("a")
         assert len(queue) == 1
         assert await queue.get() == "a"

@@ -41,7 +41,7 @@ def test_a_minimum_that_grows_after_members_were_bound_counts_these():
             assert len(bound(world, "g")) == 3
             world.cluster.put(gang("g", 4))
             await world.pass_time(5)
-            assert len(bound(world, "g")) == 3, "nobody is evicted"
+            assert len(bound(world, "g")) == 3, "no pod is evicted"
             world.cluster.put(node("b", "1"))
             await world.pass_time(15)
             assert len(bound(world, "g")) == 4

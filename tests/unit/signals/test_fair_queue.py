@@ -108,7 +108,7 @@ def test_every_place_is_used_within_the_limits_and_all_get_their_turn(asked, num
             assert len(holding) <= number
             assert max(groups.values()) <= limits.of_group
             assert max(askers.values()) <= limits.of_asker
-        assert holding, "somebody waits and nobody has a place"
+        assert holding, "a query waits although all places are free"
         asker, cost = holding.pop(0)
         queue.give_back(asker, cost)
         seen.append((*asker[:2], cost))

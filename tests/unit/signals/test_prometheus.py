@@ -59,7 +59,7 @@ def test_a_path_before_the_api_is_kept(endpoint):
 def test_times_come_from_a_query_of_their_own(endpoint):
     endpoint.answer = lambda text: (200, vector({"a": "1699999990", "x": "1"} if text == "when" else {"a": "0.25", "b": "0.5"}))
     found = measured(endpoint.server(), query(times="when"))
-    assert found.samples == {"a": (0.25, 1_699_999_990.0)}  # when b was measured, nobody knows
+    assert found.samples == {"a": (0.25, 1_699_999_990.0)}  # the time of b is not known
     assert found.invalid.count == 1
 
 

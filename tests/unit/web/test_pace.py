@@ -94,7 +94,7 @@ def test_the_loop_rests_after_what_was_computed(monkeypatch):
 
 
 def test_pipelined_requests_of_many_connections_leave_most_turns_of_the_loop_to_others():
-    """Counted, not timed: how many requests are answered between two turns of somebody else."""
+    """Counted, not timed: how many requests are answered between two turns of another task."""
     answered, turns = [0], []
 
     async def cheap(_request):
@@ -120,4 +120,4 @@ def test_pipelined_requests_of_many_connections_leave_most_turns_of_the_loop_to_
 
     asyncio.run(main())
     assert answered == [200]
-    assert len(turns) >= (200 - BURST) / 4, "somebody else had a turn for every few requests"
+    assert len(turns) >= (200 - BURST) / 4, "another task had a turn for every few requests"

@@ -126,7 +126,7 @@ def test_clients_are_known_by_an_authority_that_may_change(files, tmp_path):
             trusted.write_bytes(latter.certificate.read_bytes())
             assert certificate.reload()
             answers = [await who(server.port, client) for client in (None, former.client("api"), latter.client("x"))]
-            assert answers == [None, None, "x"], "whom the former authority signed is nobody any more"
+            assert answers == [None, None, "x"], "certificates of the former authority are refused"
             trusted.write_text("nonsense")
             with pytest.raises(ssl.SSLError):
                 certificate.reload()

@@ -156,7 +156,7 @@ def test_no_more_pods_move_than_budgets_allow(allowed, answer):
     ("waiting", "running", "evicted"),
     [
         ([(9, 4)], [(1, 4), (5, 4)], ["running-0"]),  # the one of the lowest priority
-        ([(9, 4)], [(9, 4), (9, 4)], None),  # nobody is below it
+        ([(9, 4)], [(9, 4), (9, 4)], None),  # no pod is below it
         ([(9, 4)], [(1, 2), (1, 2), (1, 4)], ["running-2"]),  # one instead of two
         ([(9, 4)], [(5, 4), (1, 2), (1, 2)], ["running-1", "running-2"]),  # two of the lower priority rather than one of the higher
         ([(9, 4), (3, 4)], [(1, 4), (5, 4)], None),  # the second one would need the room of a pod that is above it

@@ -108,7 +108,7 @@ def asking(name: str, **devices: str):
 
 
 def resource_columns(state: ClusterState):
-    """Everything that is kept of resources, by name, without those that nobody names."""
+    """Everything that is kept of resources, by name, without those that no object names."""
     table = state._tables.nodes.resources
     columns = {name: [column.view[lane].tolist() for column in table._by_lane] for name, lane in table.index.items()}
     return {name: found for name, found in columns.items() if any(map(any, found)) or name in NATIVE}
@@ -123,7 +123,7 @@ def test_names_of_unused_resources_do_not_accumulate():
     decider, lanes = Decider(chain.assemble(policies)), []
     for moment in range(120):
         state.add_node(offering(f"n{moment % 3}", **{"kept": "8", f"a_{moment}": "4"}))
-        stranger = asking(f"s{moment}", **{f"b_{moment}": "1"}).placed_on("n1")  # bound by somebody else
+        stranger = asking(f"s{moment}", **{f"b_{moment}": "1"}).placed_on("n1")  # bound by another scheduler
         state.add_pod(stranger)
         if moment % 2:
             state.remove_pod(stranger)

@@ -50,7 +50,7 @@ def made(
     constraints: tuple[dict[str, Any], ...] = (),
     n_slices: int = 1,
 ) -> tuple[ClusterState, PodView]:
-    """A cluster whose nodes have these devices, of which a claim of somebody has those `taken`, and a pod with a claim."""
+    """A cluster whose nodes have these devices, of which another claim has those `taken`, and a pod with a claim."""
     state = ClusterState()
     for node in nodes:
         status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}}
