@@ -216,11 +216,7 @@ class FilterTrial(Trial):
         self._slots = tuple(slot for slot in slots if not slot.skipped)
 
     def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
-        """The reasons of filters that do not answer for supposed pods against the node without its victims; empty if all let it pass.
-
-        Such a filter runs on a cluster of that node alone, if its answer depends on the node and its pods only (ROW). Otherwise its verdict
-        on the real node stays in force.
-        """
+        """The reasons of ROW filters that do not answer for supposed pods, found on a cluster of that node alone."""
         supposed = self.suppose(row)
         for victim in victims:
             supposed.remove(victim)
