@@ -272,7 +272,7 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
         most_moves=most_moves,
         most_cordons=most_cordons,
         unit={name: quantity.amount_at(name, amount) for name, amount in (whole or {}).items()},
-        limits=Limits(namespaces=frozenset(namespaces), youngest=min_age, most_priority=most_priority, scheduler=pods_of),
+        limits=Limits(namespaces=frozenset(namespaces), min_age_seconds=min_age, most_priority=most_priority, scheduler=pods_of),
     )
     return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, plan_options, _waiting(cluster, pods))
 

@@ -10,6 +10,7 @@ instead of showing a traceback:
     ├── UnknownObject        a node, pod, rule or plugin that was asked for by name does not exist
     ├── PluginContractError  a plugin returned something of the wrong shape, dtype or range; names the offender
     ├── PluginFault          a plugin raised something; names the plugin and its method
+    ├── CycleAborted         a filter had an error instead of a verdict
     └── UsageError           flags that do not go together, a file that cannot be read or written
 """
 
@@ -69,7 +70,7 @@ def missing_extra(what: str, extra: str) -> UsageError:
 
 
 def printable(text: str) -> str:
-    """The text in one line: a space for whatever else is white, U+FFFD for every other character that cannot be seen."""
+    """The text with a space for each character of white space, and U+FFFD for every other one that cannot be seen."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
@@ -82,5 +83,5 @@ def on_one_line(text: str, most: int | None = None) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same, with the ends of its lines."""
+    """The text with each of its lines made `printable`."""
     return "\n".join(map(printable, text.splitlines()))

@@ -95,6 +95,9 @@ def writers_behind_bindings(waited: float, patience: float, usual: int, most: in
     return min(most, 1 + int((usual - 1) * waited / patience))
 
 
+# ── background tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 class Background:
     """Tasks that run next to the scheduling loop. `failed` is called with what a task raised; a cancelled task has not failed."""
 
@@ -127,6 +130,59 @@ class Background:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)
 
+
+class Tasks:
+    """Background tasks of a context: when it is left they are cancelled one after the other, the latest first."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._tasks:
+            task = self._tasks.pop()
+            task.cancel()
+            await asyncio.wait({task})
+            if error is None and not task.cancelled():
+                _succeeded(task)
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """The task that does the work from now on."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.append(task)
+        return task
+
+    async def until(self, *goals: asyncio.Event | asyncio.Future[Any]) -> None:
+        """Waits until an event is set or a task has ended; raises the error of any background task that fails before that."""
+        waiting: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(goal.wait()) if isinstance(goal, asyncio.Event) else goal for goal in goals
+        ]
+        try:
+            while not any(goal.done() for goal in waiting):
+                done, _ = await asyncio.wait({*waiting, *self._running()}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done & set(self._tasks):
+                    _succeeded(task)
+        finally:
+            for wait, goal in zip(waiting, goals, strict=True):
+                if isinstance(goal, asyncio.Event):
+                    wait.cancel()
+
+    def _running(self) -> set[asyncio.Task[Any]]:
+        return {task for task in self._tasks if not task.done()}
+
+
+def _succeeded(task: asyncio.Future[Any]) -> None:
+    """Raises the error of a task; of a group of errors the first, as one sentence says more than all of them."""
+    error = task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error
+
+
+# ── long work: in slices, and in a thread ────────────────────────────────────────────────────────────────────────────────────────────────
 
 SWITCH_INTERVAL = 0.0002
 """Seconds after which the lock is asked for; Python's own 0.005 would make a decision of 1 ms last 40."""
@@ -224,6 +280,8 @@ def _short_switch_interval() -> Iterator[None]:
             sys.setswitchinterval(usual)
 
 
+# ── garbage ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 GENERATION_0_THRESHOLD = 10_000
 """New objects per look at the young."""
 NEVER = 1_000_000_000
@@ -271,54 +329,3 @@ async def _freeze_when(loaded: Callable[[], Awaitable[None]]) -> None:
 def _grown() -> int:
     """About how many objects there are more than at the last full collection: those that were looked at when young."""
     return gc.get_count()[1] * GENERATION_0_THRESHOLD
-
-
-class Tasks:
-    """Background tasks of a context: when it is left they are cancelled one after the other, the latest first."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[Any]] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        while self._tasks:
-            task = self._tasks.pop()
-            task.cancel()
-            await asyncio.wait({task})
-            if error is None and not task.cancelled():
-                _succeeded(task)
-
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """The task that does the work from now on."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.append(task)
-        return task
-
-    async def until(self, *goals: asyncio.Event | asyncio.Future[Any]) -> None:
-        """Waits until an event is set or a task has ended; raises the error of any background task that fails before that."""
-        waiting: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(goal.wait()) if isinstance(goal, asyncio.Event) else goal for goal in goals
-        ]
-        try:
-            while not any(goal.done() for goal in waiting):
-                done, _ = await asyncio.wait({*waiting, *self._running()}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done & set(self._tasks):
-                    _succeeded(task)
-        finally:
-            for wait, goal in zip(waiting, goals, strict=True):
-                if isinstance(goal, asyncio.Event):
-                    wait.cancel()
-
-    def _running(self) -> set[asyncio.Task[Any]]:
-        return {task for task in self._tasks if not task.done()}
-
-
-def _succeeded(task: asyncio.Future[Any]) -> None:
-    """Raises the error of a task; of a group of errors the first, as one sentence says more than all of them."""
-    error = task.exception()
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if error is not None:
-        raise error

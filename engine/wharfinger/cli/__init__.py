@@ -238,6 +238,10 @@ def _sentence(error: Exception) -> tuple[str, int]:
 
 
 def _complain(sentence: str, code: int) -> int:
-    sys.stdout.flush()
+    """The exit code, with the sentence on stderr behind what was printed; the reader of stdout may have left meanwhile."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
     sys.stderr.write(f"wharf: {sentence}\n")
     return code

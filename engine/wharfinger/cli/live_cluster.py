@@ -45,10 +45,10 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
 
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
     """Everything that a decision depends on; UsageError if it cannot be read."""
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that files do not need
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
-    from wharfinger.kube.wire import captured  # noqa: PLC0415 — half a second of imports that files do not need
+    from wharfinger.kube.wire import captured  # noqa: PLC0415 — likewise
 
     async def read_cluster() -> Captured:
         clock = SystemClock()
@@ -149,7 +149,7 @@ class Measured:
     not_read: Sequence[str] = ()
 
 
-def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
+def measured(  # noqa: PLR0913, PLR0917 — the options of a verb
     found: Captured,
     paths: Sequence[str] | None,
     config: str | None,
@@ -157,7 +157,7 @@ def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
     kubeconfig: str | None,
     context: str | None,
 ) -> Measured:
-    """The samples of the metrics of policies for a captured cluster; none where no policy is named. Raises UsageError or PolicyError."""
+    """The samples of the metrics that policies read of a captured cluster; none if no policy is named. Raises UsageError or PolicyError."""
     if not paths and config is None:
         if prometheus is not None:
             raise UsageError("--prometheus says where metrics are read; say with --policy or --config which ones")
@@ -167,10 +167,10 @@ def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
     policies = [policy for policy in chosen_policies.loaded(chosen) if policy.metrics] if chosen else []
     if not policies:
         return Measured()
-    return asyncio.run(_measured(found, policies, settings, kubeconfig, context))
+    return asyncio.run(_asked(found, policies, settings, kubeconfig, context))
 
 
-async def _measured(
+async def _asked(
     found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> Measured:
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs

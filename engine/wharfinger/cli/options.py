@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
 MAX_SNAPSHOT_BYTES = 16 << 20
 """Snapshots of up to this size are read; that takes a fraction of a second."""
-
-
 MAX_FILES_SCANNED = 2_000
 """The largest number of folder entries that is searched for files to offer."""
-NOT_ONES_OWN = frozenset({"node_modules", "__pycache__"})
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 SNAPSHOT_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 
 
@@ -52,7 +50,7 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
     found: list[str] = []
     looked_at = 0
     for folder, folders, names in os.walk(above or "."):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in NOT_ONES_OWN)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
         looked_at += len(folders) + len(names)
         below = os.path.relpath(folder, above or ".")
         place = above if below == "." else f"{above}{below}/"
@@ -187,8 +185,6 @@ SchedulerName = Annotated[
         "--scheduler-name", metavar="NAME", help="The profile of --config; needed if it has several and none is default-scheduler."
     ),
 ]
-
-
 Kubeconfig = Annotated[
     str | None,
     typer.Option(
@@ -196,8 +192,6 @@ Kubeconfig = Annotated[
     ),
 ]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The context of the kubeconfig.")]
-
-
 Servers = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A WharfingerConfiguration with the Prometheus servers and the policies."),

@@ -136,7 +136,7 @@ def _refusal(error: HTTPError, place: str) -> str:
 
 
 def plain(url: str, path: str, seconds: float = _TIMEOUT) -> Any:
-    """The same for JSON, as plain values."""
+    """The JSON that the process answers for a path, as plain values; UsageError where it is none, else errors as of `text`."""
     content = text(url, path, seconds)
     try:
         return json.loads(content)

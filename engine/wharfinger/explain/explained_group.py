@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,15 +135,19 @@ def _message(found: Attempt, waiting: list[PodView]) -> str:
 
 
 def _room_by_preemption(found: Attempt) -> str:
-    """The effect of preemption for the group; pods of other namespaces are only counted, as explanations are passed on."""
+    """The effect of preemption for the group, in a sentence; "" without any."""
     if found.freed is None:
         return ""
-    namespace = found.result.group.partition("/")[0]
-    own = [victim.key for victim in found.freed.victims if victim.namespace == namespace]
-    others = len(found.freed.victims) - len(own)
-    counted = [f"{wording.count(others, 'pod')} of other namespaces"] if others else []
+    leaving = named_victims(found.freed.victims, found.result.group.partition("/")[0])
     where = ", ".join(f"{key} {value}" for key, value in found.freed.placement.domains.items())
-    return f". Preemption would make room{f' in {where}' if where else ''}: {', '.join([*own, *counted])} would have to leave"
+    return f". Preemption would make room{f' in {where}' if where else ''}: {leaving} would have to leave"
+
+
+def named_victims(victims: Sequence[PodView], namespace: str) -> str:
+    """The pods that would have to leave; those of other namespaces are only counted, as explanations are passed on to owners of pods."""
+    own = [victim.key for victim in victims if victim.namespace == namespace]
+    others = len(victims) - len(own)
+    return ", ".join([*own, *([f"{wording.count(others, 'pod')} of other namespaces"] if others else [])])
 
 
 def _terms(terms: GroupTerms | None, index: GroupIndex, key: str) -> Iterator[str]:

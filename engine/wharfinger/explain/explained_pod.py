@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from wharfinger.event_loop import at_once
 from wharfinger.explain.conditions import PolicyCommentary
-from wharfinger.explain.explained_group import about_group, free_members
+from wharfinger.explain.explained_group import about_group, free_members, named_victims
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
 from wharfinger.explain.remedies import Remedies
 from wharfinger.framework.chain import Chain
@@ -151,15 +151,8 @@ def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:
         same = "the same node again" if decision.node == bound_to else f"now it would be {decision.node or 'nowhere'}"
         yield f"{decision.pod.key} is bound to {bound_to}; this was decided again as if it waited, on the cluster without it: {same}"
     if decision.nominated is not None:
-        yield f"preemption would make room on {decision.nominated}: {_victims(decision)} would have to leave"
-
-
-def _victims(decision: Decision) -> str:
-    """The pods that would have to leave; pods of other namespaces are only counted, as explanations are passed on to the owners of pods."""
-    own = [victim.key for victim in decision.victims if victim.namespace == decision.pod.namespace]
-    others = len(decision.victims) - len(own)
-    counted = [f"{others} {'pod' if others == 1 else 'pods'} of other namespaces"] if others else []
-    return ", ".join([*own, *counted])
+        leaving = named_victims(decision.victims, decision.pod.namespace)
+        yield f"preemption would make room on {decision.nominated}: {leaving} would have to leave"
 
 
 def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[Remedy]:

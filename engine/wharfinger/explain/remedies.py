@@ -1,8 +1,7 @@
 """What Kubernetes' own filters reject a node for, in amounts, and what would have to change for a node to take the pod.
 
 kube-scheduler's reasons name a resource or a taint at most; the amounts are what people look up next. A remedy is advice, not a promise:
-each sentence is about one filter alone, and what it proposes may be unwise. Where the reason says everything,
-there is no remedy.
+each sentence is about one filter alone, and what it proposes may be unwise. Where the reason says everything, there is no remedy.
 """
 
 from __future__ import annotations

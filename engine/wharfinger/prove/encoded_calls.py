@@ -30,30 +30,30 @@ DEFAULTS = {"cpu": 100, "memory": 200 << 20}  # what a container without request
 # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def aggregate(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
+def aggregate(encoder: Encoder, expr: typed.Aggregate, place: Place) -> Value:
     """The value of an aggregate over placed pods, or of a count of devices; Unmodelled for other aggregates over devices."""
     if expr.selection.type.kind is Kind.DEVICES:
-        return _of_devices(self, expr, place)
-    found = self.selection(expr.selection)
-    label = _domain_label(self, expr, place.node) if expr.per is typed.Per.DOMAIN else None
+        return _of_devices(encoder, expr, place)
+    found = encoder.selection(expr.selection)
+    label = _domain_label(encoder, expr, place.node) if expr.per is typed.Per.DOMAIN else None
     present = True if label is None else label.present
     counts = expr.reduction is typed.Reduction.COUNT or expr.value is None
-    if self.world.example and (counts or expr.reduction is typed.Reduction.SUM):
-        return replace(_added(self, expr, found, place), present=present)
-    of = "" if expr.value is None else f" {self.text_of(expr.value)}"
+    if encoder.world.example and (counts or expr.reduction is typed.Reduction.SUM):
+        return replace(_added(encoder, expr, found, place), present=present)
+    of = "" if expr.value is None else f" {encoder.text_of(expr.value)}"
     name = f"{expr.reduction.value} of selection {found.number}{of} per {expr.per.value} {expr.topology_key or ''}"
-    low, high = (0.0, logic.EXACT) if counts else _sum_ends(self, expr, place)
+    low, high = (0.0, logic.EXACT) if counts else _sum_ends(encoder, expr, place)
     if label is not None:
         term = z3.Function(name, z3.IntSort(), z3.IntSort() if counts else z3.RealSort())(label.term)
-        if name not in self.world.opaque:
-            self.world.opaque.append(name)
-        self.world.facts.extend(term >= (int(low) if counts else real(low)) for _ in range(math.isfinite(low)))
+        if name not in encoder.world.opaque:
+            encoder.world.opaque.append(name)
+        encoder.world.facts.extend(term >= (int(low) if counts else real(low)) for _ in range(math.isfinite(low)))
         value = Value(z3.ToReal(term) if counts else term, True, low, high, counts)
     else:
         where = f" at {node(place.node)}" if expr.per is typed.Per.NODE else ""
-        value = self.world.free(f"{name}{where}", Kind.NUMBER, low=low, high=high, whole=counts)
+        value = encoder.world.free(f"{name}{where}", Kind.NUMBER, low=low, high=high, whole=counts)
         if counts and expr.per is typed.Per.NODE:
-            self.world.facts.append(value.term <= self.world.attribute(node(place.node), POD_COUNT).term)
+            encoder.world.facts.append(value.term <= encoder.world.attribute(node(place.node), POD_COUNT).term)
     if expr.reduction in (typed.Reduction.COUNT, typed.Reduction.SUM):
         return replace(value, present=present)
     some = (
@@ -64,114 +64,114 @@ def aggregate(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
     return replace(value, present=both(present, some))
 
 
-def _of_devices(self: Encoder, expr: typed.Aggregate, place: Place) -> Value:
+def _of_devices(encoder: Encoder, expr: typed.Aggregate, place: Place) -> Value:
     """An unknown for how many devices of a node are selected, the same wherever the same text is asked about the same node."""
     if expr.reduction is not typed.Reduction.COUNT:
         raise Unmodelled(expr)
-    return self.world.free(f"{self.text_of(expr)} at {node(place.node)}", Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
+    return encoder.world.free(f"{encoder.text_of(expr)} at {node(place.node)}", Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
 
 
-def _sum_ends(self: Encoder, expr: typed.Aggregate, place: Place) -> tuple[float, float]:
+def _sum_ends(encoder: Encoder, expr: typed.Aggregate, place: Place) -> tuple[float, float]:
     """The interval of a sum of any number of pods, or of one of their values."""
     if expr.value is None:
         return 0.0, logic.EXACT
-    one = self.value(expr.value, Place(place.node, "any placed pod"))
+    one = encoder.value(expr.value, Place(place.node, "any placed pod"))
     if expr.reduction is not typed.Reduction.SUM:
         # an average is rounded twice
         return (one.low - abs(one.low) * 1e-9, one.high + abs(one.high) * 1e-9) if one.largest < logic.MAX_SAFE else (-math.inf, math.inf)
     return (0.0 if one.low >= 0 else -math.inf), (0.0 if one.high <= 0 else math.inf)
 
 
-def _domain_label(self: Encoder, expr: typed.Aggregate, index: int) -> Value:
-    return self.world.attribute(node(index), NODE_LABELS, self.world.text(expr.topology_key or ""))
+def _domain_label(encoder: Encoder, expr: typed.Aggregate, index: int) -> Value:
+    return encoder.world.attribute(node(index), NODE_LABELS, encoder.world.text(expr.topology_key or ""))
 
 
-def _added(self: Encoder, expr: typed.Aggregate, found: Selection, place: Place) -> Value:
+def _added(encoder: Encoder, expr: typed.Aggregate, found: Selection, place: Place) -> Value:
     """The count or sum over the pods of an example."""
     terms = []
-    for slot in self.world.slots:
+    for slot in encoder.world.slots:
         over = True
         if expr.per is typed.Per.NODE:
             over = slot.node == place.node
         elif expr.per is typed.Per.DOMAIN and slot.node != place.node:
-            here, there = _domain_label(self, expr, place.node), _domain_label(self, expr, slot.node)
+            here, there = _domain_label(encoder, expr, place.node), _domain_label(encoder, expr, slot.node)
             over = both(there.present, here.term == there.term)
         if over is False:
             continue
-        one = constant(1.0) if expr.value is None else self.value(expr.value, Place(slot.node, slot.owner))
+        one = constant(1.0) if expr.value is None else encoder.value(expr.value, Place(slot.node, slot.owner))
         total: Any = z3.ToReal(slot.number)
         if expr.value is not None:
-            self.world.facts.append(slot.number <= MAX_SUMMED)
+            encoder.world.facts.append(slot.number <= MAX_SUMMED)
             total = z3.Sum(*(z3.If(slot.number >= number, one.term, real(0)) for number in range(1, MAX_SUMMED + 1)))
-        terms.append(z3.If(as_bool(both(over, one.present, self.selected(found, slot))), total, real(0)))
+        terms.append(z3.If(as_bool(both(over, one.present, encoder.selected(found, slot))), total, real(0)))
     return Value(z3.Sum(*terms) if terms else real(0), True, 0.0 if expr.value is None else -math.inf, math.inf, whole=expr.value is None)
 
 
 # ── functions ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def call(self: Encoder, expr: typed.Call, place: Place) -> Value:  # noqa: PLR0911 — one case per family of functions
+def call(encoder: Encoder, expr: typed.Call, place: Place) -> Value:  # noqa: PLR0911 — one case per family of functions
     """The value of a call: by the rule of the function where there is one, otherwise an unknown."""
     name = expr.function.name
     if name in _CALLS:
-        return _CALLS[name](self, *(self.value(a, place) for a in expr.arguments))
+        return _CALLS[name](encoder, *(encoder.value(a, place) for a in expr.arguments))
     if name in ("tolerates", "taints"):
-        return _of_taints(self, expr, place)
+        return _of_taints(encoder, expr, place)
     if name == "age":
-        return self.numbers.difference(self.world.now, self.value(expr.arguments[0], place))
+        return encoder.numbers.difference(encoder.world.now, encoder.value(expr.arguments[0], place))
     if name.startswith("unseen_requests"):
-        return _unseen(self, expr, place)
-    if self.world.example and name in _OF_EXAMPLES:
-        return _OF_EXAMPLES[name](self, expr, place)
+        return _unseen(encoder, expr, place)
+    if encoder.world.example and name in _OF_EXAMPLES:
+        return _OF_EXAMPLES[name](encoder, expr, place)
     plain = all(a.type.kind in TEXTS for a in expr.arguments) and not expr.function.context and not expr.named
     if plain and expr.arguments:
-        return _of_strings(self, expr, place)
-    return _opaque(self, expr, place)
+        return _of_strings(encoder, expr, place)
+    return _opaque(encoder, expr, place)
 
 
-def _of_strings(self: Encoder, expr: typed.Call, place: Place) -> Value:
-    values = [self.value(a, place) for a in expr.arguments]
+def _of_strings(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
+    values = [encoder.value(a, place) for a in expr.arguments]
     kind = expr.type.kind
     partial = expr.function.result(tuple(a.type.present() for a in expr.arguments)).optional
-    found = self.world.applied(expr.function.name, expr.function.scalar, [value.term for value in values], kind, partial=partial)
+    found = encoder.world.applied(expr.function.name, expr.function.scalar, [value.term for value in values], kind, partial=partial)
     low, high = -math.inf, math.inf
     if expr.function.interval is not None and kind in NUMERIC:
         low, high = expr.function.interval(*((-math.inf, math.inf) for _ in expr.arguments))
     if math.isfinite(low) and z3.is_expr(found.term):
-        self.world.facts.append(found.term >= real(low - abs(low) * 1e-9))
+        encoder.world.facts.append(found.term >= real(low - abs(low) * 1e-9))
     if math.isfinite(high) and z3.is_expr(found.term):
-        self.world.facts.append(found.term <= real(high + abs(high) * 1e-9))
+        encoder.world.facts.append(found.term <= real(high + abs(high) * 1e-9))
     return Value(found.term, both(found.present, *(value.present for value in values)), found.low, found.high)
 
 
-def _of_taints(self: Encoder, expr: typed.Call, place: Place) -> Value:
+def _of_taints(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
     """How many taints of an effect a node has, and whether the pod tolerates a taint."""
     text = expr.arguments[1]
     value = text.value if isinstance(text, typed.Const) else ""
     if expr.function.name == "tolerates":
-        return Value(z3.Bool(f"{self.owner(Subject.POD, place)} tolerates {value}"))
-    each = [self.world.free(f"{node(place.node)} taints {effect}", Kind.COUNT, low=0.0, high=2.0**20, whole=True) for effect in EFFECTS]
+        return Value(z3.Bool(f"{encoder.owner(Subject.POD, place)} tolerates {value}"))
+    each = [encoder.world.free(f"{node(place.node)} taints {effect}", Kind.COUNT, low=0.0, high=2.0**20, whole=True) for effect in EFFECTS]
     counts = [each[EFFECTS.index(value)]] if value in EFFECTS else each
     return Value(z3.Sum(*(count.term for count in counts)), True, 0.0, 3 * 2.0**20, whole=True)
 
 
-def _unseen(self: Encoder, expr: typed.Call, place: Place) -> Value:
+def _unseen(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
     metric = expr.arguments[0]
     if not isinstance(metric, typed.MetricRef):
-        return _opaque(self, expr, place)
-    sample, _ = self.sample(metric.name, place.node)
-    window = self.metrics[metric.name].window
-    name = f"{expr.function.name} {self.sample_name(metric.name)} {window!r} at {node(place.node)}"
-    value = self.world.free(name, Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
-    if self.world.example:
-        self.world.facts.append(value.term == 0)
+        return _opaque(encoder, expr, place)
+    sample, _ = encoder.sample(metric.name, place.node)
+    window = encoder.metrics[metric.name].window
+    name = f"{expr.function.name} {encoder.sample_name(metric.name)} {window!r} at {node(place.node)}"
+    value = encoder.world.free(name, Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
+    if encoder.world.example:
+        encoder.world.facts.append(value.term == 0)
     return replace(value, present=sample.present)
 
 
-def _opaque(self: Encoder, expr: typed.Call, place: Place) -> Value:
+def _opaque(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
     """An unknown for the value of a function, the same wherever the same text is asked about the same node."""
-    values = [self.value(a, place) for a in (*expr.arguments, *expr.named.values()) if a.type.kind in NUMERIC or a.type.kind in _TERMS]
-    selections = [self.selection(a).number for a in expr.arguments if a.type.kind is Kind.PODS]
+    values = [encoder.value(a, place) for a in (*expr.arguments, *expr.named.values()) if a.type.kind in NUMERIC or a.type.kind in _TERMS]
+    selections = [encoder.selection(a).number for a in expr.arguments if a.type.kind is Kind.PODS]
     pure = (
         bool(expr.arguments)
         and expr.type.kind in NUMERIC
@@ -189,15 +189,15 @@ def _opaque(self: Encoder, expr: typed.Call, place: Place) -> Value:
         term = z3.Function(function.name, *[z3.RealSort()] * len(values), z3.RealSort())(*(value.term for value in values))
         there = z3.Function(f"{function.name} is there", *[z3.RealSort()] * len(values), z3.BoolSort())(*(value.term for value in values))
         found = Value(term, True, low, high)
-        self.world.facts.extend(term >= real(low) for _ in range(math.isfinite(low)))
-        self.world.facts.extend(term <= real(high) for _ in range(math.isfinite(high)))
+        encoder.world.facts.extend(term >= real(low) for _ in range(math.isfinite(low)))
+        encoder.world.facts.extend(term <= real(high) for _ in range(math.isfinite(high)))
     else:
-        arguments = [self.text_of(a) for a in (*expr.arguments, *expr.named.values()) if a.type.kind is not Kind.PODS]
+        arguments = [encoder.text_of(a) for a in (*expr.arguments, *expr.named.values()) if a.type.kind is not Kind.PODS]
         where = f" at {place.item or node(place.node)}" if expr.type.shape > Shape.POD else ""
         text = f"{function.name}({arguments} {list(expr.named)}) over {selections}{where}"
         if expr.type.kind not in NUMERIC | TEXTS | {Kind.BOOL}:
             raise Unmodelled(expr)
-        found = self.world.free(text, Kind.NUMBER if expr.type.kind in NUMERIC else expr.type.kind, low=low, high=high)
+        found = encoder.world.free(text, Kind.NUMBER if expr.type.kind in NUMERIC else expr.type.kind, low=low, high=high)
         there = z3.Bool(f"{text} is there")
     partial = function.result(tuple(a.type.present() for a in expr.arguments)).optional or (pure and not _never_missing(function, values))
     return replace(found, present=both(present, there if partial else True))
@@ -228,12 +228,12 @@ def _greatest(_self: Encoder, *values: Value) -> Value:
     return found
 
 
-def _clamp(self: Encoder, x: Value, low: Value, high: Value) -> Value:
-    return _least(self, _greatest(self, x, low), high)
+def _clamp(encoder: Encoder, x: Value, low: Value, high: Value) -> Value:
+    return _least(encoder, _greatest(encoder, x, low), high)
 
 
-def _abs(self: Encoder, x: Value) -> Value:
-    return _greatest(self, x, self.numbers.negative(x))
+def _abs(encoder: Encoder, x: Value) -> Value:
+    return _greatest(encoder, x, encoder.numbers.negative(x))
 
 
 def _floor(_self: Encoder, x: Value) -> Value:
@@ -243,12 +243,12 @@ def _floor(_self: Encoder, x: Value) -> Value:
     return Value(z3.ToReal(z3.ToInt(x.term)), x.present, low, high, whole=True)
 
 
-def _ceil(self: Encoder, x: Value) -> Value:
-    return self.numbers.negative(_floor(self, self.numbers.negative(x)))
+def _ceil(encoder: Encoder, x: Value) -> Value:
+    return encoder.numbers.negative(_floor(encoder, encoder.numbers.negative(x)))
 
 
-def _ratio(self: Encoder, a: Value, b: Value) -> Value:
-    return self.numbers.quotient(a, b)
+def _ratio(encoder: Encoder, a: Value, b: Value) -> Value:
+    return encoder.numbers.quotient(a, b)
 
 
 _CALLS: Mapping[str, Callable[..., Value]] = {
@@ -308,19 +308,19 @@ def _mean(world: World, index: int, weights: Mapping[str, float], part: Any) -> 
     return z3.Sum(*terms)
 
 
-def _allocated(self: Encoder, expr: typed.Call, place: Place) -> Value:
+def _allocated(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
     """The points of `least_allocated` and `most_allocated` for cpu and memory, where what the node has is known."""
-    weights = {name: self.number(weight) for name, weight in expr.named.items()}
+    weights = {name: encoder.number(weight) for name, weight in expr.named.items()}
     weights |= {str(a.value): 1.0 for a in expr.arguments if isinstance(a, typed.Const)}
     mean = most_allocated if expr.function.name == "most_allocated" else least_allocated
-    term = mean(self.world, place.node, weights or dict.fromkeys(COUNTED_BY_SCORES, 1.0))
-    return _opaque(self, expr, place) if term is None else Value(term, True, 0.0, 100.0)
+    term = mean(encoder.world, place.node, weights or dict.fromkeys(COUNTED_BY_SCORES, 1.0))
+    return _opaque(encoder, expr, place) if term is None else Value(term, True, 0.0, 100.0)
 
 
-def _has_taint(self: Encoder, expr: typed.Call, place: Place) -> Value:
+def _has_taint(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
     text = expr.arguments[-1]
     if not isinstance(text, typed.Const):
-        return _opaque(self, expr, place)
+        return _opaque(encoder, expr, place)
     return Value(z3.Bool(f"{node(place.node)} has taint {text.value}"))
 
 

@@ -64,7 +64,7 @@ class Shared:
     world: World
     selections: list[Selection] = field(default_factory=list)
     encoded: list[EncodedExpression] = field(default_factory=list)
-    equal: Callable[[World, list[Condition]], bool] = lambda _world, _facts: False
+    impossible: Callable[[World, list[Condition]], bool] = lambda _world, _facts: False
     """True if facts cannot hold together."""
 
 
@@ -227,7 +227,7 @@ class Encoder(ABC):
     def _selects_the_same(self, known: Selection, where: typed.Expr | None) -> bool:
         place = Place(0, "any placed pod")
         differ = negated(same_truth(known.encoder.true(known.where, place), self.true(where, place)))
-        return self.shared.equal(self.world, [differ])
+        return self.shared.impossible(self.world, [differ])
 
     def selected(self, found: Selection, slot: Slot) -> Condition:
         """The condition that the pods of a slot are selected."""

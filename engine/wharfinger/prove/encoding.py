@@ -33,41 +33,41 @@ def _plain(encoder: Encoder, value: Any, type_: Any) -> Value:
     return Value(encoder.world.text(value)) if isinstance(value, str) else constant(float(value))
 
 
-def _const(self: Encoder, expr: typed.Const, _: Place) -> Value:
-    return _plain(self, expr.value, expr.type)
+def _const(encoder: Encoder, expr: typed.Const, _: Place) -> Value:
+    return _plain(encoder, expr.value, expr.type)
 
 
-def _param(self: Encoder, expr: typed.ParamRef, _: Place) -> Value:
-    return _plain(self, self.compiled.params[expr.name], expr.type)
+def _param(encoder: Encoder, expr: typed.ParamRef, _: Place) -> Value:
+    return _plain(encoder, encoder.compiled.params[expr.name], expr.type)
 
 
-def _let(self: Encoder, expr: typed.LetRef, place: Place) -> Value:
-    return self.value(self.lets[expr.name], place)
+def _let(encoder: Encoder, expr: typed.LetRef, place: Place) -> Value:
+    return encoder.value(encoder.lets[expr.name], place)
 
 
-def _metric(self: Encoder, expr: typed.MetricRef, place: Place) -> Value:
-    value, _ = self.sample(expr.name, place.node)
-    return Value(value.term, self.fresh(expr.name, place.node), value.low, value.high)
+def _metric(encoder: Encoder, expr: typed.MetricRef, place: Place) -> Value:
+    value, _ = encoder.sample(expr.name, place.node)
+    return Value(value.term, encoder.fresh(expr.name, place.node), value.low, value.high)
 
 
-def _attribute(self: Encoder, expr: typed.AttributeRef, place: Place) -> Value:
-    owner = self.owner(expr.attribute.subject, place)
+def _attribute(encoder: Encoder, expr: typed.AttributeRef, place: Place) -> Value:
+    owner = encoder.owner(expr.attribute.subject, place)
     if expr.key is None:
-        return self.world.attribute(owner, expr.attribute)
-    key = self.value(expr.key, place)
-    found = self.world.attribute(owner, expr.attribute, key.term)
+        return encoder.world.attribute(owner, expr.attribute)
+    key = encoder.value(expr.key, place)
+    found = encoder.world.attribute(owner, expr.attribute, key.term)
     return replace(found, present=both(key.present, found.present))
 
 
 # ── operators ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _operation(self: Encoder, expr: typed.Operation, place: Place) -> Value:  # noqa: PLR0911 — one case per family of operators
-    values = [self.value(operand, place) for operand in expr.operands]
+def _operation(encoder: Encoder, expr: typed.Operation, place: Place) -> Value:  # noqa: PLR0911 — one case per family of operators
+    values = [encoder.value(operand, place) for operand in expr.operands]
     present = both(*(value.present for value in values))
     op = expr.op
     if op in _ARITHMETIC:
-        return _ARITHMETIC[op](self, *values)
+        return _ARITHMETIC[op](encoder, *values)
     if op is typed.Op.NOT:
         return Value(negated(values[0].term), present)
     a, b = values
@@ -80,7 +80,7 @@ def _operation(self: Encoder, expr: typed.Operation, place: Place) -> Value:  # 
     if op is typed.Op.COALESCE:
         return _either_value(a.present, a, b, present=either(a.present, b.present))
     if expr.operands[0].type.kind is Kind.VERSION and op in _ORDER:
-        newer = self.world.applied(f"version {op.value}", _by_version(op), [a.term, b.term], Kind.BOOL, partial=False)
+        newer = encoder.world.applied(f"version {op.value}", _by_version(op), [a.term, b.term], Kind.BOOL, partial=False)
         return Value(newer.term, present)
     return Value(_compared(op, expr, a, b), present)
 
@@ -128,66 +128,66 @@ _ORDER: Mapping[typed.Op, Callable[[Any, Any], Condition]] = {
     typed.Op.GE: lambda a, b: a >= b,
 }
 _ARITHMETIC: Mapping[typed.Op, Callable[..., Value]] = {
-    typed.Op.NEG: lambda self, a: self.numbers.negative(a),
-    typed.Op.ADD: lambda self, a, b: self.numbers.sum(a, b),
-    typed.Op.SUB: lambda self, a, b: self.numbers.difference(a, b),
-    typed.Op.MUL: lambda self, a, b: self.numbers.product(a, b),
-    typed.Op.DIV: lambda self, a, b: self.numbers.quotient(a, b),
+    typed.Op.NEG: lambda encoder, a: encoder.numbers.negative(a),
+    typed.Op.ADD: lambda encoder, a, b: encoder.numbers.sum(a, b),
+    typed.Op.SUB: lambda encoder, a, b: encoder.numbers.difference(a, b),
+    typed.Op.MUL: lambda encoder, a, b: encoder.numbers.product(a, b),
+    typed.Op.DIV: lambda encoder, a, b: encoder.numbers.quotient(a, b),
 }
 
 
-def _if(self: Encoder, expr: typed.If, place: Place) -> Value:
-    condition, then, otherwise = (self.value(each, place) for each in (expr.condition, expr.then, expr.otherwise))
+def _if(encoder: Encoder, expr: typed.If, place: Place) -> Value:
+    condition, then, otherwise = (encoder.value(each, place) for each in (expr.condition, expr.then, expr.otherwise))
     present = both(condition.present, chosen(condition.term, then.present, otherwise.present))
     return _either_value(condition.term, then, otherwise, present=present)
 
 
-def _has(self: Encoder, expr: typed.Has, place: Place) -> Value:
-    return Value(self.value(expr.operand, place).present)
+def _has(encoder: Encoder, expr: typed.Has, place: Place) -> Value:
+    return Value(encoder.value(expr.operand, place).present)
 
 
-def _curve(self: Encoder, expr: typed.Curve, place: Place) -> Value:
-    x = self.value(expr.x, place)
-    points = [(self.number(at), self.number(y)) for at, y in expr.points]
-    self.numbers.marks.update(at for at, _ in points)
+def _curve(encoder: Encoder, expr: typed.Curve, place: Place) -> Value:
+    x = encoder.value(expr.x, place)
+    points = [(encoder.number(at), encoder.number(y)) for at, y in expr.points]
+    encoder.numbers.marks.update(at for at, _ in points)
     ys = [y for _, y in points]
     found = constant(points[-1][1])
     for (x0, y0), (x1, y1) in reversed(list(itertools.pairwise(points))):
         if x1 == x0:
             continue  # no x lies between
         slope = (y1 - y0) / (x1 - x0)
-        line = self.numbers.sum(self.numbers.product(constant(slope), self.numbers.difference(x, constant(x0))), constant(y0))
+        line = encoder.numbers.sum(encoder.numbers.product(constant(slope), encoder.numbers.difference(x, constant(x0))), constant(y0))
         found = _either_value(x.term < real(x1), line, found, present=True)
     found = _either_value(x.term <= real(points[0][0]), constant(points[0][1]), found, present=True)
     edge = max(abs(y) for y in ys) * 1e-12
     if not math.isfinite(edge) or not all(
         math.isfinite((y1 - y0) / (x1 - x0)) for (x0, y0), (x1, y1) in itertools.pairwise(points) if x1 != x0
     ):
-        return Value(found.term, both(x.present, z3.Bool(f"{self.text_of(expr)} is a number at {place}")))
+        return Value(found.term, both(x.present, z3.Bool(f"{encoder.text_of(expr)} is a number at {place}")))
     return Value(found.term, x.present, min(ys) - edge, max(ys) + edge)
 
 
-def _lookup(self: Encoder, expr: typed.Lookup, place: Place) -> Value:
-    key = self.value(expr.key, place)
-    values = [_plain(self, value, expr.type) for value in expr.entries.values]
-    here = [key.term == (self.world.text(known) if isinstance(known, str) else real(known)) for known in expr.entries.keys]
+def _lookup(encoder: Encoder, expr: typed.Lookup, place: Place) -> Value:
+    key = encoder.value(expr.key, place)
+    values = [_plain(encoder, value, expr.type) for value in expr.entries.values]
+    here = [key.term == (encoder.world.text(known) if isinstance(known, str) else real(known)) for known in expr.entries.keys]
     found = values[-1]
     for condition, value in reversed(list(zip(here, values, strict=True))):
         found = _either_value(condition, value, found, present=True)
     return replace(found, present=both(key.present, either(*here)))
 
 
-def _matches(self: Encoder, expr: typed.Matches, place: Place) -> Value:
+def _matches(encoder: Encoder, expr: typed.Matches, place: Place) -> Value:
     labels = expr.labels
     if not isinstance(labels, typed.AttributeRef):
         raise TypeError("a label selector is matched against labels")
-    owner = self.owner(labels.attribute.subject, place)
-    return Value(both(*(_requirement(self, requirement, owner, labels) for requirement in expr.requirements)))
+    owner = encoder.owner(labels.attribute.subject, place)
+    return Value(both(*(_requirement(encoder, requirement, owner, labels) for requirement in expr.requirements)))
 
 
-def _requirement(self: Encoder, requirement: typed.Requirement, owner: str, labels: typed.AttributeRef) -> Condition:
-    value = self.world.attribute(owner, labels.attribute, self.world.text(requirement.key))
-    one_of = either(*(value.term == self.world.text(each) for each in requirement.values))
+def _requirement(encoder: Encoder, requirement: typed.Requirement, owner: str, labels: typed.AttributeRef) -> Condition:
+    value = encoder.world.attribute(owner, labels.attribute, encoder.world.text(requirement.key))
+    one_of = either(*(value.term == encoder.world.text(each) for each in requirement.values))
     match requirement.op:
         case typed.SelectorOp.EXISTS:
             return value.present
@@ -199,9 +199,9 @@ def _requirement(self: Encoder, requirement: typed.Requirement, owner: str, labe
             return negated(both(value.present, one_of))
     bound = requirement.values[0]
     for near in (-1, 0, 1):
-        self.world.text(str(int(bound) + near))
+        encoder.world.text(str(int(bound) + near))
     name = f"{requirement.op.value} {bound}"
-    compared = self.world.applied(name, lambda text: holds(requirement, text), [value.term], Kind.BOOL, partial=False)
+    compared = encoder.world.applied(name, lambda text: holds(requirement, text), [value.term], Kind.BOOL, partial=False)
     return both(value.present, compared.term)
 
 

@@ -21,7 +21,7 @@ from wharfinger.prove.encoded_calls import MODELLED
 from wharfinger.prove.encoder import EncodedExpression, Encoder, Shared, Unmodelled
 from wharfinger.prove.encoding import ExpressionEncoder
 from wharfinger.prove.example import Example
-from wharfinger.prove.logic import Condition, as_bool, number_of, real
+from wharfinger.prove.logic import Condition, as_bool, real
 from wharfinger.prove.reading import EditablePolicy, Trial, formatted
 from wharfinger.prove.world import World
 
@@ -137,7 +137,7 @@ def _work(asked: Any) -> int:
 
 
 def _encoders(statement: Statement, world: World, effort: Effort) -> list[Encoder]:
-    shared = Shared(world, equal=effort.impossible)
+    shared = Shared(world, impossible=effort.impossible)
     return [ExpressionEncoder(shared, side.text.compiled, side.policy) for side in statement.sides]
 
 
@@ -291,6 +291,3 @@ def _of_interpreter(trial: Trial, expr: typed.Expr, row: int) -> float | None:
     except (KeyError, TypeError):
         return None
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-__all__ = ["Answer", "Side", "Statement", "Verdict", "answer", "number_of"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import reads
 from wharfinger.compiler.program import CompiledPolicy, resolve
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language import ast
@@ -149,8 +149,7 @@ def _raise_for(diagnostics: Diagnostics, texts: Mapping[str, str]) -> None:
 
 
 def _shape(expr: typed.Expr, policy: typed.Policy) -> Shape:
-    lets: Mapping[str, Any] = {let.name: let.value for let in policy.lets}
-    counts = any(isinstance(part, typed.Aggregate) for part in typed.walk(expr))
-    shapes = [expr.type.shape, Shape.NODE if counts else Shape.CONST]
-    shapes += [_shape(lets[part.name], policy) for part in typed.walk(expr) if isinstance(part, typed.LetRef) and part.name in lets]
+    parts = list(reads.walk(expr, {let.name: let.value for let in policy.lets}))
+    shapes = [part.type.shape for part in parts if part is expr or isinstance(part, typed.LetRef)]
+    shapes += [Shape.NODE] if any(isinstance(part, typed.Aggregate) for part in parts) else []
     return max(Shape.POD if shape is Shape.ITEM else shape for shape in shapes)

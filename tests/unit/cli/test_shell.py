@@ -15,6 +15,7 @@ import pytest
 
 from wharfinger import cli
 from wharfinger.cli.verbs.look import package
+from wharfinger.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 POLICY = 'policy "p"\n\nscore s weight 1 = least_allocated()\n'
@@ -292,3 +293,17 @@ def test_closed_streams_are_no_error_of_our_own(tmp_path, descriptor):
     _, err = running.communicate(timeout=60)
     assert running.returncode == 1
     assert err == ""
+
+
+def test_a_reader_that_has_left_hides_no_error(monkeypatch, capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    def printing_and_failing():
+        sys.stdout.write("part of the output")
+        raise UsageError("the file cannot be written")
+
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert cli._shielded(printing_and_failing) == 2
+    assert capsys.readouterr().err == "wharf: the file cannot be written\n"

@@ -1,12 +1,16 @@
 """Statements about the shipped policies: what is proved, and what is refuted by a test that fails."""
 
+import itertools
+
 import pytest
 
 from tests.unit.prove.policies import BEYOND, MODELLED, compiled, fails, shipped
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.semantics import typed
 from wharfinger.prove import statements
 from wharfinger.prove.question import Verdict
+from wharfinger.prove.reading import EditablePolicy
 
 SPOT = "spot"
 
@@ -255,3 +259,18 @@ def test_versions_that_evict_other_pods_are_distinguished_by_an_eviction(other, 
     if verdict is Verdict.REFUTED:
         assert "expect running_1 evicted" in str(answer.counterexample)
         assert fails(second if answer.fails_with == "b.policy" else first, answer)
+
+
+def test_a_condition_over_lets_that_double_looks_through_them_once(monkeypatch):
+    lets = "".join(f"let a{number} = a{number - 1} + a{number - 1}\n" for number in range(1, 25))
+    policy = EditablePolicy(compiled(f'policy "p"\nlet a0 = pod.priority\n{lets}filter f {{ require node.pod_count < 3 else "no" }}\n'))
+    looked_at, parts = itertools.count(1), typed.parts
+
+    def counted(expr):
+        assert next(looked_at) < 10_000
+        return parts(expr)
+
+    monkeypatch.setattr(typed, "parts", counted)
+    policy.conditions({"--keeps": "a24 > 3"}, frozenset({"--keeps"}))
+    with pytest.raises(UsageError, match="reads the node"):
+        policy.conditions({"--keeps": "a24 > node.pod_count"}, frozenset({"--keeps"}))

@@ -1,6 +1,6 @@
 """The model for CP-SAT: how many pods of each group are on each node, and how many are left over.
 
-A group is the pods of one template, or those of several templates that are alike (`relaxation`); a node may stand for a class of nodes.
+A group is the pods of one template, or those of several templates that are alike (`smaller_tasks`); a node may stand for a class of nodes.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     namespaces: list[str]
-    youngest: float
+    min_age_seconds: float
     most_priority: int
     scheduler: str | None
 
@@ -51,7 +51,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
         """The goals, the unit and the limits that the plan was made with."""
         limits = Limits(
             namespaces=frozenset(self.limits.namespaces),
-            youngest=self.limits.youngest,
+            min_age_seconds=self.limits.min_age_seconds,
             most_priority=self.limits.most_priority,
             scheduler=self.limits.scheduler,
         )

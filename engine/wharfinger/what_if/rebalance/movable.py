@@ -32,12 +32,12 @@ CRITICAL = 2_000_000_000
 class Limits:
     """The pods that a user lets a plan move.
 
-    `namespaces`: only pods of these, without any all but those of kube-system. `youngest`: pods must be at least that many seconds old.
-    `most_priority`: the highest priority that may move. `scheduler`: only pods with this schedulerName.
+    `namespaces`: only pods of these, without any all but those of kube-system. `min_age_seconds`: no younger pods. `most_priority`: the
+    highest priority that may move. `scheduler`: only pods with this schedulerName.
     """
 
     namespaces: frozenset[str] = field(default_factory=frozenset)
-    youngest: float = 0.0
+    min_age_seconds: float = 0.0
     most_priority: int = CRITICAL - 1
     scheduler: str | None = None
 
@@ -92,8 +92,8 @@ class Movable:
             return "it has another scheduler"
         if pod.priority > limits.most_priority:
             return f"its priority is above {limits.most_priority}"
-        young = pod.created is not None and self._snapshot.now - pod.created < limits.youngest
-        return f"it is younger than {limits.youngest:g} s" if young else None
+        young = pod.created is not None and self._snapshot.now - pod.created < limits.min_age_seconds
+        return f"it is younger than {limits.min_age_seconds:g} s" if young else None
 
     def _not_now(self, pod: PodView) -> str | None:
         """Why the pod cannot move as things are."""

@@ -36,9 +36,9 @@ MOVE = 0.02
 """What a pod away from its node counts at least, so that the search prefers few moves."""
 SEEDS = 4
 """How often a rearrangement of the same nodes is looked for, by other random numbers."""
-GROUP = 12
+GROUP_SIZE = 12
 MAX_GROUPS = 60
-"""The number of groups of nodes that are rearranged on larger clusters, and the nodes of each."""
+"""The groups of nodes that are rearranged on larger clusters; each has `GROUP_SIZE` nodes."""
 REFUSALS = 3
 """How often a rearrangement is looked for again without what the chain has refused."""
 
@@ -71,10 +71,10 @@ class Relocations:
         may_gain = self._search.value.may_gain(self._draft.snapshot)
         worthy = [row for row in rows if may_gain[row]]
         random.Random(0).shuffle(worthy)
-        for start in range(0, min(len(worthy), GROUP * MAX_GROUPS), GROUP):
+        for start in range(0, min(len(worthy), GROUP_SIZE * MAX_GROUPS), GROUP_SIZE):
             if self._search.is_over or len(self._draft.moves) >= self._search.terms.most_moves:
                 return
-            self.rearrange(worthy[start : start + GROUP], 1)
+            self.rearrange(worthy[start : start + GROUP_SIZE], 1)
 
     def rearrange(self, rows: Sequence[int], seeds: int = SEEDS) -> tuple[Outcome, Sequence[Relocation]]:
         """Moves pods among these nodes if that gains something; (what it led to, the pods that should move)."""

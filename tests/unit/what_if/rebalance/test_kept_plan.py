@@ -16,7 +16,9 @@ from wharfinger.what_if.rebalance.movable import Limits
 from wharfinger.what_if.rebalance.plan import Goal, PlanOptions, rebalance
 
 NODES = [node("a"), node("b")]
-WISHES = PlanOptions(goals=(Goal.FREE_NODES,), limits=Limits(namespaces=frozenset({"default"}), youngest=60.0, scheduler="wharfinger"))
+WISHES = PlanOptions(
+    goals=(Goal.FREE_NODES,), limits=Limits(namespaces=frozenset({"default"}), min_age_seconds=60.0, scheduler="wharfinger")
+)
 
 
 @pytest.fixture

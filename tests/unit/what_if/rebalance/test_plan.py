@@ -120,7 +120,7 @@ STAYING = [
     (owned("p", priority=2_000_000_000), {}, "priority is above"),
     (owned("p"), {"namespaces": frozenset({"shop"})}, "another namespace"),
     (owned("p"), {"scheduler": "other"}, "another scheduler"),
-    (owned("p", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}), {"youngest": 60.0}, "younger than 60 s"),
+    (owned("p", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}), {"min_age_seconds": 60.0}, "younger than 60 s"),
     (owned("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, "being deleted"),
 ]
 

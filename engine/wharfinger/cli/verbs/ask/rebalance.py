@@ -165,7 +165,10 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
         return _kept(flags, plan, longest, others=bool(goal or not apply))
     _refuse(flags, goal, cost, apply=apply)
     limits = Limits(
-        namespaces=frozenset(namespace or ()), youngest=_seconds("--min-age", min_age), most_priority=most_priority, scheduler=pods_of
+        namespaces=frozenset(namespace or ()),
+        min_age_seconds=_seconds("--min-age", min_age),
+        most_priority=most_priority,
+        scheduler=pods_of,
     )
     plan_options = PlanOptions(
         goals=tuple(dict.fromkeys(goal or ())),

@@ -95,7 +95,7 @@ def wharf_snapshot(  # noqa: PLR0913, PLR0917 — the options of a verb
     """
     with live_cluster.sigterm_as_interrupt(), whole(output) as stream:
         found = live_cluster.capture(kubeconfig, context)
-        measured = live_cluster.captured(found, policy, config, prometheus, kubeconfig, context)
+        measured = live_cluster.measured(found, policy, config, prometheus, kubeconfig, context)
         pieces = snapshot_file.document(found.items, found.word, measured.samples)
         write(stream, pieces, compressed=output.endswith(".gz"))
     streams.warn([*found.word.not_read, *measured.not_read])
