@@ -45,7 +45,7 @@ def snapshot(tmp_path, monkeypatch):
 
 
 def test_the_most_common_requests_are_typical(wharf, snapshot):
-    code, out, err = wharf("workload", "--snapshot", "cluster.json", "--share", "90%")
+    code, out, err = wharf("workload", "-s", "cluster.json", "--share", "90%")
     assert (code, err) == (0, "")
     assert out == (
         "# 10 pods of cluster.json; 3 of 4 different requests are 90% of them\n"

@@ -29,15 +29,7 @@ from wharfinger.simulate.cluster import load_cluster
 
 
 def wharf_workload(
-    snapshot: Annotated[
-        list[str],
-        typer.Option(
-            "--snapshot",
-            metavar="FILE",
-            help="A snapshot, manifests or a folder, openb:default or openb:gpuspec33, or CSV files of that trace.",
-            autocompletion=options.offered_snapshots,
-        ),
-    ],
+    snapshot: Annotated[list[str], options.SNAPSHOT],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the workload.")] = "typical",
     share: Annotated[
         str, typer.Option("--share", help="The share of the pods that must have one of the printed requests.", metavar="PERCENT")
