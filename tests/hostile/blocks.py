@@ -146,6 +146,10 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "costly patterns of node names": lambda n: POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 3)),
     "more costly patterns than are allowed": lambda n: POLICY + required('matches_regex(node.name, "((.{1,30}){1,10})b{0}$")', min(n, 90)),
     "texts in an annotation": lambda n: POLICY + required(f'contains(pod.annotations["a"] ?? "", "{"a" * 60}b{{0}}")', min(n, 1200)),
+    "names of nodes in an annotation": lambda n: POLICY + required('contains(pod.annotations["a"] ?? "x{0}", node.name)', min(n, 60)),
+    "texts made of an annotation": lambda n: (
+        POLICY + required('contains(lower(upper(lower(pod.annotations["a"] ?? "x{0}"))), "b")', min(n, 300))
+    ),
     "taints of many keys": lambda n: POLICY + required('taint_value(node, "k{0}") == pod.annotations["a"]', min(n, 1200)),
     "unknown time zones": lambda n: POLICY + required('time_of_day(tz: "Europ/Berlin{0}") > 1h', n),
     "times of day": lambda n: f"{POLICY}for pods\n" + required('(time_of_day("Europe/Berlin") > {0}s or weekday("UTC") == "mon")', n),
