@@ -21,7 +21,7 @@ returns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -243,6 +243,17 @@ class DevicePlugin(Plugin, ABC):
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
         """Lines for people about how far the devices of these rows meet what the pod asks for; empty if there is nothing to add."""
         return ()
+
+
+class AheadPlugin(ABC):
+    """A filter of Wharfinger itself with so much work for a pod that a scheduler does it in steps before the decision."""
+
+    @abstractmethod
+    def ahead(self, attempt: Attempt) -> Iterator[None]:
+        """The steps of what the prepared filter would do at once otherwise; what they find is kept with the cluster.
+
+        The cluster may change after the first step, and not all steps may be taken.
+        """
 
 
 class ReservePlugin(Plugin, ABC):

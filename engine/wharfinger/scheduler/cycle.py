@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from wharfinger.errors import CycleAborted
@@ -13,6 +15,7 @@ from wharfinger.scheduler import status
 from wharfinger.scheduler.events import NOT_DECIDED, Decided, DecisionSummary
 from wharfinger.scheduler.ports import LiveCluster
 from wharfinger.scheduler.queue import hints
+from wharfinger.scheduler.queued_pods import Place
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.decision import Decision
@@ -47,9 +50,43 @@ class SchedulingCycle:
         self._preemptor = preemptor
         self._budget = budget
         self._emit = cluster.ports.emit
+        self._ahead: deque[tuple[QueuedPod, Generator[None, None, None]]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """True while work is under way ahead of the decision about a pod."""
+        return bool(self._ahead)
 
     def schedule(self, queued: QueuedPod) -> None:
-        """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
+        """Try a pod that was just popped; afterwards it is being bound, waits again, is no longer queued, or `advance` goes on with it."""
+        if queued.pod.demand.may_claim:
+            steps = queued.profile.decider.ahead(self._cluster.snapshot(), queued.pod)
+            if next(steps, self) is None:
+                self._ahead.append((queued, steps))
+                return
+        self._decide(queued)
+
+    def advance(self, ends_at: float) -> None:
+        """Go on until the monotonic time `ends_at` with the work ahead of decisions, and decide about pods for which it is done."""
+        while self._ahead:
+            queued, steps = self._ahead[0]
+            for _ in steps if queued.place is Place.IN_FLIGHT else ():
+                if self._clock.monotonic() >= ends_at:
+                    return
+            self._ahead.popleft()
+            if queued.place is Place.IN_FLIGHT:  # else it was deleted meanwhile
+                self._decide(queued)
+            if self._clock.monotonic() >= ends_at:
+                return
+
+    def cancel(self) -> None:
+        """Give up the work ahead of decisions; the pods wait as if they had not been tried."""
+        while self._ahead:
+            queued, steps = self._ahead.popleft()
+            steps.close()
+            self._queue.put_back(queued)
+
+    def _decide(self, queued: QueuedPod) -> None:
         if self._skipped(queued):
             return
         started = self._clock.monotonic()

@@ -93,31 +93,33 @@ class GroupSearch:
         snapshot = self._cluster.snapshot()
         revision = snapshot.revision
         copy = yield from self._copy.follow(snapshot)
-        decider = self._decider(profile, copy)
+        decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
             return (yield from placing(decider, copy, group)), revision
 
     def preempting(self, profile: Profile, group: Group, others: Sequence[Group]) -> Generator[None, None, PreemptionAnswer]:
         """A generator of steps that returns which pods must leave so that the group can be placed, or why that does not help."""
         copy = yield from self._copy.follow(self._cluster.snapshot())
-        decider = self._decider(profile, copy)
+        decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
             return (yield from preempting(decider, copy, group, others))
 
     def expecting(self, profile: Profile, group: Group) -> Generator[None, None, Expected | None]:
         """A generator of steps that returns where and when the group is expected to fit."""
         copy = yield from self._copy.follow(self._cluster.snapshot())
-        decider = self._decider(profile, copy)
+        decider = yield from self._decider(profile, copy, group)
         with without_nominations(copy, group.waiting):
             return (yield from expecting(decider, copy, group))
 
-    def _decider(self, profile: Profile, copy: ClusterState) -> Decider:
-        """The decider of a profile for the copy."""
+    def _decider(self, profile: Profile, copy: ClusterState, group: Group) -> Generator[None, None, Decider]:
+        """A generator of steps that returns the decider of a profile for the copy, which has looked for the devices of the group."""
         if copy is not self._decided_on:
             self._deciders, self._decided_on = {}, copy
         decider = self._deciders.get(profile.name)
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain)
+        for pod in {pod.template: pod for pod in group.waiting}.values():
+            yield from decider.ahead(copy.snapshot(), pod)
         return decider
 
     def drop(self) -> None:

@@ -215,6 +215,7 @@ class Scheduler:
 
     def abandon(self) -> None:
         """Stop binding, writing and evicting at once, as the loss of leadership demands."""
+        self._cycle.cancel()
         self._group_cycle.cancel()
         self._binding.cancel()
         self._preemptor.cancel()
@@ -225,6 +226,7 @@ class Scheduler:
         self._wake.clear()
         deciding = not self.missing_kinds and self._ports.leadership.is_leader
         if not deciding:
+            self._cycle.cancel()
             self._group_cycle.cancel()
         if self._regrouping is None and self._namespaces and deciding:
             namespaces, self._namespaces = self._namespaces, set()
@@ -252,11 +254,13 @@ class Scheduler:
         seconds = self.settings.slice_seconds / (SHORTER if self._rest() else 1)
         if group.busy:
             group.advance(clock.monotonic() + seconds)
+        if self._cycle.busy:
+            self._cycle.advance(clock.monotonic() + seconds)
         ends_at = clock.monotonic() + seconds
         while self._binding.room.is_set():
             queued = self.queue.pop(groups=not group.busy)
             if queued is None:
-                return group.busy
+                return group.busy or self._cycle.busy
             if isinstance(queued, QueuedGroup):
                 group.start(queued)
                 group.advance(ends_at)

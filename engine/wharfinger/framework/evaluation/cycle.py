@@ -7,7 +7,8 @@ recent pod template and brings it up to date. A property test compares the two.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,9 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filter_slot import FilterTrial
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
-from wharfinger.framework.extension import PostFilterOutcome, Rejection
+from wharfinger.framework.extension import AheadPlugin, PostFilterOutcome, Rejection
 from wharfinger.framework.plugin_calls import Stopwatch
-from wharfinger.framework.prepared import Attempt
+from wharfinger.framework.prepared import Attempt, Shared
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.filtering import Filtering
@@ -62,6 +63,18 @@ class Decider:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
+    def ahead(self, snapshot: Snapshot, pod: PodView) -> Generator[None, None, None]:
+        """The steps of work that `decide` would do at once otherwise: some for a pod with claims whose template is not known yet.
+
+        The cluster may change after the first step. What raises here raises again in the decision, which tells of it.
+        """
+        with suppress(Exception):
+            if pod.demand.may_claim and self._key(snapshot, pod) not in self._kept:
+                attempt = Attempt(pod, snapshot, Shared())
+                for plugin in self.chain.lineup(pod, snapshot).filters:
+                    if isinstance(plugin, AheadPlugin):
+                        yield from plugin.ahead(attempt)
+
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), as `decide` on a cluster where only these can take it; None if none can.
 
@@ -85,9 +98,7 @@ class Decider:
         return evaluation.filtering
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
-        key = self.chain.key(pod, snapshot)
-        if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared
-            key = (key, pod.uid)
+        key = self._key(snapshot, pod)
         evaluation = self._kept.get(key)
         if evaluation is None:
             evaluation = Evaluation(self.chain.lineup(pod, snapshot), self._stopwatch, self._arrangements)
@@ -96,6 +107,12 @@ class Decider:
         else:
             self._kept.move_to_end(key)
         return evaluation
+
+    def _key(self, snapshot: Snapshot, pod: PodView) -> Hashable:
+        key = self.chain.key(pod, snapshot)
+        if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared
+            return key, pod.uid
+        return key
 
     def _forget(self, idle_since: float, cells: int) -> None:
         """Drop the oldest templates to make room for the newest; each of them has `cells` node × rule results."""

@@ -7,7 +7,7 @@ distinct number is answered once, and after a change only rows whose number chan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -148,6 +148,28 @@ class DeviceRule(AllocatingFilter):
             elsewhere = self._elsewhere(snapshot, rows)
             found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
         return found
+
+    def ahead(self, snapshot: Snapshot) -> Iterator[None]:
+        """The steps of looking for devices on all nodes, which are kept for the verdicts; they end where nodes are numbered anew."""
+        if self._stale or not self._to_allocate:
+            return
+        most = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
+        ids = self._ids(snapshot)
+        variants = [
+            (self._variant(left), np.unique(ids[among]).tolist())
+            for left, among in self._parts(snapshot, slice(None))
+            if not (self._no_users and not left)
+        ]
+        for variant, numbers in variants:
+            if variant.asked.looked_at:
+                continue
+            yield from variant.asked.compiling()
+            for number in numbers:
+                if self._states.epoch != self._epoch or variant.steps > most:
+                    break
+                self._outcome(variant, number)
+                yield
+            variant.asked.looked_at = True
 
     def bits_at(self, snapshot: Snapshot, row: int) -> int:
         """The verdict for one row."""

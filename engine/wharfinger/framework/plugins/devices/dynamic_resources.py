@@ -10,7 +10,7 @@ plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36 with its default f
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from pydantic import Field
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import (
+    AheadPlugin,
     Arguments,
     DevicePlugin,
     FilterPlugin,
@@ -88,7 +89,7 @@ class DynamicResourcesArguments(Arguments):
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(self.binding_timeout))
 
 
-class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin):
+class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin, AheadPlugin):
     """`pkg/scheduler/framework/plugins/dynamicresources`, Kubernetes 1.36."""
 
     name = NAME
@@ -122,6 +123,13 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         rule = DeviceRule(attempt, found, self.arguments.binding_seconds)
         attempt.shared.once(self, _Kept).rule = rule
         return rule
+
+    def ahead(self, attempt: Attempt) -> Iterator[None]:
+        """Look for devices on all nodes, in steps of a node, a search at most, or an expression that is compiled."""
+        found = pod_claims(attempt.pod, attempt.snapshot.objects)
+        return (
+            DeviceRule(attempt, found, self.arguments.binding_seconds).ahead(attempt.snapshot) if isinstance(found, PodClaims) else iter(())
+        )
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no claim that is to be allocated, and no other, has alternatives."""

@@ -12,7 +12,7 @@ Amounts are in nanos. Source: `structured/internal/incubating/consumable_capacit
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -149,7 +149,7 @@ class Asked:
     """All that some claims ask for, in order, and the codes of the devices that were met so far. `kinds` has one ask of each kind.
 
     `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays true. `spending` is what
-    selectors have cost in this decision.
+    selectors have cost in this decision. `looked_at`: the devices of all nodes were, once.
     """
 
     claims: tuple[Claim, ...]
@@ -158,6 +158,7 @@ class Asked:
     constraints: tuple[Constraint, ...]
     outcomes: dict[Hashable, Any] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending)
+    looked_at: bool = False
     _epoch: int = -1
     _by_content: dict[int, tuple[int, DeviceCode]] = field(default_factory=dict)
     _codes: dict[Hashable, tuple[int, DeviceCode]] = field(default_factory=dict)
@@ -170,6 +171,14 @@ class Asked:
             self._epoch = epoch
             self._by_content.clear()
             self._by_kind.clear()
+
+    def compiling(self) -> Iterator[None]:
+        """The steps of compiling all selectors, as far as the budget of a decision goes."""
+        for ask in self.kinds:
+            for each in (*ask.device_class.spec.selectors, *ask.wanted.selectors):
+                if each.cel is not None and self.spending.compile(each.cel.expression) is None:
+                    return
+                yield
 
     def compact(self) -> None:
         """Forget the codes of single devices where there are many, and what was spent: the decision has its answers."""

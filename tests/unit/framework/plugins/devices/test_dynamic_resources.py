@@ -270,6 +270,44 @@ def test_nodes_that_look_the_same_share_the_steps_of_one_search(monkeypatch):
     assert decide(CHAIN, state.snapshot(), pods(["a"])[0]).node is not None
 
 
+CHANGES = {
+    "nothing": lambda state: None,
+    "a node goes": lambda state: state.remove_node("n00001"),
+    "a node comes": lambda state: state.put(objects.Node(metadata=objects.ObjectMeta(name="n99999"))),
+    "devices change": lambda state: slots(state, 2, range(3)),
+    "the class changes": lambda state: state.put(_class_of_slots(state)),
+    "the claim goes": lambda state: state.drop("ResourceClaim", "default/a-gpu"),
+}
+
+
+def _class_of_slots(state):
+    (one,) = state.objects.all(objects.DeviceClass)
+    return structs.replace(one, spec=structs.replace(one.spec, selectors=()))
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+@pytest.mark.parametrize("n_steps", [1, 4, 99])
+def test_a_decision_is_the_same_whatever_was_done_ahead_of_it_and_happened_meanwhile(change, n_steps):
+    def state():
+        found = devices.cluster(6)
+        for number in range(6):
+            slots(found, number, range(14 + number))
+        found.put(choices("a", 0, 5))
+        return found
+
+    ahead, plain, (pod,) = state(), state(), pods(["a"])
+    decider = Decider(CHAIN)
+    steps = decider.ahead(ahead.snapshot(), pod)
+    for _ in range(n_steps):
+        next(steps, None)
+    for each in (ahead, plain):
+        CHANGES[change](each)
+    list(steps)
+    one, other = decider.decide(ahead.snapshot(), pod), decide(CHAIN, plain.snapshot(), pod)
+    assert (one.node, one.message, one.aborted, one.claims) == (other.node, other.message, other.aborted, other.claims)
+    assert not list(decider.ahead(ahead.snapshot(), pod))
+
+
 def test_the_order_of_a_policy_never_takes_devices_away_from_a_claim(monkeypatch):
     state = with_claims(["a"], count=4)
     (pod,) = pods(["a"])
