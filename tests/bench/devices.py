@@ -1,8 +1,11 @@
-"""Decisions with claims for devices: `python -m tests.bench.devices [--nodes 5000] [--pods 2000]`.
+"""Decisions with claims for devices: `python -m tests.bench.devices [--nodes 5000] [--pods 2000] [--largest]`.
 
 Every node has eight GPUs in one slice, each with an id of its own, on two NUMA nodes. Pods have one claim of a template each. After each
 decision the pod is assumed and its devices count as taken, as in a scheduler. Prints decisions per second of CPU time, without the making
 of pods and claims, in three cases: no claims, one device, and four of one NUMA node.
+
+With `--largest`, the claims are those that take most work of all that the API server accepts. Prints the steps before the first
+decision, the longest of them in CPU time, and the decision.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping, Sequence
+
+from msgspec import structs
 
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
@@ -56,6 +62,42 @@ def claim(pod: str, count: int) -> objects.ResourceClaim:
     return decode.convert({"metadata": metadata, "spec": {"devices": devices}}, objects.ResourceClaim)
 
 
+def claim_of(pod: str, wanted: Mapping[str, object]) -> objects.ResourceClaim:
+    """The claim of a pod with these requests and constraints."""
+    plain = claim(pod, 1)
+    return structs.replace(plain, spec=decode.convert({"devices": wanted}, objects.ResourceClaimSpec))
+
+
+def one_of(number: int, alternatives: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """A request with alternatives, each with these further fields."""
+    of = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    return {"name": f"r{number}", "firstAvailable": [{"name": f"a{place}", **of, **more} for place, more in enumerate(alternatives)]}
+
+
+def _unlike(*numbers: int) -> dict[str, object]:
+    text = "-".join(map(str, numbers))
+    return {"cel": {"expression": f'device.attributes["{DRIVER}"].uuid != "{text}"'}}
+
+
+def _tolerated(*numbers: int) -> list[dict[str, object]]:
+    return [{"key": f"{'-'.join(map(str, numbers))}-{place}", "operator": "Exists"} for place in range(16)]
+
+
+def _amount(number: int) -> dict[str, object]:
+    return {"requests": {"memory": f"{1 + number}Mi"}}
+
+
+ONE_UUID = {"requests": ["r0"], "matchAttribute": f"{DRIVER}/uuid"}
+LARGEST: Mapping[str, Mapping[str, object]] = {
+    "alternatives": {"requests": [one_of(n, [{"tolerations": _tolerated(n, m)[:1]} for m in range(8)]) for n in range(32)]},
+    "tolerations": {"requests": [one_of(n, [{"tolerations": _tolerated(n, m)} for m in range(8)]) for n in range(32)]},
+    "amounts": {"requests": [one_of(n, [{"capacity": _amount(8 * n + m)} for m in range(8)]) for n in range(32)]},
+    "selectors": {"requests": [one_of(n, [{"selectors": [_unlike(n, m, k) for k in range(32)]} for m in range(8)]) for n in range(32)]},
+    "orders": {"requests": [one_of(n, [{}]) for n in range(9)], "constraints": [ONE_UUID]},
+}
+"""Requests and constraints that take most work: 32 requests with 8 alternatives, and all orders of the devices of a node."""
+
+
 def pending(name: str, *, claims: bool) -> PodView:
     """A pod, with a claim of a template or without."""
     resources = {"requests": {"cpu": "1", "memory": "4Gi"}}
@@ -92,12 +134,36 @@ def decisions(n_nodes: int, n_pods: int, count: int) -> tuple[float, float, int]
     return first, spent, placed
 
 
+def longest_step(n_nodes: int, wanted: Mapping[str, object]) -> tuple[int, float, float, str]:
+    """The number of steps before the first decision, CPU seconds of the longest one and of the decision, and what it says."""
+    state, decider = cluster(n_nodes), Decider(assemble())
+    state.put(claim("usual", 1))
+    decider.decide(state.snapshot(), pending("usual", claims=True))
+    state.put(claim_of("p", wanted))
+    pod, taken = pending("p", claims=True), []
+    began = time.process_time()
+    for _ in decider.ahead(state.snapshot(), pod):
+        now = time.process_time()
+        taken.append(now - began)
+        began = now
+    decision = decider.decide(state.snapshot(), pod)
+    return len(taken), max(taken), time.process_time() - began, decision.message
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.devices", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=2000)
+    parser.add_argument("--largest", action="store_true")
     options = parser.parse_args()
+    if options.largest:
+        for name, wanted in LARGEST.items():
+            n_steps, longest, decided, message = longest_step(options.nodes, wanted)
+            sys.stdout.write(
+                f"{name:12}  {n_steps:5} steps, {longest * 1000:3.0f} ms at most, then {decided * 1000:3.0f} ms: {message[:90]}\n"
+            )
+        return
     sys.stdout.write("devices  first, ms  decisions/s   µs  placed\n")
     for count in (0, 1, 4):
         first, spent, placed = decisions(options.nodes, options.pods, count)
