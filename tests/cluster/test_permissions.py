@@ -132,6 +132,10 @@ def test_without_the_role_of_apps_an_app_says_what_is_missing_and_gets_it(deploy
 
         eventually(lambda: "PolicyApps take deploy/components/policy-apps" in ready())
         assert not custom.get(deployed, "PolicyApp", "web")["metadata"].get("finalizers")
+        custom.create(deployed, "PlacementPreview", "web", {"workloadRef": {"kind": "PolicyApp", "name": "web"}})
+        eventually(lambda: custom.status(deployed, "PlacementPreview", "web").get("conditions"))
+        asked = {each["type"]: each for each in custom.status(deployed, "PlacementPreview", "web")["conditions"]}
+        assert asked["Answered"]["status"] == "True", asked
         again = {"metadata": {"name": "wharfinger-policy-apps"}, **{name: bound[name] for name in ("roleRef", "subjects")}}
         deployed.api.request("POST", f"{RBAC}/clusterrolebindings", again)
         eventually(lambda: [each for each in deployed.api.list("Deployment", "default") if each["metadata"]["name"] == "web"])

@@ -7,6 +7,7 @@ import yaml
 
 from wharfinger.daemon.settings import PORT, read_settings
 from wharfinger.language.files import NONE_MEANT
+from wharfinger.signals import sources
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy" / "base"
@@ -54,3 +55,12 @@ def test_roles_name_what_they_grant(path):
             assert "secrets" not in rule["resources"]
             assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
     assert not any(found.get("roleRef", {}).get("name") == "cluster-admin" for found in objects(path))
+
+
+def test_the_role_for_signals_is_what_the_metrics_api_is_asked_for():
+    [rule] = objects(ROOT / "deploy" / "components" / "signals" / "metrics-api.yaml")[0]["rules"]
+    group, resource = rule["apiGroups"][0], rule["resources"][0]
+
+    assert sources.PATH.startswith(f"/apis/{group}/")
+    assert sources.PATH.endswith(f"/{resource}")
+    assert rule == {"apiGroups": [group], "resources": [resource], "verbs": ["list"]}
