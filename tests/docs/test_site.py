@@ -1,9 +1,11 @@
 """The documentation as a site: every link leads somewhere, and every page has a place."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -36,6 +38,18 @@ def test_links_to_source_files_lead_to_their_text(site):
 
     assert 'href="source/engine/wharfinger/framework/ports.py.html"' in page
     assert "ClusterSink" in (site / "source/engine/wharfinger/framework/ports.py.html").read_text("utf-8")
+
+
+def test_everything_that_pages_show_and_lead_to_is_there(site):
+    """Also what HTML within Markdown shows, which the build does not look at."""
+    missing = set()
+    for page in set(site.glob("**/*.html")) - {site / "404.html"}:  # which is served at any address, so its links are absolute
+        for address in re.findall(r'\b(?:href|src|srcset)="([^"]+)"', page.read_text("utf-8")):
+            parts = urlsplit(address)
+            if parts.path and not parts.scheme and not (page.parent / unquote(parts.path)).exists():
+                missing.add((page.relative_to(site).as_posix(), address))
+
+    assert missing == set()
 
 
 def test_nothing_is_fetched_from_elsewhere(site):
