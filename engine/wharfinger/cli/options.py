@@ -61,12 +61,15 @@ def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def offered_params(ctx: typer.Context) -> list[tuple[str, str]]:
-    """`NAME=` of each param of the policies, with the value that it has by default."""
+    """`NAME=` of each param of the policies, with its default as the description."""
     from wharfinger.language.semantics import describe  # noqa: PLC0415 — as above
 
-    declared = {f"{param.name}=": param for policy in _policies(ctx) for param in policy.params}
-    values = {name: describe.value_text(param.default, param.type.kind) for name, param in sorted(declared.items())}
-    return [(name, completion.description(text)) for name, text in values.items()]
+    texts = {
+        f"{param.name}=": "has no default" if param.default is None else describe.value_text(param.default, param.type.kind)
+        for policy in _policies(ctx)
+        for param in policy.params
+    }
+    return [(name, completion.description(text)) for name, text in sorted(texts.items())]
 
 
 def offered_filters(ctx: typer.Context) -> list[str]:
