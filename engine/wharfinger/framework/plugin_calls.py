@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 @dataclass(slots=True)
 class Effort:
     """The work of a rule so far: nodes it was evaluated on, nodes it rejected among these, and seconds."""
@@ -144,6 +147,8 @@ class Stopwatch(Protocol):
         """The decision of these laps has ended with a `Success` or as `Unschedulable`."""
 
 
+# ── faults of third-party plugins ────────────────────────────────────────────────────────────────────────────────────────────────────
+
 Foreign = TypeVar("Foreign", bound=extension.Plugin)
 Answer = TypeVar("Answer")
 
@@ -164,6 +169,93 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
     "shortage": (tuple,),
 }
 """Types that a method may return; for methods whose answer is not checked elsewhere (verdicts and scores are)."""
+
+
+def fenced(plugin: Foreign) -> Foreign:
+    """The same plugin, with its methods wrapped: an exception or an answer of the wrong type becomes a `PluginFault`.
+
+    So do the methods of the rules that it prepares. Built-in plugins are not wrapped, nor are methods that a plugin does not override.
+    """
+    if is_foreign(plugin) and FENCED not in vars(plugin):
+        object.__setattr__(plugin, FENCED, True)
+        for name, (base, method) in calls().items():
+            if isinstance(plugin, base) and getattr(type(plugin), name) is not method:
+                wrap = _awaited if inspect.iscoroutinefunction(method) else _called
+                object.__setattr__(plugin, name, wrap(plugin, name, getattr(plugin, name)))
+    return plugin
+
+
+def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
+    """Every method that the framework calls of a plugin, by name: the extension point's class and the method it has there."""
+    own = extension.AnnotatingPlugin, extension.DevicePlugin  # which Kubernetes does not have
+    bases: tuple[type[extension.Plugin], ...] = (extension.Plugin, *extension.POINTS.values(), *own)
+    return {name: (base, method) for base in bases for name, method in calls_of(base).items()}
+
+
+def calls_of(base: type) -> Mapping[str, Callable[..., Any]]:
+    """The public methods that a class itself defines, by name."""
+    return {name: method for name, method in vars(base).items() if inspect.isfunction(method) and not name.startswith("_")}
+
+
+def is_foreign(plugin: extension.Plugin) -> bool:
+    """True if a plugin is not one of the built-in ones."""
+    return not type(plugin).__module__.startswith(f"{plugins.__name__}.")
+
+
+def _called(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*arguments: Any) -> Any:
+        answer = _checked(plugin.name, name, _call(plugin.name, name, method, *arguments))
+        if isinstance(answer, PreparedFilter):
+            return CheckedFilter(plugin.name, answer)
+        if isinstance(answer, PreparedScore) and isinstance(plugin, extension.ScorePlugin):
+            return CheckedScore(plugin.name, answer, plain=plugin.normalization is None)
+        if isinstance(answer, Skip) and answer.stands is not None and answer is not SKIP_ALWAYS:
+            return Skip(functools.partial(_call, plugin.name, "stands", answer.stands))
+        return answer
+
+    return call
+
+
+def _call(plugin: str, name: str, method: Callable[..., Answer], *arguments: Any) -> Answer:
+    """The result of a method; an exception becomes a `PluginFault`."""
+    try:
+        return method(*arguments)
+    except Exception as error:
+        raise _fault(plugin, name, error) from error
+
+
+def _awaited(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    async def call(*arguments: Any) -> Any:
+        try:
+            answer = await method(*arguments)
+        except BindFailed:  # an expected outcome of binding, not a fault
+            raise
+        except Exception as error:
+            raise _fault(plugin.name, name, error) from error
+        return _checked(plugin.name, name, answer)
+
+    return call
+
+
+def _fault(plugin: str, name: str, error: Exception) -> PluginFault:
+    """The `PluginFault` for an error; an error that is a `PluginFault` already stays the same."""
+    return error if isinstance(error, PluginFault) else PluginFault(plugin, name, error)
+
+
+def _checked(plugin: str, name: str, answer: Any) -> Any:
+    """`answer`, if the method may return it (see `ANSWERS`)."""
+    if isinstance(answer, Rejected) and not answer.reasons:
+        raise PluginFault(plugin, name, PluginContractError("it returned Rejected without a reason"))
+    kinds = ANSWERS.get(name)
+    if kinds is None or isinstance(answer, kinds):
+        return answer
+    expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+    raise PluginFault(plugin, name, PluginContractError(f"it returned {type(answer).__name__}, not {expected}"))
+
+
+# ── the rules that they prepare, checked ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class CheckedFilter(PreparedFilter):
@@ -241,14 +333,6 @@ def _count(snapshot: Snapshot, rows: Rows) -> int:
     return snapshot.n_nodes if isinstance(rows, slice) else len(rows)
 
 
-def _call(plugin: str, name: str, method: Callable[..., Answer], *arguments: Any) -> Answer:
-    """The result of a method; an exception becomes a `PluginFault`."""
-    try:
-        return method(*arguments)
-    except Exception as error:
-        raise _fault(plugin, name, error) from error
-
-
 def _reasons(plugin: str, found: Any) -> tuple[Reason, ...]:
     """The reasons of a filter, if they are `Reason` values and not too many."""
     if not isinstance(found, tuple) or not all(isinstance(reason, Reason) for reason in found):
@@ -295,79 +379,3 @@ def _array(plugin: str, point: str, answer: Any, n_rows: int, kinds: str) -> NDA
 
 def _first(culprits: NDArray[np.bool_], values: NDArray[Any]) -> Any:
     return values[culprits.argmax()].item()
-
-
-def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
-    """Every method that the framework calls of a plugin, by name: the extension point's class and the method it has there."""
-    own = extension.AnnotatingPlugin, extension.DevicePlugin  # which Kubernetes does not have
-    bases: tuple[type[extension.Plugin], ...] = (extension.Plugin, *extension.POINTS.values(), *own)
-    return {name: (base, method) for base in bases for name, method in calls_of(base).items()}
-
-
-def calls_of(base: type) -> Mapping[str, Callable[..., Any]]:
-    """The public methods that a class itself defines, by name."""
-    return {name: method for name, method in vars(base).items() if inspect.isfunction(method) and not name.startswith("_")}
-
-
-def is_foreign(plugin: extension.Plugin) -> bool:
-    """True if a plugin is not one of the built-in ones."""
-    return not type(plugin).__module__.startswith(f"{plugins.__name__}.")
-
-
-def fenced(plugin: Foreign) -> Foreign:
-    """The same plugin, with its methods wrapped: an exception or an answer of the wrong type becomes a `PluginFault`.
-
-    So do the methods of the rules that it prepares. Built-in plugins are not wrapped, nor are methods that a plugin does not override.
-    """
-    if is_foreign(plugin) and FENCED not in vars(plugin):
-        object.__setattr__(plugin, FENCED, True)
-        for name, (base, method) in calls().items():
-            if isinstance(plugin, base) and getattr(type(plugin), name) is not method:
-                wrap = _awaited if inspect.iscoroutinefunction(method) else _called
-                object.__setattr__(plugin, name, wrap(plugin, name, getattr(plugin, name)))
-    return plugin
-
-
-def _called(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(*arguments: Any) -> Any:
-        answer = _checked(plugin.name, name, _call(plugin.name, name, method, *arguments))
-        if isinstance(answer, PreparedFilter):
-            return CheckedFilter(plugin.name, answer)
-        if isinstance(answer, PreparedScore) and isinstance(plugin, extension.ScorePlugin):
-            return CheckedScore(plugin.name, answer, plain=plugin.normalization is None)
-        if isinstance(answer, Skip) and answer.stands is not None and answer is not SKIP_ALWAYS:
-            return Skip(functools.partial(_call, plugin.name, "stands", answer.stands))
-        return answer
-
-    return call
-
-
-def _awaited(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    async def call(*arguments: Any) -> Any:
-        try:
-            answer = await method(*arguments)
-        except BindFailed:  # an expected outcome of binding, not a fault
-            raise
-        except Exception as error:
-            raise _fault(plugin.name, name, error) from error
-        return _checked(plugin.name, name, answer)
-
-    return call
-
-
-def _fault(plugin: str, name: str, error: Exception) -> PluginFault:
-    """The `PluginFault` for an error; an error that is a `PluginFault` already stays the same."""
-    return error if isinstance(error, PluginFault) else PluginFault(plugin, name, error)
-
-
-def _checked(plugin: str, name: str, answer: Any) -> Any:
-    """`answer`, if the method may return it (see `ANSWERS`)."""
-    if isinstance(answer, Rejected) and not answer.reasons:
-        raise PluginFault(plugin, name, PluginContractError("it returned Rejected without a reason"))
-    kinds = ANSWERS.get(name)
-    if kinds is None or isinstance(answer, kinds):
-        return answer
-    expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-    raise PluginFault(plugin, name, PluginContractError(f"it returned {type(answer).__name__}, not {expected}"))
