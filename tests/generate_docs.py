@@ -92,7 +92,7 @@ def index() -> str:
     lines = [
         "# Diagnostics",
         "",
-        "Every finding has a stable code. Its page says what it means, shows a policy that raises it, and the same policy mended.",
+        "Every finding has a stable code. Its page explains it, and shows a policy with the error and the corrected policy.",
     ]
     for prefix, family in FAMILIES.items():
         codes = [code for code in Code if code.name.startswith(prefix)]
@@ -111,7 +111,7 @@ def page(code: Code) -> str:
     if case.authority.namespace is not None:
         off = " while `tenantPolicies` is `Off`" if case.authority.allowed is TenantPolicies.OFF else ""
         lines += [f"As a policy of {case.authority}{off}:", ""]
-    lines += [*_fenced("policy-error", case.broken), "", *_others(case), *_fenced("text", printed), "", "## Mended", ""]
+    lines += [*_fenced("policy-error", case.broken), "", *_others(case), *_fenced("text", printed), "", "## Corrected", ""]
     if case.authority.allowed is TenantPolicies.OFF:
         lines += ["As a policy of the cluster:", ""]
     lines += _fenced("policy", case.mended)
@@ -122,7 +122,7 @@ def page(code: Code) -> str:
 
 def _what_follows(code: Code) -> list[str]:
     if code.severity.value == "error":
-        return ["This is an error: the policy is not used until it is mended."]
+        return ["This is an error: the policy is not used until it is corrected."]
     return ["This is a warning: the policy is used."]
 
 

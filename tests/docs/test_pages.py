@@ -16,6 +16,9 @@ PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("polic
 
 VENV = Path(sys.executable).parent
 ACTIVATE = ". .venv/bin/activate"
+TARGET = re.compile(r"""(?:\]\(|\bsrc(?:set)?=")([^)"#:\s]+)(?=[)"#])""")
+"""The file that a link or a picture leads to."""
+TASKS = {"writing", "trying", "operating", "integrating"}
 
 
 def shell(command, folder):
@@ -85,5 +88,12 @@ def test_a_page_shows_only_what_happens(page, tmp_path, monkeypatch):
 
 def test_links_between_pages_lead_somewhere():
     for page in [*PAGES, *sorted((ROOT / "docs").rglob("*.md")), ROOT / "grammar" / "LANGUAGE.md"]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        for target in TARGET.findall(page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages.guides() if page.parent.name in TASKS or page.stem == "tutorial"], ids=lambda p: p.stem
+)
+def test_a_page_ends_with_what_to_read_next(page):
+    assert re.match(r"Next: .*\]\(", page.read_text(encoding="utf-8").rstrip().rpartition("\n\n")[2])

@@ -45,6 +45,12 @@ def test_every_alert_has_its_section_and_no_section_is_about_none():
     assert all(len(text.split()) > 25 for text in sections.values())
 
 
+def test_the_page_about_operations_lists_every_alert():
+    table = (ROOT / "docs" / "operating" / "operations.md").read_text("utf-8")
+
+    assert re.findall(r"^\| \[(\w+)\]\(runbook\.md#\w+\) \|", table, re.MULTILINE) == [alert.name for alert in ALERTS]
+
+
 def test_rules_lead_to_their_sections():
     rules = yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8"))["groups"][0]["rules"]
 
