@@ -18,7 +18,7 @@ help:
 	@echo "make bench   measure; the figures of docs/performance.md"
 	@echo "make bench-cluster measure the live scheduler beside kube-scheduler (ARGS='--only basic-1000 --rounds 3')"
 	@echo "make league  how many GPUs policies leave unallocated on a real trace, beside the published table (ARGS='--seeds 42 --traces default')"
-	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operating/operations.md, dashboard, alerts, known fields, colours of editors)"
+	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md and docs/operating/metrics-and-logs.md, dashboard, alerts, known fields, colours of editors)"
 	@echo "make site    build the documentation as a site, into dist/site"
 	@echo "make dist    build what users are handed into dist/: the wheel, the chart, the krew plugin with its manifest"
 	@echo "make sbom    write the parts list (CycloneDX) of the wheel and the image, and their licences, into dist/"

@@ -1,5 +1,5 @@
 """Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of
-`grammar/LANGUAGE.md`, `docs/operating/operations.md` and `docs/operating/running.md`, the definitions of custom resources in
+`grammar/LANGUAGE.md`, `docs/operating/metrics-and-logs.md` and `docs/operating/running.md`, the definitions of custom resources in
 `deploy/crds/`, the dashboard and the alert rules in `deploy/components/`, the schema of the chart's values in `deploy/chart/`, and the
 list of the fields of manifests that Kubernetes knows.
 
@@ -25,7 +25,7 @@ from wharfinger.language.semantics.authority import TenantPolicies
 ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
-OPERATIONS = ROOT / "docs" / "operating" / "operations.md"
+METRICS_AND_LOGS = ROOT / "docs" / "operating" / "metrics-and-logs.md"
 RUNNING = ROOT / "docs" / "operating" / "running.md"
 CRDS = ROOT / "deploy" / "crds"
 MANIFEST_FIELDS = ROOT / "engine" / "wharfinger" / "model" / "reading" / "manifest_fields.json"
@@ -57,7 +57,7 @@ def pages() -> dict[Path, Callable[[], str]]:
     }
     return {
         LANGUAGE: language,
-        OPERATIONS: operations,
+        METRICS_AND_LOGS: metrics_and_logs,
         RUNNING: running,
         MANIFEST_FIELDS: manifest_fields.text,
         editor_files.TEXTMATE: editor_files.textmate_text,
@@ -77,9 +77,9 @@ def language() -> str:
     return reference_tables.filled(LANGUAGE.read_text(encoding="utf-8"))
 
 
-def operations() -> str:
-    """The page about operating with its tables written anew."""
-    return operations_tables.filled(OPERATIONS.read_text(encoding="utf-8"))
+def metrics_and_logs() -> str:
+    """The page of metrics and log lines with its tables written anew."""
+    return operations_tables.filled(METRICS_AND_LOGS.read_text(encoding="utf-8"))
 
 
 def running() -> str:

@@ -1,4 +1,4 @@
-"""Every line that the process logs about its work, with its fields. The table in docs/operating/operations.md is generated from it.
+"""Every line that the process logs about its work, with its fields. The table in docs/operating/metrics-and-logs.md is generated from it.
 
 The process also logs notes at the start, which are sentences (a configured plugin that does not exist, an API server that does not
 answer yet), and lines of other libraries, which have a `logger`.

@@ -1,4 +1,4 @@
-"""The tables of `docs/operating/operations.md`, made from the declarations of metrics and log lines."""
+"""The tables of `docs/operating/metrics-and-logs.md`, made from the declarations of metrics and log lines."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ app = typer.Typer(
     add_completion=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Kubernetes scheduling decided by .policy files: check them, test them, and see where pods would go.",
+    help="A Kubernetes scheduler whose decisions are .policy files. Exit codes: 0 success, 1 findings, 2 wrong usage or unreadable input.",
 )
 
 

@@ -1,6 +1,6 @@
 """Structured logs on standard error: one JSON object per line, or lines for people.
 
-Every line has `time`, `level` and `event`; docs/operating/operations.md lists the other fields. Lines that libraries write through
+Every line has `time`, `level` and `event`; docs/operating/metrics-and-logs.md lists the other fields. Lines that libraries write through
 `logging` have the same form. Credentials are redacted.
 
 Lines are written by a thread of their own, so a slow disk or reader never blocks the scheduler. All lines are written before the process

@@ -1,4 +1,4 @@
-"""Try before it happens.
+"""Try changes first.
 
 wharf dry-run --snapshot cluster.yaml --policy policies/
 """

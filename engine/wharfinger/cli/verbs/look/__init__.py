@@ -1,4 +1,4 @@
-"""Look.
+"""Observe.
 
 wharf explain pod shop/web-0 --snapshot cluster.yaml
 """

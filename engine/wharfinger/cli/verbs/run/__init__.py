@@ -1,4 +1,4 @@
-"""Run.
+"""Run the scheduler.
 
 wharf run --policy policies/
 """
