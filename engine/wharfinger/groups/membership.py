@@ -221,6 +221,11 @@ class GroupIndex:
         found = self._groups.get(key)
         return 0 if found is None else len(found.placed)
 
+    def is_placed(self, uid: str) -> bool:
+        """True if a pod is a placed member of a group."""
+        key = self._key_of.get(uid)
+        return key is not None and uid in self._groups[key].placed
+
     def terms(self, key: str) -> GroupTerms | None:
         """What holds for a group; None as long as the PodGroup that its members name does not exist, and for an unknown key."""
         members = self._groups.get(key)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wharfinger.framework.evaluation.diagnosis import Diagnosis
-from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, domains, of_rows
+from wharfinger.groups.domains import CHANGES_PER_STEP, Domain, Tentative, domains, of_rows
 from wharfinger.groups.exact import member_classes
 from wharfinger.groups.placing import MAX_STEPS, placing
 from wharfinger.groups.terms import DomainFit, Group, Placed
@@ -40,13 +39,13 @@ def domain_fits(
     asked. After `steps` decisions about one member in one domain, the least promising domains are left out. `state` is as before in the
     end, or when it is closed.
     """
-    now = state.snapshot().now
+    tentative = Tentative(decider, state, steps)
     keys = tuple(level.key for level in group.terms.levels if level.required)
     members = member_classes.ordered(group.waiting)
     candidates = _candidates(group, state, keys)
     promise = np.zeros(len(candidates), np.int64)
-    for each in (yield from member_classes.classes(decider, members, state.snapshot(now))):
-        room = member_classes.room(decider, state.snapshot(now), each.pod)
+    for each in (yield from member_classes.classes(decider, members, tentative.snapshot)):
+        room = member_classes.room(decider, tentative.snapshot, each.pod)
         most = [min(len(each.members), int(np.minimum(room[domain.rows], len(each.members)).sum())) for domain in candidates]
         promise += np.array(most, np.int64)
         yield
@@ -55,7 +54,7 @@ def domain_fits(
         if steps <= 0:
             break
         steps -= len(members)
-        found.append((yield from _fit(decider, state, candidates[number], members, now)))
+        found.append((yield from _fit(tentative, candidates[number], members)))
     return tuple(sorted(found, key=lambda fit: (-fit.fits, fit.value)))
 
 
@@ -67,33 +66,25 @@ def _candidates(group: Group, state: ClusterState, keys: tuple[str, ...]) -> lis
     return [] if own is None else [domain for domain in found if all(domain.labels[key] == value for key, value in own.items())]
 
 
-def _fit(decider: Decider, state: ClusterState, domain: Domain, members: list[PodView], now: float) -> Generator[None, None, DomainFit]:
+def _fit(tentative: Tentative, domain: Domain, members: list[PodView]) -> Generator[None, None, DomainFit]:
     rows = domain.rows if domain.labels else None
-    assumed: list[PodView] = []
     refused: dict[Hashable, PodView] = {}
     try:
         for pod in members:
-            snapshot = state.snapshot(now)
-            key = decider.chain.key(pod, snapshot)
+            key = tentative.decider.chain.key(pod, tentative.snapshot)
             if key in refused:
                 continue
-            choice = decider.choose(snapshot, pod, rows)
+            choice = tentative.choose(pod, rows)
             if choice is None:
                 refused[key] = pod
             else:
-                node = snapshot.names[choice.row]
-                state.assume(decider.chain.assigned_on(pod, snapshot, node), node)
-                assumed.append(pod)
+                tentative.assume(pod, choice)
             yield
-        reasons = {}
-        if refused:
-            snapshot = state.snapshot(now)
-            filtering = decider.filtering(snapshot, next(iter(refused.values())))
-            reasons = dict(Diagnosis(filtering, snapshot.n_nodes).reasons_among(domain.rows))
-        return DomainFit(key=domain.key, value=domain.value, fits=len(assumed), wanted=len(members), reasons=reasons)
+        reasons = tentative.reasons(next(iter(refused.values())), domain) if refused else {}
+        fits = len(tentative.assumed)
+        return DomainFit(key=domain.key, value=domain.value, fits=fits, wanted=len(members), reasons=dict(reasons))
     finally:
-        while assumed:
-            state.forget(assumed.pop())
+        tentative.forget_all()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

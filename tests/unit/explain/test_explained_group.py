@@ -1,11 +1,16 @@
 """Why a group waits, for programs; nothing changes."""
 
 import pytest
+from msgspec import structs
 
 import wharfinger
+from tests.bench import devices
 from tests.unit.groups.test_turns import pod
 from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
 from wharfinger.errors import UnknownObject
+from wharfinger.model import objects
+from wharfinger.model.devices.allocated import Allocations
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.cluster import Cluster
@@ -42,3 +47,17 @@ def test_a_group_without_any_node_is_explained():
     world.put(pod_group("gang", 2, RACK))
     explained = wharfinger.explain_group((), found(world, members("gang", 2)), "default/gang")
     assert (explained.state, explained.domains) == ("waits for room", ())
+
+
+def test_a_domain_takes_no_more_members_than_there_are_devices_for_their_claims():
+    world = devices.cluster(1)
+    world.put(pod_group("gang", 3))
+    waiting = []
+    for name in ("a", "b", "c"):
+        world.put(devices.claim(name, 4))
+        one = devices.pending(name, claims=True).object
+        group = objects.PodSchedulingGroup(pod_group_name="gang")
+        waiting.append(PodView(structs.replace(one, spec=structs.replace(one.spec, scheduling_group=group))))
+    explained = wharfinger.explain_group((), found(world, waiting), "default/gang")
+    assert [(fit.fits, dict(fit.reasons)) for fit in explained.domains] == [(2, {"cannot allocate all claims": 1})]
+    assert not world.objects.following(Allocations).of_pool((devices.DRIVER, "n00000"))

@@ -8,6 +8,7 @@ from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
 from wharfinger.framework.rules.policy_rules import PolicyPermit
+from wharfinger.groups.membership import GroupIndex
 from wharfinger.scheduler.binding import permits
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
@@ -216,5 +217,22 @@ def test_groups_that_no_policy_names_any_more_leave_nothing_behind(nodes):
             world.scheduler.adopt({"wharfinger": with_policies(world.scheduler.profiles["wharfinger"].chain, [])})
             await world.pass_time(2)
             assert world.scheduler.queue.groups.all_keys() == ()
+
+    asyncio.run(story())
+
+
+def test_members_that_find_no_place_are_not_asked_for_their_group_again(monkeypatch):
+    asked, put = [], GroupIndex.put
+    monkeypatch.setattr(GroupIndex, "put", lambda self, view: asked.append(view.name) or put(self, view))
+
+    async def story():
+        async with running(*(worker(f"w{number}") for number in range(9)), chains=chains(GANG)) as world:
+            await world.pass_time(5)
+            asked.clear()
+            world.cluster.put(node("a", cpu="1"))
+            await world.pass_time(5)
+            assert [attempt.result for attempt in world.seen.groups][-1] == "unschedulable"
+            assert len(world.seen.groups) > 1
+            assert sorted(asked) == [f"w{number}" for number in range(9)]  # by the events of their other conditions
 
     asyncio.run(story())

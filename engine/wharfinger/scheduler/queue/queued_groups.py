@@ -267,7 +267,8 @@ class QueuedGroups:
         in_flight.end(entry.uid)
         for member in entry.trying.values():
             in_flight.end(member.uid)
-            self.index.put(member.pod)
+            if self.index.is_placed(member.uid):  # an event was seen while it was assumed
+                self.index.put(member.pod)
             self._wait(entry, member)
         came = {uid: member for uid, member in entry.members.items() if uid not in entry.trying}
         entry.replace({**entry.trying, **came})
