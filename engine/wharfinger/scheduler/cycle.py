@@ -76,7 +76,7 @@ class SchedulingCycle:
             self._ahead.popleft()
             if queued.place is Place.IN_FLIGHT:  # else it was deleted meanwhile
                 self._decide(queued)
-            if self._clock.monotonic() >= ends_at:
+            if self._clock.monotonic() >= ends_at or not self._binding.room.is_set():
                 return
 
     def cancel(self) -> None:
