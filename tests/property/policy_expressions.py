@@ -16,7 +16,7 @@ param keep: percent = 10% range 0%..50%
 metric load: percent = prometheus('q', node: "instance", max_age: 5s, min_coverage: 0%)
 let siblings = pods where it.labels["app"] == pod.labels["app"]
 let here = count(siblings, on: node)
-let either(x: count, y: number) = if x > here then x ?? limit else x - y
+let either(x: number, y: number) = if x > here then x ?? limit else x - y
 let plain(x: string) = x ?? node.labels["disk"]
 let sizes = { "a": 1, "ssd": 5 }
 let names = { 0: "a", 2: "ssd" }
