@@ -290,7 +290,7 @@ def preview_status(state: ClusterState, spec: dict[str, Any], rights: TenantRigh
     """The status of a PlacementPreview of the namespace, as JSON."""
     clock = ManualClock(NOW)
     profile = SimpleNamespace(name="wharfinger", chain=assemble())
-    judge = Judge(SimpleNamespace(state=state, profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
+    judge = Judge(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(clock.now()), profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
     cache, api = ObjectCache(["PlacementPreview"]), Api()
     metadata = objects.ObjectMeta(name="question", namespace=OWN, uid="1", creation_timestamp=clusters.at(1_000))
     cache.upsert("PlacementPreview", PlacementPreview(metadata=metadata, spec=spec))
