@@ -7,12 +7,15 @@ and at once when its text or the size of the cluster changes.
 Nothing is measured while decisions are quick: a decision within the budget has no policy that exceeds it. After a slow decision, the
 policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Times are CPU times, so other
 load on the machine does not suspend a policy.
+
+A group is decided in many steps. Each decision about one of its members is judged by itself, so that a large group may take long.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -158,7 +161,8 @@ class PolicyBudget:
         self._watched: dict[Key, Allowance] = {}
         self._watched_names: frozenset[str] = frozenset()
         self._suspended: dict[Key, tuple[Suspension, Size]] = {}
-        self.measured: Mapping[str, float] | None = None
+        self._measured: Mapping[str, float] | None = None
+        self._of_members: dict[WatchedLaps, None] | None = None  # that were measured in a step of a group, in order; None outside of one
         self._changed = changed
 
     @property
@@ -176,19 +180,56 @@ class PolicyBudget:
 
     def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> None:
         """Take in the seconds of a whole decision about a pod that these policies govern."""
-        measured, self.measured = self.measured, None
+        measured, self._measured = self._measured, None
         if not self.settings.seconds:
             return
         if measured is not None:
             self._judge(governing, measured)
-        elif seconds > self.settings.seconds and governing:
-            for policy in governing:
-                self._watched.setdefault((policy.name, policy.revision), Allowance(self.settings))
-            self._update_names()
+        elif seconds > self.settings.seconds:
+            self._watch(governing)
+
+    @contextmanager
+    def group_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> Iterator[None]:
+        """A context for one step of a group; each decision in it about a member is judged by itself.
+
+        `governing` returns the policies that govern one of the members.
+        """
+        if not self.settings.seconds:
+            yield
+            return
+        began, self._of_members = self._monotonic(), {}
+        try:
+            yield
+        finally:
+            found, self._of_members = self._of_members, None
+            for laps in found:
+                self._judge_member(governing(), laps)
+            if not found and self._monotonic() - began > self.settings.seconds:
+                self._watch(governing())
+
+    def measured(self, laps: WatchedLaps, *, ended: bool) -> None:
+        """Take in the laps of a decision; `ended` if it goes no further. A search for a group may ask for the scores steps later."""
+        if self._of_members is not None:
+            self._of_members[laps] = None
+        elif ended:
+            self._measured = seconds_by_policy(laps)
+
+    def _judge_member(self, governing: Sequence[CompiledPolicy], laps: WatchedLaps) -> None:
+        """Judge a decision about a member, which may go on in a later step; a policy exceeds its budget once in it."""
+        seconds = seconds_by_policy(laps)
+        self._judge([policy for policy in governing if policy.name in laps.policies and policy.name not in laps.exceeded], seconds)
+        laps.exceeded.update(name for name, taken in seconds.items() if taken > self.settings.seconds)
+
+    def _watch(self, governing: Sequence[CompiledPolicy]) -> None:
+        for policy in governing:
+            self._watched.setdefault((policy.name, policy.revision), Allowance(self.settings))
+        self._update_names()
 
     def _judge(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> None:
         for policy in governing:
             key, seconds = (policy.name, policy.revision), measured.get(policy.name, 0.0)
+            if key in self._suspended:  # by an earlier member of the same step
+                continue
             allowance = self._watched.get(key)
             if allowance is None and seconds > self.settings.seconds:
                 allowance = self._watched[key] = Allowance(self.settings)
@@ -261,15 +302,18 @@ class PolicyStopwatch:
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
         """The laps of a decision that begins."""
         if self._budget.watches(policies):
-            return WatchedLaps(self._budget.settings.timer, whole=whole)
+            return WatchedLaps(self._budget.settings.timer, whole=whole, policies=policies, marked=self._marked)
         return NO_LAPS if self._inner is None else self._inner.begin(whole=whole, policies=policies)
 
     def ended(self, laps: Laps, status: str) -> None:
         """Pass the laps on to the budget, or to `inner`."""
         if isinstance(laps, WatchedLaps):
-            self._budget.measured = seconds_by_policy(laps)
+            self._budget.measured(laps, ended=True)
         elif self._inner is not None:
             self._inner.ended(laps, status)
+
+    def _marked(self, laps: WatchedLaps) -> None:
+        self._budget.measured(laps, ended=False)
 
 
 class EveryDecision:
@@ -286,18 +330,32 @@ class EveryDecision:
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — all are measured
         """The laps of a decision that begins."""
         self.seconds = {}
-        return WatchedLaps(self._timer, whole=whole)
+        return TimedLaps(self._timer, whole=whole)
 
     def ended(self, laps: Laps, status: str) -> None:  # noqa: ARG002 — the same for every status
         """Keep the seconds of the policies."""
-        if isinstance(laps, WatchedLaps):
+        if isinstance(laps, TimedLaps):
             self.seconds = seconds_by_policy(laps)
 
 
 class WatchedLaps(TimedLaps):
-    """Laps that are measured for the budget of policies."""
+    """Laps that are measured for the budget of `policies`, by name; `exceeded` are those that were found to be above theirs.
 
-    __slots__ = ()
+    `marked` is called after each part of the decision, such as the filters or the scores.
+    """
+
+    __slots__ = ("_marked", "exceeded", "policies")
+
+    def __init__(self, clock: Callable[[], float], *, whole: bool, policies: Sequence[str], marked: Callable[[WatchedLaps], None]) -> None:
+        super().__init__(clock, whole=whole)
+        self.policies = policies
+        self.exceeded: set[str] = set()
+        self._marked = marked
+
+    def mark(self, point: str) -> None:
+        """Count the time since the last mark for an extension point."""
+        super().mark(point)
+        self._marked(self)
 
 
 def seconds_by_policy(laps: TimedLaps) -> dict[str, float]:

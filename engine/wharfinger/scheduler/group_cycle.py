@@ -7,9 +7,9 @@ a time.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from wharfinger.emit import Failed
 from wharfinger.framework.cluster_event import Change, ClusterEvent
@@ -18,7 +18,7 @@ from wharfinger.framework.plugins import default_preemption
 from wharfinger.groups.preempting import PreemptionAnswer, no_victims, priority_of
 from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
-from wharfinger.policies.budget import SUSPENDED
+from wharfinger.policies.budget import SUSPENDED, Key
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.permits import DELETED, STOPPED, BindTogether
 from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, GroupAttemptEnded, GroupSearchBegun, GroupSearched
@@ -27,6 +27,7 @@ from wharfinger.scheduler.queue import hints
 from wharfinger.scheduler.queued_pods import Place
 
 if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.prepared import Reason
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
@@ -45,21 +46,36 @@ MAX_KINDS = 16
 """Templates of one group whose rejecting plugins are looked at one by one."""
 
 Steps = Generator[None, None, None]
+Found = TypeVar("Found")
+
+
+class _Held(Exception):
+    """The group waits for policies that are suspended; the text says which."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
-    """An attempt under way: the members by uid, and how long its searches took."""
+    """An attempt under way: the members by uid, and how long its searches took.
+
+    `governing` are the policies that govern a member, once somebody asked; `passed` the suspended ones that are known to govern none.
+    """
 
     entry: QueuedGroup
     group: Group
     members: Mapping[str, QueuedPod]
     searched: float = 0.0
+    governing: tuple[CompiledPolicy, ...] | None = None
+    passed: frozenset[Key] = frozenset()
 
     @property
     def profile(self) -> Profile:
         """The profile that decides."""
         return self.entry.profile
+
+    @property
+    def kinds(self) -> Collection[PodView]:
+        """One of the waiting members per template."""
+        return {pod.template: pod for pod in self.group.waiting}.values()
 
 
 class GroupCycle:
@@ -86,10 +102,11 @@ class GroupCycle:
         self._budget = budget
         self._status = status
         self._preemptor = preemptor
-        self._search = GroupSearch(cluster)
+        self._search = GroupSearch(cluster, budget.stopwatch(None))
         self.reservations = Reservations(cluster, queue, self._search)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None
+        self._tried: _Attempt | None = None
 
     @property
     def busy(self) -> bool:
@@ -98,7 +115,7 @@ class GroupCycle:
 
     def start(self, entry: QueuedGroup) -> None:
         """Begin with a group that was just popped; `advance` does the work."""
-        self._entry = entry
+        self._entry, self._tried = entry, None
         self._steps = self._attempt(entry)
 
     def advance(self, ends_at: float) -> None:
@@ -108,7 +125,8 @@ class GroupCycle:
             return
         try:
             while True:
-                next(steps)
+                with self._budget.group_step(self._governing):
+                    next(steps)
                 if self._clock.monotonic() >= ends_at:
                     return
         except StopIteration:
@@ -140,10 +158,19 @@ class GroupCycle:
         members = dict(entry.trying)
         placed = tuple(pod for pod in self._groups.index.members(entry.key) if pod.node_name and pod.uid not in members)
         group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members.values()), placed=placed)
-        attempt = _Attempt(entry=entry, group=group, members=members)
-        if (held := self._held(attempt)) is not None:
-            yield from self._rejected(attempt, held, frozenset({SUSPENDED}))
-            return
+        self._tried = attempt = _Attempt(entry=entry, group=group, members=members)
+        try:
+            self._raise_if_held(attempt)
+            yield from self._decide(attempt)
+        except _Held as held:
+            if entry.stale:
+                self._groups.put_back(entry)
+            else:
+                yield from self._rejected(attempt, str(held), frozenset({SUSPENDED}))
+
+    def _decide(self, attempt: _Attempt) -> Steps:
+        """Search for a place and act on the answer; `_Held` if a policy that governs a member is suspended during a search."""
+        entry = attempt.entry
         for _ in range(MAX_SEARCHES):
             started = self._clock.monotonic()
             answer, revision = yield from self._answer(attempt)
@@ -169,19 +196,49 @@ class GroupCycle:
             if pod.terminating:
                 self._cluster.ports.events.record(pod, status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
 
-    def _held(self, attempt: _Attempt) -> str | None:
-        """Why the group waits for policies that are suspended; None if none governs a member."""
-        if not self._budget.suspended:
-            return None
+    def _governing(self) -> Sequence[CompiledPolicy]:
+        """The policies that govern a member of the group that is being tried."""
+        attempt = self._tried
+        if attempt is None:
+            return ()
+        if attempt.governing is None:
+            snapshot = self._cluster.snapshot()
+            found: dict[Key, CompiledPolicy] = {}
+            for pod in attempt.kinds:
+                found.update(((policy.name, policy.revision), policy) for policy in attempt.profile.chain.lineup(pod, snapshot).governing)
+            attempt.governing = tuple(found.values())
+        return attempt.governing
+
+    def _raise_if_held(self, attempt: _Attempt) -> None:
+        """Raise `_Held` if a policy that governs a member is suspended."""
+        suspended = frozenset(self._budget.suspended)
+        if suspended == attempt.passed:
+            return
         snapshot = self._cluster.snapshot()
         found: dict[str, None] = {}
-        for pod in {pod.template: pod for pod in attempt.group.waiting}.values():
+        for pod in attempt.kinds:
             found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, snapshot))))
-        return "; ".join(found) or None
+        if found:
+            raise _Held("; ".join(found))
+        attempt.passed = suspended
+
+    def _until_held(self, attempt: _Attempt, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
+        """The same steps; `_Held` once a policy that governs a member is suspended."""
+        try:
+            while True:
+                self._raise_if_held(attempt)
+                try:
+                    next(steps)
+                except StopIteration as finished:
+                    found: Found = finished.value
+                    return found
+                yield
+        finally:
+            steps.close()
 
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
-        for pod in {pod.template: pod for pod in attempt.group.waiting}.values():
+        for pod in attempt.kinds:
             yield from attempt.profile.decider.ahead(self._cluster.snapshot(), pod)
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
@@ -193,7 +250,7 @@ class GroupCycle:
                 return answer, None if kept else self._cluster.snapshot().revision
         yield
         self._emit(self._begun(attempt))
-        answer, revision = yield from self._search.in_steps(attempt.profile, attempt.group)
+        answer, revision = yield from self._until_held(attempt, self._search.in_steps(attempt.profile, attempt.group))
         self._emit(GroupSearched(attempt.group, answer))
         return answer, revision
 
@@ -330,7 +387,7 @@ class GroupCycle:
         """Preempt for the group where that helps, or let it wait for an event that may help."""
         entry, group = attempt.entry, attempt.group
         message = answered(group, answer).message
-        rejectors = yield from self._rejectors(attempt, group.waiting)
+        rejectors = yield from self._until_held(attempt, self._rejectors(attempt, group.waiting))
         if self._victims_are_leaving(group):
             message = f"{message}. preemption: {default_preemption.WAITING}"
         elif isinstance(answer, Impossible):
@@ -344,8 +401,9 @@ class GroupCycle:
             message = f"{message}. {found.message}"
             if not self.reservations.holds(group.key):
                 self._take_nominations_back(group)
-        if group.terms.reserve and (said := (yield from self.reservations.consider(attempt.profile, group))):
-            message = f"{message}. {said}"
+        if group.terms.reserve:
+            said = yield from self._until_held(attempt, self.reservations.consider(attempt.profile, group))
+            message = f"{message}. {said}" if said else message
         if entry.stale:
             self._groups.put_back(entry)
             return
@@ -367,7 +425,7 @@ class GroupCycle:
         others = tuple(self._groups.index.taken_whole())
         started = self._clock.monotonic()
         self._emit(self._begun(attempt, others))
-        found = yield from self._search.preempting(attempt.profile, group, others)
+        found = yield from self._until_held(attempt, self._search.preempting(attempt.profile, group, others))
         self._emit(GroupSearched(group, found))
         attempt.searched += self._clock.monotonic() - started
         return found

@@ -27,6 +27,7 @@ from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.state.copies import FollowedCopy
 
 if TYPE_CHECKING:
+    from wharfinger.framework.plugin_calls import Stopwatch
     from wharfinger.groups.terms import Group, GroupAnswer
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.cluster_state import ClusterState
@@ -59,10 +60,11 @@ def is_small(group: Group) -> bool:
 
 
 class GroupSearch:
-    """Searches for one group at a time."""
+    """Searches for one group at a time; a `stopwatch` measures the decisions on the copy."""
 
-    def __init__(self, cluster: LiveCluster) -> None:
+    def __init__(self, cluster: LiveCluster, stopwatch: Stopwatch | None = None) -> None:
         self._cluster = cluster
+        self._stopwatch = stopwatch
         self._now: Callable[[], float] = cluster.ports.clock.monotonic
         self._copy = FollowedCopy()
         self._deciders: dict[str, Decider] = {}  # of the copy, by profile
@@ -117,7 +119,7 @@ class GroupSearch:
             self._deciders, self._decided_on = {}, copy
         decider = self._deciders.get(profile.name)
         if decider is None or decider.chain is not profile.chain:
-            decider = self._deciders[profile.name] = Decider(profile.chain)
+            decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
         for pod in {pod.template: pod for pod in group.waiting}.values():
             yield from decider.ahead(copy.snapshot(), pod)
         return decider

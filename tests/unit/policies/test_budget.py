@@ -5,11 +5,13 @@ import re
 
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.policies.slow_rules import slow_rule
 from tests.unit.scheduler.running import node, pod, running
+from tests.unit.scheduler.test_groups_live import RACK, gang, member
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.policies.budget import IN_A_ROW, STEADY_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings
+from wharfinger.policies.budget import IN_A_ROW, STEADY_AFTER, SUSPEND_AT, SUSPENDED, Allowance, BudgetSettings, PolicyBudget
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 SLOW = 0.05
@@ -95,7 +97,7 @@ def story(rule, scenario, *, seconds=SLOW, budget=BUDGET):
 
     async def run():
         slowed, clocks = Slowed(rule, seconds), []
-        things = [each for name in "abcdef" for each in (node(name), pod(f"low-{name}", nodeName=name, priority=-9))]
+        things = [each for name in "abcdef" for each in (node(name, labels={RACK: "one"}), pod(f"low-{name}", nodeName=name, priority=-9))]
         async with running(*things, chains={"wharfinger": slowed.chain}, settings=settings(clocks, budget)) as world:
             clocks.append(world.clock)
             slowed.clock = world.clock
@@ -246,6 +248,124 @@ def test_pods_that_wait_for_it_are_no_pods_that_were_forgotten():
         assert len(notes(world, "late")) == 1
 
     story("a filter", scenario)
+
+
+def gang_of(world, name, count, *levels, **more):
+    """Create a group all at once."""
+    for thing in (gang(name, count, *levels), *(member(name, number, "10m", **more) for number in range(count))):
+        world.cluster.put(thing)
+
+
+SLOW_TEAM = {"labels": {"team": "slow"}}
+
+
+@pytest.mark.parametrize("levels", [(), (RACK,)])
+@pytest.mark.parametrize("count", [8, 70])
+@pytest.mark.parametrize("rule", ["a filter", "a score", "a tie break"])
+def test_a_policy_that_is_slow_with_members_of_groups_is_suspended_and_other_groups_are_placed(rule, count, levels):
+    async def scenario(world, slowed):
+        gang_of(world, "first", count, *levels, **SLOW_TEAM)
+        gang_of(world, "other", 3)
+        there = await bound(world)
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+        assert {f"other-{number}" for number in range(3)} == {name for name in there if "low-" not in name}
+        assert slowed.asked < count
+        [note] = notes(world, "first-0")
+        assert re.match(r'group default/first: policy "slow" is suspended: it took 50 ms of a decision and may take 20 ms; pods', note)
+        waiting = [entry for entry in world.scheduler.queue.groups if SUSPENDED in entry.rejectors]
+        assert [entry.key for entry in waiting] == ["default/first"]
+
+    story(rule, scenario)
+
+
+def test_groups_are_tried_again_when_the_suspension_ends():
+    async def scenario(world, slowed):
+        gang_of(world, "first", 8, **SLOW_TEAM)
+        await world.pass_time(25)
+        assert "first-0" not in await bound(world)
+        slowed.seconds = 0.0
+        await world.pass_time(10)
+        assert {f"first-{number}" for number in range(8)} <= await bound(world)
+        assert world.scheduler.budget.suspended == {}
+
+    story("a filter", scenario)
+
+
+def test_a_group_that_fits_nowhere_is_held_too():
+    async def scenario(world, _slowed):
+        for number in range(5):
+            world.cluster.put(gang(f"g{number}", 9))
+            for each in range(9):
+                world.cluster.put(member(f"g{number}", each, "3", **SLOW_TEAM))
+            await world.calm()
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+        assert 'policy "slow" is suspended' in notes(world, "g4-0")[-1]
+
+    story("a filter", scenario)
+
+
+@pytest.mark.parametrize("count", [60, 100])
+def test_a_large_group_with_quick_decisions_is_not_held(count):
+    async def scenario(world, slowed):
+        gang_of(world, "first", count, **SLOW_TEAM)
+        assert len([name for name in await bound(world) if name.startswith("first-")]) == count
+        assert slowed.asked >= count
+        assert world.scheduler.budget.suspended == {}
+
+    story("a filter", scenario, seconds=0.001)
+
+
+class Members:
+    """Decisions about members of a group, for a budget whose policy `slow` is watched already."""
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.governing = (policy(f'policy "slow"\n{TEXTS["a filter"]}'),)
+        time = self.clock.monotonic
+        self.budget = PolicyBudget(BudgetSettings(seconds=BUDGET, timer=time), self.clock.now, time, lambda: (1, 1))
+        self.stopwatch = self.budget.stopwatch(None)
+        with self.step():
+            self.clock.move(SLOW)
+
+    def step(self):
+        return self.budget.group_step(lambda: self.governing)
+
+    def begin(self, seconds):
+        """The laps of a decision whose filters have taken that long."""
+        laps = self.stopwatch.begin(whole=True, policies=["slow"])
+        laps.of_policy("slow", self.clock.move)(seconds)
+        laps.mark("Filter")
+        return laps
+
+
+def test_a_decision_that_goes_on_in_a_later_step_exceeds_the_budget_once():
+    members = Members()
+    for _ in range(IN_A_ROW):
+        assert not members.budget.suspended
+        with members.step():
+            laps = members.begin(SLOW)
+        with members.step():
+            laps.mark("Score")
+        with members.step():
+            members.stopwatch.ended(laps, "Success")
+    assert members.budget.suspended
+
+
+def test_one_step_suspends_a_policy_once_however_many_members_are_decided_about_in_it():
+    members = Members()
+    with members.step():
+        for _ in range(5 * IN_A_ROW):
+            members.begin(SLOW)
+    [suspension] = members.budget.suspended.values()
+    assert suspension.pause == 30
+
+
+def test_each_member_decided_about_in_one_step_is_judged_by_itself():
+    members = Members()
+    with members.step():
+        for _ in range(5 * IN_A_ROW):
+            members.begin(BUDGET / 2)
+    assert not members.budget.suspended
 
 
 def test_a_policy_that_keeps_to_its_budget_for_a_while_is_not_watched_any_more():
