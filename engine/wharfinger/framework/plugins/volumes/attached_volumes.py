@@ -140,13 +140,13 @@ NO_LIMIT: Final = 2**62
 
 
 class _OnNode(NamedTuple):
-    """What was read of a node: its pods with volumes, the claims and volumes that it depends on, and what counts there."""
+    """What was read of a node: its pods with volumes, and unless no driver has a limit, what counts there and what that depends on."""
 
     pods: list[PodView]
-    depends_on: frozenset[Dependency]
-    handles: frozenset[Handle]
-    limits: Mapping[str, int]
-    migrated: frozenset[str]
+    limits: Mapping[str, int] = MappingProxyType({})
+    handles: frozenset[Handle] = frozenset()
+    depends_on: frozenset[Dependency] = frozenset()
+    migrated: frozenset[str] = frozenset()
 
 
 class AttachedVolumes:
@@ -257,23 +257,24 @@ class AttachedVolumes:
         self._used, self._limits = {}, {}
         self._migrated = {plugin: np.zeros(len(names), np.bool_) for plugin in MIGRATED} | {"": np.ones(len(names), np.bool_)}
         for name, found in self._on.items():
-            self._write(name, found)
+            if found.limits:
+                self._write(name, found)
 
     def _read(self, name: str, pods: list[PodView]) -> None:
-        """Read a node and what is attached to it."""
+        """Read a node and what is attached to it; nothing is counted where nothing is limited."""
         self._forget(name)
         self._outdated.discard(name)
         node = self._store.get(objects.CSINode, name)
         limits = _limits(node)
-        volumes: set[Attachable] = set()
-        depends_on: set[Dependency] = set()
-        if limits:  # nothing is counted where nothing is limited
-            for pod in pods:
-                volumes.update(attachables(pod, self._store, depends_on))
-            depends_on.update((objects.PersistentVolume, volume_name) for volume_name in self._attached.get(name, {}).values())
-            volumes.update(self._without_pods(name))
+        if not limits:
+            self._on[name] = _OnNode(pods)
+            return
+        depends_on: set[Dependency] = {(objects.PersistentVolume, volume_name) for volume_name in self._attached.get(name, {}).values()}
+        volumes = set(self._without_pods(name))
+        for pod in pods:
+            volumes.update(attachables(pod, self._store, depends_on))
         migrated = frozenset(plugin for plugin in MIGRATED if migration_on(node, plugin))
-        found = _OnNode(pods, frozenset(depends_on), frozenset(_handles(volumes, node)), limits, migrated)
+        found = _OnNode(pods, limits, frozenset(_handles(volumes, node)), frozenset(depends_on), migrated)
         self._on[name] = found
         for key in found.depends_on:
             self._readers[key].add(name)
@@ -288,8 +289,8 @@ class AttachedVolumes:
                 _discard(self._readers, key, name)
             for handle in found.handles:
                 _discard(self._nodes_with, handle, name)
-            if name in self._rows:
-                self._write(name, _OnNode([], frozenset(), frozenset(), {}, frozenset()))
+            if found.limits and name in self._rows:
+                self._write(name, _OnNode([]))
 
     def _write(self, name: str, found: _OnNode) -> None:
         """Set the values of a node in all columns."""
