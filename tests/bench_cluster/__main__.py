@@ -23,7 +23,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench_cluster.contenders import KUBE_SCHEDULER, ROOT, UNTOLD, WHARF_RUN, WHARFINGER, contenders
+from tests.bench_cluster.contenders import KUBE_SCHEDULER, ROOT, UNOBSERVED, WHARF_RUN, WHARFINGER, contenders
 from tests.bench_cluster.load import Refused
 from tests.bench_cluster.measure import BARE, Bench, Run
 from tests.bench_cluster.table import Table
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="WORKLOAD", help=f"some of: {' '.join(NAMES)}")
     parser.add_argument("--scale", type=float, default=1.0, help="nodes and pods, times this")
     parser.add_argument("--rounds", type=int, default=1, help="how often each is measured; the medians are shown")
-    parser.add_argument("--contender", nargs="+", choices=(KUBE_SCHEDULER, WHARFINGER, UNTOLD), default=(KUBE_SCHEDULER, WHARFINGER))
+    parser.add_argument("--contender", nargs="+", choices=(KUBE_SCHEDULER, WHARFINGER, UNOBSERVED), default=(KUBE_SCHEDULER, WHARFINGER))
     parser.add_argument("--product", default=WHARF_RUN, metavar="COMMAND", help="in the place of 'wharf run': under a profiler, say")
     parser.add_argument("--json", type=Path, default=Path("build/bench-cluster.json"), metavar="FILE", help="where every run is written")
     return parser.parse_args()

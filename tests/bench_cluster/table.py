@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.bench_cluster.contenders import KUBE_SCHEDULER, UNTOLD, WHARFINGER
+from tests.bench_cluster.contenders import KUBE_SCHEDULER, UNOBSERVED, WHARFINGER
 from tests.bench_cluster.measure import BARE, Run
 from tests.bench_cluster.workloads import Workload
 
@@ -57,7 +57,7 @@ class Table:
         """What metrics, logs and kept decisions cost, if it was measured."""
         shares = []
         for what, words in (("rate", "pods/s"), ("burst_cpu_seconds", "CPU until the last binding"), ("cpu_seconds", "CPU in all")):
-            with_it, without = (self.median(workload.name, name, what) for name in (WHARFINGER, UNTOLD))
+            with_it, without = (self.median(workload.name, name, what) for name in (WHARFINGER, UNOBSERVED))
             if with_it and without:
                 shares.append(f"{with_it / without - 1:+.1%} {words}")
         if shares:
