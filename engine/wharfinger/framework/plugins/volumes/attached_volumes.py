@@ -162,7 +162,6 @@ class AttachedVolumes:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._attached: defaultdict[str, dict[str, str]] = defaultdict(dict)  # the volume of each attachment, by node
         self._on: dict[str, _OnNode] = {}
         self._readers: defaultdict[Dependency, set[str]] = defaultdict(set)  # the nodes that depend on an object
         self._nodes_with: defaultdict[Handle, set[str]] = defaultdict(set)
@@ -186,10 +185,6 @@ class AttachedVolumes:
             if isinstance(obj, objects.PersistentVolumeClaim | objects.PersistentVolume):
                 self._outdated.update(self._readers.get((type(obj), objects.key_of(obj)), ()))
             elif isinstance(obj, objects.VolumeAttachment):
-                attached = self._attached[obj.spec.node_name]
-                attached.pop(obj.metadata.name, None)
-                if obj is new and obj.spec.source.persistent_volume_name:
-                    attached[obj.metadata.name] = obj.spec.source.persistent_volume_name
                 self._outdated.add(obj.spec.node_name)
             elif isinstance(obj, objects.CSINode):
                 self._outdated.add(obj.metadata.name)
@@ -222,9 +217,14 @@ class AttachedVolumes:
         present, more = Counter(driver for driver, _ in there), Counter(driver for driver, _ in new)
         return any(present[driver] + number > limits[driver] for driver, number in more.items() if driver in limits)
 
+    def _attached(self, name: str) -> set[str]:
+        """The names of the volumes that are attached to a node, with or without a pod that uses them."""
+        found = self._store.group(objects.VolumeAttachment, _node_of, name)
+        return {volume for attachment in found if (volume := attachment.spec.source.persistent_volume_name)}
+
     def _without_pods(self, name: str) -> Iterator[Attachable]:
-        """The volumes that are attached to a node, with or without a pod that uses them."""
-        for volume_name in self._attached.get(name, {}).values():
+        """The volumes that drivers have attached to a node."""
+        for volume_name in self._attached(name):
             volume = self._store.get(objects.PersistentVolume, volume_name)
             found = None if volume is None else of_volume(volume)
             if found is not None:
@@ -269,7 +269,7 @@ class AttachedVolumes:
         if not limits:
             self._on[name] = _OnNode(pods)
             return
-        depends_on: set[Dependency] = {(objects.PersistentVolume, volume_name) for volume_name in self._attached.get(name, {}).values()}
+        depends_on: set[Dependency] = {(objects.PersistentVolume, volume_name) for volume_name in self._attached(name)}
         volumes = set(self._without_pods(name))
         for pod in pods:
             volumes.update(attachables(pod, self._store, depends_on))
@@ -304,6 +304,10 @@ class AttachedVolumes:
             limit[row] = min(found.limits.get(driver, NO_LIMIT), NO_LIMIT)
         for plugin in MIGRATED:
             self._migrated[plugin][row] = plugin in found.migrated
+
+
+def _node_of(attachment: objects.VolumeAttachment) -> str:
+    return attachment.spec.node_name
 
 
 def _discard(sets: dict[Key, set[str]], key: Key, name: str) -> None:
