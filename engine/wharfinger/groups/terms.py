@@ -5,7 +5,7 @@ The terms are the same from every source: a PodGroup (`scheduling.k8s.io/v1alpha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -67,6 +67,11 @@ class Group:
     def needed(self) -> int:
         """How many of the waiting members must be placed at once."""
         return max(0, self.terms.min_count - len(self.placed))
+
+    @property
+    def kinds(self) -> Collection[PodView]:
+        """One of the waiting members for each template."""
+        return {pod.template: pod for pod in self.waiting}.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

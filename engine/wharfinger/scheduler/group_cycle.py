@@ -7,7 +7,7 @@ a time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -71,11 +71,6 @@ class _Attempt:
     def profile(self) -> Profile:
         """The profile that decides."""
         return self.entry.profile
-
-    @property
-    def kinds(self) -> Collection[PodView]:
-        """One of the waiting members per template."""
-        return {pod.template: pod for pod in self.group.waiting}.values()
 
 
 class GroupCycle:
@@ -204,7 +199,7 @@ class GroupCycle:
         if attempt.governing is None:
             snapshot = self._cluster.snapshot()
             found: dict[Key, CompiledPolicy] = {}
-            for pod in attempt.kinds:
+            for pod in attempt.group.kinds:
                 found.update(((policy.name, policy.revision), policy) for policy in attempt.profile.chain.lineup(pod, snapshot).governing)
             attempt.governing = tuple(found.values())
         return attempt.governing
@@ -216,7 +211,7 @@ class GroupCycle:
             return
         snapshot = self._cluster.snapshot()
         found: dict[str, None] = {}
-        for pod in attempt.kinds:
+        for pod in attempt.group.kinds:
             found.update(dict.fromkeys(map(str, self._budget.holding(attempt.profile.chain, pod, snapshot))))
         if found:
             raise _Held("; ".join(found))
@@ -238,7 +233,7 @@ class GroupCycle:
 
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
-        for pod in attempt.kinds:
+        for pod in attempt.group.kinds:
             yield from attempt.profile.decider.ahead(self._cluster.snapshot(), pod)
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)

@@ -120,7 +120,7 @@ class GroupSearch:
         decider = self._deciders.get(profile.name)
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
-        for pod in {pod.template: pod for pod in group.waiting}.values():
+        for pod in group.kinds:
             yield from decider.ahead(copy.snapshot(), pod)
         return decider
 
