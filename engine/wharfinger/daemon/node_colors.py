@@ -28,7 +28,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.model.devices.pools import Pools
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.objects.requests import NATIVE, listing_order
+from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.device_states import DeviceStates, State
 from wharfinger.web.ui.board import Coloring
 from wharfinger.web.ui.tiles import points, scale_of, share
@@ -90,10 +90,10 @@ class NodeColorings:
         if key == "pods":
             return share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
         index = snapshot.resource_index(key)
-        if index is None or not snapshot.n_nodes:
-            if key in NATIVE or not snapshot.n_nodes:
-                return share(f"{key} requested", np.zeros(snapshot.n_nodes, np.int64), np.zeros(snapshot.n_nodes, np.int64))
+        if index is None and snapshot.n_nodes:
             raise UnknownObject(f"no node offers {key}")
+        if index is None:  # there is no node to offer it
+            return share(f"{key} requested", np.zeros(0, np.int64), np.zeros(0, np.int64))
         return share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
 
     def _measured(self, name: str, snapshot: Snapshot) -> Coloring:
