@@ -88,19 +88,23 @@ class Bench:
         self._pods: dict[bytes, list[PodView]] = defaultdict(list)
         for pod, _ in state.placements():
             self._pods[pod.template].append(pod)
+        self._n_begun = 0
 
     def begin(self) -> Worth:
         """The cluster as at the beginning; returns what is free. The controllers stop meanwhile, so that they make no pods of their own."""
         self._cluster.end_others()
         self._cluster.controllers.stop()
+        self._n_begun += 1  # in the names of the pods: kwok may still delete a former pod by its name
         for kind, path in (("ReplicaSet", NAMES["ReplicaSet"]), ("Pod", NAMES["Pod"]), ("Node", NAMES["Node"])):
             names = [each["metadata"]["name"] for each in self._cluster.api.list(kind)]
             self._load.send(self._load.request("DELETE", f"{path}/{name}?gracePeriodSeconds=0", name) for name in names)
             eventually(lambda kind=kind: not self._cluster.api.any(kind), within=300)
         self._create("Node", self._nodes)
-        sets = [self._cluster.api.create(_replica_set(f"set-{number}", pods)) for number, pods in enumerate(self._pods.values())]
+        sets = [
+            self._cluster.api.create(_replica_set(f"set-{self._n_begun}-{number}", pods)) for number, pods in enumerate(self._pods.values())
+        ]
         self._create("Pod", [pod for made, pods in zip(sets, self._pods.values(), strict=True) for pod in _members(made, pods)])
-        eventually(lambda: all(_runs(pod) for pod in self._cluster.api.list("Pod")), within=300)
+        eventually(lambda: [_runs(pod) for pod in self._cluster.api.list("Pod")] == [True] * self._n_pods(), within=300)
         self._cluster.controllers.start()
         flags = ["--policy", ROOT / POLICIES[CHAIN][0], "--kubeconfig", self._cluster.kubeconfig, "--no-leader-elect"]
         self._cluster.run("wharfinger", *WHARF_RUN.split(), *flags, "--port", free_ports(1)[0])
@@ -120,13 +124,15 @@ class Bench:
 
     def wait_until_idle(self) -> None:
         """Returns when there are as many pods as at the beginning, and each runs or was found to have no place."""
-        n_pods = sum(map(len, self._pods.values()))
 
         def rests() -> bool:
             pods = self._cluster.api.list("Pod")
-            return len(pods) == n_pods and all(_runs(pod) or _has_no_place(pod) for pod in pods)
+            return len(pods) == self._n_pods() and all(_runs(pod) or _has_no_place(pod) for pod in pods)
 
         eventually(rests, within=300)
+
+    def _n_pods(self) -> int:
+        return sum(map(len, self._pods.values()))
 
     def _uids(self) -> set[str]:
         return {pod["metadata"]["uid"] for pod in self._cluster.api.list("Pod")}
