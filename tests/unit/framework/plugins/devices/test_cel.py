@@ -84,6 +84,9 @@ def answer(expression, device=DEVICE):
         f'device.attributes.transformMap(d, all, all.size())["{DOMAIN}"] == 4',
         "[optional.of(1), optional.none()].unwrapOpt() == [1]",
         f'{GPU}.version != "1.9.0" && {GPU}.version != 1 && !({GPU}.version == null) && !("1.9.0" == {GPU}.version)',
+        'bool("T") && !bool("F") && bool("true") && bool(device.driver == "") == false && bool(string(true))',
+        '!("none" in device.attributes) && device.attributes["none"].?x.orValue(1) == 1 && size(device.capacity["none"]) == 0',
+        'cel.bind(d, device.driver, device.attributes[d].index == 0 && size(device.attributes[d + "."]) == 0)',
         f'{GPU}.version in [semver("1.9.0")] && cel.bind(v, {GPU}.version, v == semver("1.9.0") && v != "a")',
     ],
 )
@@ -193,6 +196,22 @@ def test_an_expression_that_may_cost_too_much_is_refused_before_it_is_evaluated(
     refusal = compiled(expression)
     assert isinstance(refusal, SelectorFailed)
     assert str(refusal) == "too complex, exceeds cost limit"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "lists.range(10000).sum() > 0",
+        "lists.range(1000).map(i, i * i).filter(i, i % 2 == 0).size() == 500",
+        'device.attributes.exists(d, device.attributes[d].exists(n, n.contains("ode")))',
+        'device.attributes.exists(d, d.matches("^.*com$") && device.attributes[d].exists(n, n.matches("^mod.l$")))',
+        'device.attributes.exists(d, device.attributes[d].exists(n, string(device.attributes[d][n]).contains("a1")))',
+        "device.attributes.map(d, device.attributes[d].map(n, n)).flatten().size() > 3",
+        'device.attributes.map(d, d).sort()[0] != ""',
+    ],
+)
+def test_an_expression_that_kubernetes_takes_is_not_refused(expression):
+    assert answer(expression) is True
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ Kubernetes, which are called in Python here.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -20,8 +22,10 @@ from wharfinger.framework.plugins.devices.cel.rewriting import MERGED, NAMED, OF
 
 MAX_COST: Final = 1_000_000
 """The limit of one expression, as in Kubernetes: at most about 0.04 s and 100 MB."""
-MAX_MAP_ENTRIES: Final = 64
-"""The most entries of a map of a device, and the most characters of a key or value there (validation of ResourceSlices)."""
+MAX_MAP_ENTRIES: Final = 32
+"""The most entries of a map of a device (validation of ResourceSlices)."""
+MAX_LETTERS: Final = 64
+"""The most characters of a key or value there."""
 
 _PRECISION = 1_010  # characters of a formatted number
 _INDEX = {"kubernetes_indexOf", "kubernetes_lastIndexOf"}
@@ -58,19 +62,25 @@ _ESCAPE = 3  # characters of an escaped one
 _WRONG = 700  # characters of what is wrong with a text, besides those of the text
 _QUOTE = 10  # characters of a quoted one
 _PAIRWISE = {*("matches", "find", "findAll", "contains"), *(_INDEX | _SETS)}
+_COMPARED: Final = {"contains": 0.1}
+"""What it costs to compare a character with one of another text, where that is less than 1; `matches` compiles the expression too."""
+_UNKNOWN_ITEMS: Final = {OF_PAIRS, MERGED, SORTED, "string", "bytes"}
+"""Functions whose result consists of something else than their argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
     """A bound of a value: its elements or characters, those of any value within it, and both of all together (`weight`).
 
-    `inside` is a bound of each element, key or field, where more is known of it.
+    `inside` is a bound of each element, key or field, where more is known of it; that of an empty list is `_NOTHING`. `keys` is a bound of
+    each key, of what is known to be a map.
     """
 
     length: float = 1
     within: float = 1
     weight: float = 1
     inside: _Value | None = None
+    keys: _Value | None = None
 
     @property
     def part(self) -> _Value:
@@ -78,14 +88,29 @@ class _Value:
         return self.inside or _Value(min(self.within, self.weight), self.within, self.weight)
 
     def __add__(self, other: _Value) -> _Value:
-        return _Value(self.length + other.length, max(self.within, other.within), self.weight + other.weight)
+        inside = _known(self.inside, other.inside)
+        return _Value(self.length + other.length, max(self.within, other.within), self.weight + other.weight, inside)
+
+    def __or__(self, other: _Value) -> _Value:
+        """A bound of both."""
+        if self is _NOTHING or other is _NOTHING:
+            return other if self is _NOTHING else self
+        within, weight = max(self.within, other.within), max(self.weight, other.weight)
+        inside, keys = _known(self.inside, other.inside), _known(self.keys, other.keys)
+        return _Value(max(self.length, other.length), within, weight, inside, keys)
+
+
+def _known(one: _Value | None, other: _Value | None) -> _Value | None:
+    """A bound of two values; None if one is not known."""
+    return None if one is None or other is None else one | other
 
 
 _ONE = _Value()
+_NOTHING: Final = _Value(0, 1, 0)
 _Found = tuple[float, _Value]
 
 
-def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_MAP_ENTRIES) -> float:
+def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_LETTERS) -> float:
     """The most that a compiled expression may cost, by its serialized form (`cel.expr.CheckedExpr` in an `Any`).
 
     It is that for a device with these largest numbers of entries in each map, and of characters in each key and value.
@@ -94,7 +119,8 @@ def cost(serialized: bytes, entries: int = MAX_MAP_ENTRIES, letters: int = MAX_M
 
 
 def _device(entries: int, letters: int) -> _Value:
-    domain = _Value(entries, letters, entries * letters, _Value(letters, 1, letters))
+    text = _Value(letters, 1, letters)
+    domain = _Value(entries, letters, entries * letters, text, text)
     return replace(domain, inside=replace(domain, inside=domain))
 
 
@@ -139,15 +165,16 @@ def _map(message: tree.Message, scope: _Scope) -> _Found:
 def _together(parts: Sequence[_Found]) -> _Found:
     values = [value for _, value in parts]
     within = max((max(value.length, value.within) for value in values), default=1)
-    return 1 + sum(found for found, _ in parts), _Value(len(values), within, len(values) + sum(value.weight for value in values))
+    inside = functools.reduce(operator.or_, values, _NOTHING)
+    weight = len(values) + sum(value.weight for value in values)
+    return 1 + sum(found for found, _ in parts), _Value(len(values), within, weight, inside)
 
 
 def _loop(message: tree.Message, scope: _Scope) -> _Found:
     """A macro. What it collects grows by the same amount each time: its name, `@result`, cannot be written in an expression."""
     over_cost, over = _expression(tree.first(message, 2), scope)
     begin_cost, begin = _expression(tree.first(message, 4), scope)
-    key = over.part if over.inside is None or not message.get(8) else _innermost(over.inside)  # of two variables the first is the key
-    variables = {tree.text(message, 1): key, tree.text(message, 8): over.part}
+    variables = {tree.text(message, 1): over.keys or over.part, tree.text(message, 8): over.part}
     inside = {**scope, **variables, tree.text(message, 3): begin}
     times = 0 if tree.is_empty_list(tree.first(message, 2)) else over.length
     again, _ = _expression(tree.first(message, 5), inside)
@@ -157,14 +184,9 @@ def _loop(message: tree.Message, scope: _Scope) -> _Found:
         max(begin.within, once.within, once.length),
         begin.weight + times * max(0, once.weight - begin.weight),
     )
-    kept = _Value(max(grown.length, begin.length), grown.within, max(grown.weight, begin.weight))
+    kept = _Value(max(grown.length, begin.length), grown.within, max(grown.weight, begin.weight), _known(begin.inside, once.inside))
     result, value = _expression(tree.first(message, 7), {**scope, tree.text(message, 3): kept})
     return over_cost + begin_cost + times * (again + body) + result, value
-
-
-def _innermost(value: _Value) -> _Value:
-    """A text within maps of a device, which bounds their keys too."""
-    return value if value.inside is None else _innermost(value.inside)
 
 
 def _call(message: tree.Message, scope: _Scope) -> _Found:
@@ -191,7 +213,8 @@ def _read(function: str, values: Sequence[_Value]) -> float:
         return values[0].length
     read = sum(value.weight for value in values)
     if function in _PAIRWISE and len(values) > 1:
-        read += values[0].length * values[1].length * max(1, min(values[0].within, values[1].within))
+        compared = values[0].length * values[1].length * max(1, min(values[0].within, values[1].within))
+        read += compared * _COMPARED.get(function, 1)
     return read
 
 
@@ -202,14 +225,13 @@ def _work(function: str, values: Sequence[_Value], sources: Sequence[bytes]) -> 
     if function in {"_[_]", "_[?_]", "_?._"} and values:
         return 1, values[0].part
     if function == "_?_:_" and len(values) == 3:
-        one, other = values[1:]
-        return 1, _Value(max(one.length, other.length), max(one.within, other.within), max(one.weight, other.weight))
+        return 1, values[1] | values[2]
     if function in _PASSED_ON:
         return 1, _joined(values)
     if function == "distinct":
         result, read = values[0], read + values[0].length ** 2 * values[0].within
     elif function == "_+_" or function in _SAME_SIZE:
-        result = _joined(values)
+        result = _joined(values) if function not in _UNKNOWN_ITEMS else replace(_joined(values), inside=None)
     elif size := _length_of_text(function, values, read):
         result = _Value(size, 1, size)
     elif function == WRONG:
@@ -217,7 +239,7 @@ def _work(function: str, values: Sequence[_Value], sources: Sequence[bytes]) -> 
         result = _Value(2, size, 2 * size)
     elif function == "lists.range":
         size = min(MAX_RANGE_LENGTH, _integer(sources[-1]))
-        result = _Value(size, 1, 2 * size)
+        result = _Value(size, 1, 2 * size, _ONE)
     elif function not in SCALAR:  # split, join, format, flatten, findAll, …: every part, with every separator or number between
         between = (
             max((value.length for value in values[1:]), default=0) if function == "join" else _PRECISION if function == "format" else 1
@@ -235,10 +257,7 @@ def _length_of_text(function: str, values: Sequence[_Value], read: float) -> flo
 
 
 def _joined(values: Sequence[_Value]) -> _Value:
-    found = _Value(0, 1, 0)
-    for value in values:
-        found = found + value
-    return found
+    return functools.reduce(operator.add, values) if values else _ONE
 
 
 def _integer(message: bytes) -> float:

@@ -82,6 +82,8 @@ def expanded(call: tree.Message, make: tree.Maker) -> bytes | None:
     arguments = [*tree.every(call, 1), *tree.every(call, 3)]
     if name in _OPTIONAL_ENTRIES and _is_by_domain(arguments[0]):
         return make.call("optional.of", make.call("_[_]", *arguments))  # every domain is there
+    if name == "bool" and len(arguments) == 1:
+        return _boolean(make, *arguments)
     return made_of(make, *arguments) if made_of is not None and len(arguments) == count else _loop(call, make)
 
 
@@ -128,6 +130,14 @@ def _every_or_any(condition: bytes, make: tree.Maker, *, every: bool) -> list[by
 def _only_one(condition: bytes, make: tree.Maker) -> list[bytes]:
     step = make.call("_?_:_", condition, make.call("_+_", make.name(_RESULT), make.integer(1)), make.name(_RESULT))
     return [make.integer(0), make.truth(True), step, make.call("_==_", make.name(_RESULT), make.integer(1))]
+
+
+def _boolean(make: tree.Maker, value: bytes) -> bytes:
+    """What `bool` returns, also for the two texts that the runtime does not read."""
+    found = make.call("bool", make.name(_ITEM))
+    for text, truth in (("F", False), ("T", True)):
+        found = make.call("_?_:_", make.call("_==_", make.text(text), make.name(_ITEM)), make.truth(truth), found)
+    return make.bound(_ITEM, value, found)
 
 
 def _unwrapped(make: tree.Maker, over: bytes) -> bytes:
@@ -177,20 +187,29 @@ _MADE: Final[Mapping[str, tuple[int, Callable[..., bytes]]]] = {
 """Functions that are made of others, with the number of their arguments, the target of a member function included."""
 
 
-# ── equality ──
+# ── equality and domains ──
 
 IS_FOREIGN: Final = "kubernetes_is_foreign"
 SAME_FOREIGN: Final = "kubernetes_same_foreign"
 
 _LEFT: Final = "@left"
+_DOMAIN: Final = "@domain"
 _NEVER_FOREIGN: Final = (tree.CONSTANT, tree.LIST, tree.STRUCT)
 _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
 """The operators whose result may be foreign."""
 
 
 def guarded(call: tree.Message, make: tree.Maker) -> bytes | None:
-    """The comparison with the same answer but where a foreign value stands on its left; None for calls that cannot have one there."""
+    """What a comparison, or a look-up of a domain, is evaluated as; None for other calls.
+
+    A comparison has the same answer but where a foreign value stands on its left. A domain that the device does not have is an empty map.
+    """
     sides = list(tree.every(call, 3))
+    if tree.text(call, 2) == "_[_]" and _is_by_domain(sides[0]):
+        known = tree.CONSTANT in tree.fields(sides[1])
+        domain = sides[1] if known else make.name(_DOMAIN)
+        found = make.call("_?_:_", make.call("@in", domain, sides[0]), make.call("_[_]", sides[0], domain), make.no_entries())
+        return found if known else make.bound(_DOMAIN, sides[1], found)
     if tree.text(call, 2) != "_==_" or len(sides) != 2 or not _may_be_foreign(tree.fields(sides[0])):
         return None
     left, right = make.name(_LEFT), sides[1]

@@ -117,8 +117,8 @@ class Selector:
     def _evaluate(self, device: DeviceTraits) -> bool | str:
         """The answer, or the text of the error.
 
-        A domain that the device does not have is an empty map for Kubernetes. The runtime takes plain dicts only, so a domain is added when
-        the expression has failed for lack of it (`in` of the same expression then finds the domain, which it does not in Kubernetes).
+        A domain that the device does not have is an empty map for Kubernetes. Where an expression looks it up in a variable, it is added
+        when the expression has failed for lack of it (`in` of the same expression then finds the domain, which it does not in Kubernetes).
         """
         attributes, capacity = dict(device.attributes), dict(device.capacity)
         while True:

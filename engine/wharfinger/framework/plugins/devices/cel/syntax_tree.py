@@ -134,6 +134,10 @@ class Maker:
         """A list."""
         return self._form(LIST, b"".join(written(1, each) for each in items))
 
+    def no_entries(self) -> bytes:
+        """An empty map."""
+        return self._form(STRUCT, b"")
+
     def truth(self, value: bool) -> bytes:
         """A constant: true or false."""
         return self._form(CONSTANT, written(2, int(value)))
@@ -141,6 +145,10 @@ class Maker:
     def integer(self, value: int) -> bytes:
         """A constant number that is not negative."""
         return self._form(CONSTANT, written(3, value))
+
+    def text(self, value: str) -> bytes:
+        """A constant text."""
+        return self._form(CONSTANT, written(6, value.encode()))
 
     def loop(self, over: bytes, names: Sequence[str], collected: str, parts: Sequence[bytes]) -> bytes:
         """A loop with one or two variables; `parts` are what `collected` begins with, the condition to go on, the step, and the result."""
