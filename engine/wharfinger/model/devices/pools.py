@@ -78,9 +78,12 @@ class Pool:
         return f"{self.driver}/{self.name}"
 
     @cached_property
-    def positions(self) -> Mapping[str, int]:
-        """The position of each device by name; those of `others` follow."""
-        return {name: position for position, name in enumerate([*(device.name for device in self.devices), *self.other_names])}
+    def positions(self) -> Mapping[str, tuple[int, ...]]:
+        """The positions of devices by name; those of `others` follow, and may have the name of another device."""
+        found: dict[str, tuple[int, ...]] = {}
+        for position, name in enumerate([*(device.name for device in self.devices), *self.other_names]):
+            found[name] = (*found.get(name, ()), position)
+        return found
 
     @cached_property
     def binds(self) -> bool:

@@ -134,7 +134,8 @@ class DeviceStates:
         if not used or not pool.devices:
             return ()
         positions = pool.positions
-        return tuple(sorted(((positions[name], usage.key) for name, usage in used.items() if name in positions), key=_position))
+        found = ((position, usage.key) for name, usage in used.items() for position in positions.get(name, ()))
+        return tuple(sorted(found, key=_position))
 
 
 def _position(entry: tuple[int, Hashable]) -> int:
