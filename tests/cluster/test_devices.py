@@ -63,6 +63,18 @@ def test_pods_that_share_a_claim_go_where_its_device_is(cluster):
     assert len(api.get("ResourceClaim", "shared")["status"]["reservedFor"]) == 3
 
 
+def test_members_of_a_group_share_a_claim_that_is_not_allocated_yet(cluster):
+    api = cluster.api
+    api.create(devices.claim("shared"))
+    api.create(objects.podgroup("gang", 4))
+    with LiveScheduler(cluster.kubeconfig):
+        gang = {"schedulingGroup": {"podGroupName": "gang"}}
+        api.create_many(devices.pod(f"pod-{number}", claim_name="shared", scheduler=NAME, **gang) for number in range(4))
+        wait_bound(api, 4)
+    assert len(set(bound(api).values())) == 1
+    assert len(api.get("ResourceClaim", "shared")["status"]["reservedFor"]) == 4
+
+
 def test_a_driver_that_comes_late_or_starts_again_is_followed(cluster):
     api = cluster.api
     for each in api.list("ResourceSlice"):

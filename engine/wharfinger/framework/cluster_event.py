@@ -115,11 +115,13 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def frees_devices(self) -> bool:
-        """True if the claim gave devices back: its allocation was cleared, or it was deleted with one."""
+        """True if the claim gave devices back: its allocation was cleared, or it was deleted with one and maybe made anew."""
         was, now = self.claim_was, self.claim
         if self.removed:
             return now is not None and now.status.allocation is not None
-        return was is not None and was.status.allocation is not None and now is not None and now.status.allocation is None
+        if was is None or now is None or was.status.allocation is None:
+            return False
+        return now.status.allocation is None or now.metadata.uid != was.metadata.uid
 
 
 def node_added(node: objects.Node) -> Change:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.prepared import Attempt
+from wharfinger.model.devices.allocated import Allocations
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.cycle import Decider
@@ -164,6 +165,7 @@ class Tentative:
         self.plain = self.plain and assigned is pod and not pod.object.spec.resource_claims
         for each in claims:
             self._state.take_devices(each.claim, each.allocation)
+            self._state.objects.following(Allocations).share(each.claim)
         self._claims[pod.uid] = [each.claim for each in claims]
         self._state.assume(assigned, node)
         self.assumed.append(pod)

@@ -94,7 +94,7 @@ class ApiClaimWriter:
             claim = _read(await self._write("PATCH", _path(claim), msgspec.json.encode(protected), MERGE_PATCH))
         consumers = [*map(msgspec.to_builtins, claim.status.reserved_for), msgspec.to_builtins(consumer_of(pod))]
         status: dict[str, Any] = {"reservedFor": consumers}
-        if allocation is not None:
+        if allocation is not None and claim.status.allocation is None:  # else another pod that shares it was faster
             stamp = {"allocationTimestamp": time_text(self._clock.now())}
             status["allocation"] = {**stamp, **msgspec.to_builtins(allocation)}
         body = {"metadata": _version(claim), "status": status}

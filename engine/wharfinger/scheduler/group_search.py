@@ -23,6 +23,7 @@ from wharfinger.groups.preempting import PreemptionAnswer, preempting
 from wharfinger.groups.prospects import Expected, expecting
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.devices.allocated import Allocations
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.state.copies import FollowedCopy
 
@@ -149,6 +150,8 @@ class GroupSearch:
                 state.assume(profile.chain.assigned_on(pod, snapshot, node), node)
                 assumed.append(pod)
                 devices.reserve(pod, chosen)
+                for each in chosen:
+                    state.objects.following(Allocations).share(each.claim)
                 if number % MEMBERS_PER_STEP == MEMBERS_PER_STEP - 1:
                     yield
             complete = True
@@ -158,6 +161,8 @@ class GroupSearch:
                 for pod in reversed(assumed):
                     devices.give_back(pod)
                     state.forget(pod)
+            if (taken := state.objects.followed(Allocations)) is not None:
+                taken.end_sharing()
 
 
 class _Checks:

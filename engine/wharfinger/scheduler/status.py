@@ -369,6 +369,12 @@ def assigned(pod: PodView, node: str) -> Event:
     return Event(type=NORMAL, reason="Scheduled", action="Binding", note=f"Successfully assigned {pod.key} to {node}")
 
 
+def waiting_for_devices(node: str) -> Event:
+    """The event of a pod that is bound once drivers have prepared its devices."""
+    note = f"waiting for binding conditions for device on node {node}"
+    return Event(type=NORMAL, reason="BindingConditionsPending", action="Scheduling", note=note)
+
+
 def disrupted(scheduler_name: str) -> Condition:
     """The condition of a pod that is evicted for another."""
     message = f"{scheduler_name}: preempting to accommodate a higher priority pod"

@@ -7,9 +7,11 @@ from msgspec import structs
 
 from tests.bench import devices
 from tests.unit.scheduler.running import node, running
+from tests.unit.scheduler.test_groups_live import gang as group
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
+from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.claims import WATCH_TIMEOUT
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
@@ -162,11 +164,124 @@ async def test_a_pod_whose_devices_cannot_be_taken_is_tried_again_and_not_lost(m
         monkeypatch.setattr(world.scheduler.state, "take_devices", choke)
         world.cluster.put(structs.replace(asking, spec=structs.replace(asking.spec, resource_claims=claimed)))
         await world.calm()
-        assert not world.scheduler.state.is_placed("uid-p")
+        assert not world.scheduler.state.is_placed("p")
         assert held(world) == 0
         monkeypatch.undo()
         await world.pass_time(4)
         for _ in names:
             world.claims.show()
             await world.calm()
+        assert world.cluster.nodes_of_pods() == {"default/p": "n00000"}
+
+
+async def test_a_pod_gets_the_devices_of_one_that_was_deleted_before_its_claim_was_written():
+    release = asyncio.Event()
+
+    class LateRefusal(LateClaims):
+        async def reserve(self, claim, pod, allocation):
+            if pod.name == "p":
+                await release.wait()
+                raise WriteFailed("the claim is gone", gone=True)
+            return await super().reserve(claim, pod, allocation)
+
+    whole_node = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 8}}]}
+    *others, _ = things("p")
+    async with running(*others, *(devices.claim_of(name, whole_node) for name in "pq"), claims=LateRefusal) as world:
+        for name in "pq":
+            world.cluster.put(pod(name))
+            await world.calm()
+        world.cluster.remove("Pod", "default/p")
+        await world.calm()
+        assert held(world) == 8
+        release.set()
+        await world.pass_time(15)
+        world.claims.show()
+        await world.calm()
+        assert world.cluster.nodes_of_pods() == {"default/q": "n00000"}
+
+
+async def test_members_of_a_group_share_a_claim_that_is_not_written_yet():
+    shared = (objects.PodResourceClaim(name="gpu", resource_claim_name="p-gpu"),)
+    gang = objects.PodSchedulingGroup(pod_group_name="g")
+    views = [pod(f"g-{number}") for number in range(2)]
+    members = [structs.replace(each, spec=structs.replace(each.spec, resource_claims=shared, scheduling_group=gang)) for each in views]
+    async with running(*things("p"), group("g", 2), claims=LateClaims) as world:
+        for each in members:
+            world.cluster.put(each)
+        await world.calm()
+        assert held(world) == 1
+        for _ in members:
+            world.claims.show()
+            await world.calm()
+        assert set(world.cluster.nodes_of_pods()) == {"default/g-0", "default/g-1"}
+        assert list(world.scheduler.state.objects.following(Allocations).all_in_flight()) == []
+        assert held(world) == 1
+
+
+async def test_a_pod_of_no_group_waits_until_a_claim_that_it_shares_is_written():
+    async with running(*things("p"), claims=LateClaims) as world:
+        world.cluster.put(pod("p"))
+        await world.calm()
+        other = pod("q")
+        shared = (objects.PodResourceClaim(name="gpu", resource_claim_name="p-gpu"),)
+        world.cluster.put(structs.replace(other, spec=structs.replace(other.spec, resource_claims=shared)))
+        await world.calm()
+        assert not world.scheduler.state.is_placed("q")
+        for _ in range(2):
+            world.claims.show()
+            await world.pass_time(2)
+        assert set(world.cluster.nodes_of_pods()) == {"default/p", "default/q"}
+
+
+class PreparedDevices(LateClaims):
+    """Claims whose devices a driver has to prepare; the watch shows at once what is written."""
+
+    async def reserve(self, claim, pod, allocation):
+        self._cluster.put(claim if allocation is None else with_allocation(claim, allocation))
+        return self._now()
+
+    def _now(self):
+        return self._cluster._objects["ResourceClaim"]["default/p-gpu"]
+
+    async def deallocate(self, claim):
+        self._cluster.put(structs.replace(claim, status=objects.ResourceClaimStatus()))
+
+    def report(self, kind, **more):
+        claim = self._now()
+        (result,) = claim.status.allocation.devices.results
+        condition = objects.DeviceCondition(type=kind, status="True", **more)
+        device = objects.AllocatedDeviceStatus(driver=result.driver, pool=result.pool, device=result.device, conditions=(condition,))
+        self._cluster.put(structs.replace(claim, status=structs.replace(claim.status, devices=(device,))))
+
+
+def to_be_prepared():
+    nodes, slices, *others = things("p")
+    named = [structs.replace(each, binding_conditions=("ready",), binding_failure_conditions=("failed",)) for each in slices.spec.devices]
+    return [nodes, structs.replace(slices, spec=structs.replace(slices.spec, devices=tuple(named))), *others]
+
+
+async def test_a_pod_is_bound_when_the_driver_has_prepared_its_device():
+    async with running(*to_be_prepared(), claims=PreparedDevices) as world:
+        world.cluster.put(pod("p"))
+        await world.pass_time(5)
+        assert world.cluster.nodes_of_pods() == {}
+        assert [each for each in world.cluster.events if each[1].reason == "BindingConditionsPending"] == [
+            ("default/p", status.waiting_for_devices("n00000"))
+        ]
+        world.claims.report("ready")
+        await world.calm()
+        assert world.cluster.nodes_of_pods() == {"default/p": "n00000"}
+
+
+async def test_a_device_that_cannot_be_prepared_is_named_and_given_back():
+    async with running(*to_be_prepared(), claims=PreparedDevices) as world:
+        world.cluster.put(pod("p"))
+        await world.calm()
+        world.claims.report("failed", reason="Broken", message="link is down")
+        await world.calm()
+        failures = [event.note for _, event in world.cluster.events if event.reason == "FailedScheduling"]
+        assert failures == ['DynamicResources: device binding failed: claim=p-gpu, reason=Broken, message="link is down"']
+        await world.pass_time(15)
+        world.claims.report("ready")
+        await world.calm()
         assert world.cluster.nodes_of_pods() == {"default/p": "n00000"}

@@ -2,7 +2,8 @@
 
 A device is in use if the status of any claim names it, of whatever namespace, reserved or not, being deleted or not; devices that were
 allocated with admin access do not count. A device that several claims may share is not in use, but some of its capacity is consumed, and it
-holds shares. An allocation that the scheduler has decided on but not written yet is *in flight*: it counts as if it were written.
+holds shares. An allocation that the scheduler has decided on but not written yet is *in flight*: it counts as if it were written. Other
+pods wait until it is, but for the members of the group that is being placed: they share it.
 
 `Allocations` follows the claims of an object store, so that nothing is counted twice and a question costs one look-up. Source:
 plugins/dynamicresources/allocateddevices.go and dra_manager.go, Kubernetes 1.36.
@@ -11,10 +12,10 @@ plugins/dynamicresources/allocateddevices.go and dra_manager.go, Kubernetes 1.36
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Protocol
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
@@ -64,10 +65,14 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """An allocation that is decided and not written yet, for a claim; `sharers` pods have decided on it."""
+    """An allocation that is decided and not written yet, for a claim; `sharers` pods have decided on it.
+
+    `allocated` is the claim with the allocation; always the same object.
+    """
 
     claim: objects.ResourceClaim
     allocation: objects.Allocation
+    allocated: objects.ResourceClaim
     sharers: int = 1
 
 
@@ -111,6 +116,7 @@ class Allocations:
         self._store = store
         self._written: dict[str, objects.Allocation] = {}
         self._in_flight: dict[str, InFlight] = {}
+        self._shareable: set[str] = set()
         self._counted: dict[str, objects.Allocation] = {}
         self._used: dict[PoolId, dict[str, Usage]] = {}
         self.log = ChangeLog()
@@ -129,6 +135,10 @@ class Allocations:
         """The allocation in flight for a claim; None if there is none."""
         return self._in_flight.get(claim_uid(claim))
 
+    def shareable(self, claim: objects.ResourceClaim) -> InFlight | None:
+        """The allocation in flight for a claim that the next pod shares; None if there is none, or the pod has to wait."""
+        return self._in_flight.get(claim_uid(claim)) if claim_uid(claim) in self._shareable else None
+
     def all_in_flight(self) -> Iterator[InFlight]:
         """Every allocation in flight."""
         yield from self._in_flight.values()
@@ -140,11 +150,22 @@ class Allocations:
         uid = claim_uid(claim)
         known = self._in_flight.get(uid)
         if known is not None:
-            self._in_flight[uid] = InFlight(claim=known.claim, allocation=known.allocation, sharers=known.sharers + 1)
+            self._in_flight[uid] = replace(known, sharers=known.sharers + 1)
         else:
-            self._in_flight[uid] = InFlight(claim=claim, allocation=allocation)
+            self._in_flight[uid] = InFlight(claim=claim, allocation=allocation, allocated=with_allocation(claim, allocation))
             self._recount(uid)
         self._store.touch(objects.ResourceClaim)
+
+    def share(self, claim: objects.ResourceClaim) -> None:
+        """Let the pods that are decided about next share the allocation in flight for a claim, until `end_sharing`."""
+        self._shareable.add(claim_uid(claim))
+        self._store.touch(objects.ResourceClaim)
+
+    def end_sharing(self) -> None:
+        """Let pods wait until the allocations in flight are written."""
+        if self._shareable:
+            self._shareable.clear()
+            self._store.touch(objects.ResourceClaim)
 
     def release(self, claim: objects.ResourceClaim, *, written: bool = False) -> bool:
         """Count the allocation of one pod no longer as in flight; True if it is in flight for none any more.
@@ -158,9 +179,10 @@ class Allocations:
         gone = written or known.sharers == 1
         if gone:
             del self._in_flight[uid]
+            self._shareable.discard(uid)
             self._recount(uid)
         else:
-            self._in_flight[uid] = InFlight(claim=known.claim, allocation=known.allocation, sharers=known.sharers - 1)
+            self._in_flight[uid] = replace(known, sharers=known.sharers - 1)
         self._store.touch(objects.ResourceClaim)
         return gone
 
@@ -225,7 +247,7 @@ def carry(source: Store, target: Store) -> None:
 
 def with_allocation(claim: objects.ResourceClaim, allocation: objects.Allocation | None) -> objects.ResourceClaim:
     """The claim with this allocation in its status."""
-    return replace(claim, status=replace(claim.status, allocation=allocation))
+    return structs.replace(claim, status=structs.replace(claim.status, allocation=allocation))
 
 
 def consumer_of(pod: PodView) -> objects.ClaimConsumer:
@@ -240,4 +262,4 @@ def is_reserved(claim: objects.ResourceClaim, pod: PodView) -> bool:
 
 def with_reservation(claim: objects.ResourceClaim, pod: PodView) -> objects.ResourceClaim:
     """The claim, reserved for the pod too."""
-    return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, consumer_of(pod))))
+    return structs.replace(claim, status=structs.replace(claim.status, reserved_for=(*claim.status.reserved_for, consumer_of(pod))))

@@ -38,6 +38,7 @@ from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid, is_reserved
 from wharfinger.model.objects.devices import IN_MEMORY
+from wharfinger.scheduler import status
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
@@ -81,18 +82,20 @@ class DeviceClaims:
         for waiting in self._awaited.pop(claim.metadata.uid, ()):
             waiting.set()
 
-    def give_back(self, pod: PodView) -> None:
-        """Undo `reserve`, and what `bind` has written, the latter in the background."""
+    def give_back(self, pod: PodView) -> bool:
+        """True if devices are free now; undoes `reserve`, and what `bind` has written, the latter in the background."""
         written = self._written.pop(pod.uid, [])
         unseen = [claim for claim in written if not self._shows(claim)]
+        freed = False
         for each in self._taken.pop(pod.uid, ()):
             found = next((claim for claim in unseen if _holds(claim, each.allocation)), None)
             if found is None:
-                self._cluster.state.give_back_devices(each.claim)
+                freed |= self._cluster.state.give_back_devices(each.claim)
             else:
                 self._background.start(self._give_back_once_shown(each, found))
         for claim in written:  # each by itself: one that cannot be given back must not keep the others
             self._background.start(self._unreserve(claim, pod))
+        return freed
 
     async def drain(self) -> None:
         """Wait until nothing is being given back."""
@@ -212,20 +215,25 @@ class DeviceClaims:
 
     async def _wait_for_devices(self, placement: Placement, patience: float) -> None:
         """Return once the drivers have prepared all devices that ask for it, within `patience` seconds of the allocation."""
-        clock = self._cluster.ports.clock
+        clock, told = self._cluster.ports.clock, False
         while True:
             found = pod_claims(placement.pod, self._cluster.state.objects)
             claims = found.all if isinstance(found, PodClaims) else ()
             ready = [readiness(claim) for claim in claims if claim.status.allocation is not None]
-            if None in ready:
-                raise BindFailed(f"{NAME}: device binding failed")
+            failed = next((each for each in ready if isinstance(each, str)), None)
+            if failed is not None:
+                raise BindFailed(f"{NAME}: {failed}")
             if all(ready):
                 return
+            if not told:
+                told = True
+                self._cluster.ports.events.record(placement.pod, status.waiting_for_devices(placement.node))
             if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its devices were being prepared", gone=True)
-            limit = min((at for claim in claims if (at := ready_by(claim, patience)) is not None), default=None)
-            if limit is not None and clock.now() > limit:
-                raise BindFailed(f"{NAME}: device binding timeout")
+            for claim in claims:
+                limit = ready_by(claim, patience)
+                if limit is not None and clock.now() > limit and not readiness(claim):
+                    raise BindFailed(f"{NAME}: device binding timeout: claim={claim.metadata.name}")
             await self._change(claims, POLL_SECONDS)
 
     async def _unreserve(self, claim: objects.ResourceClaim, pod: PodView) -> None:

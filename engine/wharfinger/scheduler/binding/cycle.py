@@ -125,7 +125,8 @@ class BindingCycle:
                 plugin.unreserve(placement)
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
                 self._ports.emit(Failed(f"pod {placement.pod.key}", error))
-        self.claims.give_back(placement.pod)
+        if self.claims.give_back(placement.pod) and known:  # the pod itself may be gone already, and its devices are free only now
+            self._queue.notify(Change(events=ClusterEvent.RESOURCE_CLAIM, label="ResourceClaimUpdate"))
         forgotten = self._cluster.state.forget(placement.pod)
         if forgotten and queued.group is not None:
             self._queue.groups.unplaced(placement.pod)

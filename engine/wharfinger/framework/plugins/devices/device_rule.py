@@ -123,6 +123,7 @@ class DeviceRule(AllocatingFilter):
         candidates = (name for name, amount in attempt.pod.requests.items() if amount and extended_resources.is_candidate(name))
         self._other_resources = tuple(name for name in candidates if name not in claims.backed)
         self._no_users = not claims.users
+        self._shares = bool(claims.shared)
         self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
         self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot.now, binding_timeout)
         self._known_asks = store.following(KnownAsks)
@@ -242,7 +243,13 @@ class DeviceRule(AllocatingFilter):
         return api.text(fault, names, pools, attempt.snapshot.names[row])
 
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
-        """What is to be allocated for the pod on the node of a row that can take it."""
+        """What is to be allocated for the pod on the node of a row that can take it, and the allocations in flight that it shares."""
+        found = pod_claims(attempt.pod, attempt.snapshot.objects) if self._shares else None
+        flights = found.shared if isinstance(found, PodClaims) else ()
+        shared = tuple(ClaimAllocation(claim=flight.claim, allocation=flight.allocation) for flight in flights)
+        return (*shared, *self._new_allocations(attempt, row))
+
+    def _new_allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
         if not self._to_allocate or self._stale or (self._no_users and not self._left_at(attempt.snapshot, row)):
             return ()
         outcome, variant = self._at_row(attempt.snapshot, row)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wharfinger.framework.plugins.devices import extended_resources
+from wharfinger.framework.plugins.devices.cel.addresses import quoted
 from wharfinger.model import objects
-from wharfinger.model.devices.allocated import Allocations
+from wharfinger.model.devices.allocated import Allocations, InFlight, claim_uid
 from wharfinger.model.objects.devices import IN_MEMORY
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ class IdentityKey:
 class PodClaims:
     """The claims of a pod that may be placed: `users` in the pod's order, and `special` for its extended resources, if there is one.
 
-    `backed` are the extended resources that a class backs.
+    `backed` are the extended resources that a class backs, `shared` the allocations in flight of `users` that the pod shares: such a claim
+    counts as allocated.
     """
 
     users: tuple[objects.ResourceClaim, ...]
     special: objects.ResourceClaim | None
     backed: tuple[str, ...]
+    shared: tuple[InFlight, ...] = ()
 
     @property
     def all(self) -> tuple[objects.ResourceClaim, ...]:
@@ -88,10 +91,21 @@ def pod_claims(pod: PodView, store: ObjectStore) -> PodClaims | str | None:
             return f'could not find ResourceClaim "{pod.namespace}/{name}"'
         users.append(found)
     special = (extended_resources.written_claim(pod, store) or extended_resources.in_memory_claim(pod)) if backed else None
-    claims = PodClaims(users=tuple(users), special=special, backed=backed)
+    shared = _shared(users, store)
+    users = [shared[claim_uid(claim)].allocated if claim_uid(claim) in shared else claim for claim in users]
+    claims = PodClaims(users=tuple(users), special=special, backed=backed, shared=tuple(shared.values()))
     if not claims.all:
         return None
     return _refusal(claims, store) or claims
+
+
+def _shared(claims: Sequence[objects.ResourceClaim], store: ObjectStore) -> Mapping[str, InFlight]:
+    """The allocations in flight that the pod of these claims shares, by the uid of the claim."""
+    allocations = store.followed(Allocations)
+    if allocations is None:
+        return {}
+    waiting = (claim for claim in claims if claim.status.allocation is None)
+    return {claim_uid(claim): flight for claim in waiting if (flight := allocations.shareable(claim)) is not None}
 
 
 def _users(pod: PodView, store: ObjectStore) -> Iterator[tuple[str, objects.ResourceClaim | str | None]]:
@@ -159,7 +173,7 @@ def deadline_and_broken(allocated: Sequence[tuple[int, objects.ResourceClaim]], 
     broken = set()
     for index, claim in allocated:
         ready = readiness(claim)
-        if ready is None:
+        if isinstance(ready, str):
             broken.add(index)
         elif not ready and (limit := ready_by(claim, timeout)) is not None:
             if now > limit:
@@ -179,8 +193,8 @@ def ready_by(claim: objects.ResourceClaim, timeout: float) -> float | None:
     return allocation.allocation_timestamp.timestamp() + timeout
 
 
-def readiness(claim: objects.ResourceClaim) -> bool | None:
-    """True if the devices of a claim are ready to be bound, None if one has failed (`isClaimReadyForBinding`)."""
+def readiness(claim: objects.ResourceClaim) -> bool | str:
+    """True if the devices of a claim are ready to be bound, or the text of the error if one has failed (`isClaimReadyForBinding`)."""
     allocation = claim.status.allocation
     for result in () if allocation is None else allocation.devices.results:
         if not result.binding_conditions:
@@ -188,16 +202,17 @@ def readiness(claim: objects.ResourceClaim) -> bool | None:
         conditions = _conditions(claim, result)
         if conditions is None:
             return False
-        if any(conditions.get(kind) == "True" for kind in result.binding_failure_conditions):
-            return None
-        if any(conditions.get(kind) != "True" for kind in result.binding_conditions):
+        failed = next((conditions[kind] for kind in result.binding_failure_conditions if kind in conditions), None)
+        if failed is not None:
+            return f"device binding failed: claim={claim.metadata.name}, reason={failed.reason}, message={quoted(failed.message)}"
+        if not all(kind in conditions for kind in result.binding_conditions):
             return False
     return True
 
 
-def _conditions(claim: objects.ResourceClaim, result: objects.AllocatedDevice) -> Mapping[str, str] | None:
-    """The status of each condition that the driver reports of an allocated device; None if it reports nothing."""
+def _conditions(claim: objects.ResourceClaim, result: objects.AllocatedDevice) -> Mapping[str, objects.DeviceCondition] | None:
+    """The conditions that are true of an allocated device, as its driver reports, by type; None if it reports nothing."""
     for device in claim.status.devices:
         if (device.driver, device.pool, device.device) == (result.driver, result.pool, result.device):
-            return {condition.type: condition.status for condition in device.conditions}
+            return {condition.type: condition for condition in device.conditions if condition.status == "True"}
     return None
