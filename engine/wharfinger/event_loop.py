@@ -4,12 +4,12 @@ A thread that computes gives Python's lock away every few milliseconds, and a de
 wait for the lock dozens of times. So while something is built in a thread, threads switch sooner, and for a while the scheduler rests
 between two slices of deciding.
 
-Python looks for garbage with all threads standing still: at young objects every few hundred new ones, and at all of them, a tenth of a
-second for a large cluster, whenever enough have survived, which is in the middle of a burst of pods or of a reload of policies. Modules,
-policies and the first state of a cluster are a million objects that stay; looking through them was a tenth of the CPU of a burst. So what
-exists at the start, and when the cluster is known, is left out for good; young objects are looked at in portions that take a few
-milliseconds; and the look at everything else waits for a quiet moment. Python's middle generation is not used: a look at ten portions that
-survived takes as long as ten looks, all at once, for objects that a quiet moment would find as well.
+Python's garbage collection stops all threads. It runs over young objects after every few hundred new ones. It runs over all objects, a
+tenth of a second for a large cluster, when enough have survived. That is in the middle of a burst of pods or of a reload of policies.
+Modules, policies and the first state of a cluster are a million objects that stay; looking through them was a tenth of the CPU of a burst.
+So objects that exist after the start, and after the first list of the cluster, are frozen. Young objects are collected in portions of a few
+milliseconds. A full collection waits for a quiet moment. Python's middle generation is not used: a look at ten portions that survived takes
+as long as ten looks, all at once, for objects that a quiet moment would find as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from wharfinger.framework.ports import Clock
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; elsewhere CLOCK_MONOTONIC goes on during a suspension
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; on other systems CLOCK_MONOTONIC continues during a suspension
 
 
 class SystemClock:
@@ -132,7 +132,7 @@ class Background:
 
 
 class Tasks:
-    """Background tasks of a context: when it is left they are cancelled one after the other, the latest first."""
+    """Background tasks of a context: at its exit they are cancelled in sequence, the latest first."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []
@@ -174,7 +174,7 @@ class Tasks:
 
 
 def _succeeded(task: asyncio.Future[Any]) -> None:
-    """Raises the error of a task; of a group of errors the first, as one sentence says more than all of them."""
+    """Raises the error of a task; for a group of errors, the first one."""
     error = task.exception()
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -185,7 +185,7 @@ def _succeeded(task: asyncio.Future[Any]) -> None:
 # ── long work: in slices, and in a thread ────────────────────────────────────────────────────────────────────────────────────────────────
 
 SWITCH_INTERVAL = 0.0002
-"""Seconds after which the lock is asked for; Python's own 0.005 would make a decision of 1 ms last 40."""
+"""Seconds after which a thread requests the lock; Python's own 0.005 would make a decision of 1 ms last 40."""
 BUILD_PAUSE = 0.005
 """Seconds for which the scheduler rests between two slices."""
 MAX_PAUSED_BUILD = 3.0
@@ -225,7 +225,7 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
 
 
 class BuildThread:
-    """Runs one function at a time in a thread, and says how long the scheduler should rest for it between two slices.
+    """Runs one function at a time in a thread, and computes how long the scheduler should rest for it between two slices.
 
     A thread cannot be stopped: a caller that is cancelled ends when the function has, so that its turn does not end before.
     """

@@ -1,4 +1,4 @@
-"""Changes that an author may want at a place: what a help says, what happens where a value is missing, a name for an expression."""
+"""Code actions at a position: apply the help of a finding, add `on missing`, name an expression by a `let`."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _extractions(document: Document, start: int, end: int) -> Iterator[Action]:
 
 
 def _reads_item(expr: typed.Expr) -> bool:
-    """True if an expression, outside of selections in it, speaks of a placed pod."""
+    """True if an expression reads `it`, a placed pod, outside of selections."""
     if isinstance(expr, (typed.Select, typed.Aggregate)):
         return False
     return expr.type.shape in {Shape.ITEM, Shape.DEVICE} or any(map(_reads_item, typed.parts(expr)))

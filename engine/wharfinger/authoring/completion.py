@@ -1,7 +1,7 @@
-"""What may be written at a place: names, fields, functions, units, keywords, plugins, and what the cluster has.
+"""Completion at a position: names, fields, functions, units, keywords, plugins, and values of the cluster.
 
-What stands before the place decides. The role that a word there would have says which names are meant, and the grammar says which keywords
-can follow; neither needs the rest of the text to parse.
+The text before the position decides. The role of a word at the position gives the kinds of names, and the grammar gives the keywords that
+can follow. The rest of the text need not parse.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def offers(document: Document, offset: int, cluster: KnownCluster | None = None)
     return list(_offers(place_at(document, statement_start(document, offset), offset, cluster, inside=False)))
 
 
-# ── offers by what stands before ──
+# ── candidates by the text before the position ──
 
 
 def _offers(place: Place) -> Iterator[Offer]:
@@ -342,7 +342,7 @@ def _named_arguments(place: Place, name: str) -> Iterator[Offer]:
 
 
 def _expected(place: Place) -> frozenset[str] | None:
-    """The terminals that the grammar can take here; None where what stands before does not parse."""
+    """The terminals that the grammar accepts here; None if the text before does not parse."""
     engine = Interactive("expression" if place.inside else "start")
     return engine.expected() if engine.feed_all(place.before) else None
 

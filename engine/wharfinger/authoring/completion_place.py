@@ -1,4 +1,4 @@
-"""The place in a document where something is to be written: what stands before it, what an offer for it is, and which call it is in."""
+"""The position of a completion in a document: the text before it, the form of a candidate, and the enclosing call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Place:
 
     @property
     def first_on_line(self) -> bool:
-        """True if nothing stands before it on its line."""
+        """True if the line is empty before it."""
         return not self.inside and not self.document.text[: self.start].rpartition("\n")[2].strip()
 
 
@@ -79,7 +79,7 @@ def _closed(token: Token) -> bool:
 
 
 def statement_start(document: Document, offset: int) -> int:
-    """Where the statement of the file that stands before an offset begins: the last line before it that begins with a keyword."""
+    """The offset of the statement before an offset: the last line before it that begins with a keyword."""
     tokens, text = document.tokens, document.text
     for token in reversed(tokens):
         if token.start < offset and token.type in ITEMS and (token.start == 0 or text[token.start - 1] == "\n") and token.end < offset:
@@ -150,7 +150,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A call as it is written, its documentation, its parameters as they stand in it, and the number of the one being written."""
+    """A call as text, its documentation, the text of its parameters, and the index of the parameter at the cursor."""
 
     text: str
     doc: str

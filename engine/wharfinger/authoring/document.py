@@ -1,7 +1,4 @@
-"""A policy text as an editor holds it, and everything that is known about it, found out when it is first asked for.
-
-What is wrong with it is said in the words of `wharf check`.
-"""
+"""A policy text in an editor, with everything that is computed from it on first use. Findings have the messages of `wharf check`."""
 
 from __future__ import annotations
 
@@ -68,7 +65,7 @@ class _WithoutTests:
 
 
 class NoFiles:
-    """No stored texts: a document that stands alone."""
+    """No stored texts: a document without other files."""
 
     def exists(self, name: str) -> bool:  # noqa: ARG002 — a port
         """False: there are no texts."""
@@ -95,7 +92,7 @@ class Checked:
 
 
 class Document:
-    """One version of a text. `texts` are where its tests and imports come from; without them it stands alone."""
+    """One version of a text. `texts` are where its tests and imports come from; without them it has no other files."""
 
     def __init__(self, name: str, text: str, version: int = 0, texts: Texts | None = None) -> None:
         # A byte order mark is no part of the text, but editors count it.
@@ -160,7 +157,7 @@ class Document:
         return self._only(lambda each: each.kind in DECLARING)
 
     def around(self, offset: int) -> Document:
-        """What says what is meant at an offset: the whole document if that has been checked, else a part of it."""
+        """The checked text for an offset: the whole document if it has been checked, otherwise a part of it."""
         return self if self.is_checked else self.part(offset)
 
     def part(self, offset: int) -> Document:
@@ -178,7 +175,10 @@ class Document:
         return self._only(lambda each: each.start in kept)
 
     def says(self, here: Statement) -> tuple[str, ...] | None:
-        """The texts of a statement and of all declarations that it needs; None if one of them is an import, whose text is elsewhere."""
+        """The texts of a statement and of all declarations that it needs.
+
+        None if one of them is an import, whose text is in another file.
+        """
         found = [here, *(needed for _, needed in sorted(self._needed([here]).items()))]
         return None if any(each.kind == "IMPORT" for each in found) else tuple(self.text[each.start : each.end] for each in found)
 
@@ -275,7 +275,7 @@ class Document:
 
     @cached_property
     def too_costly(self) -> tuple[Diagnostic, ...]:
-        """What is said about the cost of the policy; nothing where it has errors."""
+        """Findings about the cost of the policy; empty if it has errors."""
         diagnostics = Diagnostics()
         if self.checked.policy is not None:
             cost.report(self.checked.policy, diagnostics, cost.of_policy(self.checked.policy))
@@ -317,7 +317,7 @@ def _names_of_policy(word: Word) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding about characters `start` to `end`. `code` is empty for what a plugin says about its arguments.
+    """One finding about characters `start` to `end`. `code` is empty for findings of plugins about their arguments.
 
     `others` are further places, each with its file, its characters and a few words. `suggestion` replaces the characters unless it is None.
     """
@@ -334,7 +334,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """All that is said at this place: the message, the label of the place, and the help."""
+        """The text of the finding: the message, the label of the position, and the help."""
         labelled = f"{self.message}: {self.label}" if self.label and self.label not in self.message else self.message
         return f"{labelled}\nhelp: {self.help}" if self.help else labelled
 

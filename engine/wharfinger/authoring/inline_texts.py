@@ -30,7 +30,7 @@ RUN = "run this test"
 
 @dataclass(frozen=True, slots=True)
 class InlayHint:
-    """A text that is shown behind an offset; `doc` says more."""
+    """A text that is shown after an offset; `doc` is its tooltip."""
 
     offset: int
     text: str
@@ -44,7 +44,7 @@ class InlayHints:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, ...] | None, list[InlayHint]] = {}  # by what the statement says; offsets from its beginning
+        self._kept: dict[tuple[str, ...] | None, list[InlayHint]] = {}  # by the text of the statement; offsets from its beginning
 
     def of(self, document: Document, start: int = 0, end: int | None = None) -> list[InlayHint]:
         """The hints between two offsets: behind the name of a let its type and range, behind that of a score the range of its value."""
@@ -98,7 +98,7 @@ def _of_score(document: Document, item: ast.Score) -> list[InlayHint]:
 
 @dataclass(frozen=True, slots=True)
 class Lens:
-    """What stands above the word at characters `start` to `end`; `test` is the title of the test to run, `rule` the filter to count for."""
+    """A code lens above the word at characters `start` to `end`; `test` is the title of the test to run, `rule` the filter to count for."""
 
     start: int
     end: int

@@ -1,11 +1,9 @@
 """The language server: which question of the Language Server Protocol gets which answer of `protocol_answers`, by pygls.
 
-An editor sends the whole text with each change, and asks for what it shows. What a text says is found out at the first question after a
-change and kept for the next. Findings are sent a moment after the last change, so that they do not delay typing.
-
-pygls reads as many bytes as a message claims to have, leaves a request unanswered that does not fit its type, so that the editor waits for
-ever, and writes a traceback for each. Here such a request is answered with an error of JSON-RPC 2.0, and a message that is too long or cut
-off ends the server.
+An editor sends the whole text with each change, and sends a request for everything that it shows. A text is analysed at the first request
+after a change. Findings are sent a moment after the last change, so they do not delay typing. pygls has no limit for the size of a message.
+It does not answer a request that does not fit its type, so the editor waits for ever, and it writes a traceback. This server answers such a
+request with an error of JSON-RPC 2.0. A message that is too long or cut off ends the server.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 
 
 def server(cluster: KnownCluster | None = None) -> LanguageServer:
-    """A language server that is not started yet; `cluster` is what completion, hover and lenses speak of."""
+    """A language server that is not started yet; completion, hover and lenses read `cluster`."""
     full = lsp.TextDocumentSyncKind.Full
     found = LanguageServer("wharf", wharfinger.__version__, text_document_sync_kind=full, protocol_cls=Protocol)
     answers = Answers(cluster)
@@ -287,7 +285,7 @@ class Protocol(LanguageServerProtocol):
     """The protocol of pygls, with an answer to every request."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """The message that an object of JSON stands for; a Refused for a request that does not fit its type."""
+        """The message in a JSON object; a Refused for a request that does not fit its type."""
         try:
             return super().structure_message(data)
         except JsonRpcException:

@@ -36,7 +36,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A place in a file where a name stands: characters `start` to `end` of `file`."""
+    """An occurrence of a name: characters `start` to `end` of `file`."""
 
     file: str
     start: int
@@ -75,7 +75,7 @@ def is_of_the_language(function: str) -> bool:
 
 
 def _home(document: Document) -> str:
-    """The file that declares what a file uses: tests beside a policy use its names."""
+    """The file that declares what a file uses: tests in `X_test.policy` use the names of `X.policy`."""
     return (paired_file(document.name) or document.name) if document.name.endswith(TEST_SUFFIX) else document.name
 
 
@@ -95,7 +95,7 @@ def imports(document: Document) -> dict[str, str]:
 
 
 def occurrences(named: Named, documents: Iterable[Document]) -> list[Occurrence]:
-    """All places where a name stands, in these documents, declarations first."""
+    """All occurrences of a name in these documents, declarations first."""
     found = {found for document in documents for found in _in_document(named, document)}
     return sorted(found, key=lambda each: (not each.declares, each.file, each.start))
 
@@ -160,7 +160,7 @@ def _declared_elsewhere(document: Document, named: Named) -> Iterator[Symbol]:
 
 
 def references(document: Document, offset: int, others: Iterable[Document] = ()) -> list[Occurrence]:
-    """All places where the name at an offset stands, declarations first."""
+    """All occurrences of the name at an offset, declarations first."""
     found = named_at(document, offset)
     return occurrences(found[0], [document, *others]) if found is not None else []
 
@@ -176,9 +176,9 @@ def renamable(document: Document, offset: int) -> tuple[int, int] | None:
 
 
 def renamed(document: Document, offset: int, name: str, others: Iterable[Document] = ()) -> list[tuple[Occurrence, str]]:
-    """What has to stand at each place when the name at an offset becomes another.
+    """The new text of each occurrence when the name at an offset is renamed.
 
-    Raises UsageError where nothing can be renamed, or where the new name is none, is reserved or is taken.
+    Raises UsageError if nothing can be renamed there, or if the new name is no name, reserved or used.
     """
     found = named_at(document, offset)
     everywhere = occurrences(found[0], [document, *others]) if found is not None else []

@@ -1,6 +1,6 @@
 """The answers of `authoring` in the types of the Language Server Protocol (3.17), for the texts of an editor.
 
-Places are lines and UTF-16 code units here, and nowhere else in `authoring`.
+Only this module of `authoring` has positions as lines and UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Workspace:
         return OnDisk().read(name, diagnostics)
 
     def changed(self, name: str, text: str, version: int) -> Document:
-        """A document with a new text. Those that use it are looked at again when they are asked about."""
+        """A document with a new text. Documents that use it are analysed again at their next request."""
         document = self.open[name] = Document(name, text, version, self)
         for other in list(self.open.values()):
             if other.name != name and self._uses(other, name):
@@ -257,13 +257,13 @@ class Answers:
         return [location for each in found if (location := self._location(each)) is not None]
 
     def references(self, document: Document, offset: int, *, declarations: bool) -> list[lsp.Location]:
-        """Where a name stands."""
+        """The occurrences of a name."""
         found = navigation.references(document, offset, self._others(document))
         kept = (each for each in found if declarations or not each.declares)
         return [location for each in kept if (location := self._location(each)) is not None]
 
     def highlight(self, document: Document, offset: int) -> list[lsp.DocumentHighlight]:
-        """Where a name stands in the same document."""
+        """The occurrences of a name in the same document."""
         found = navigation.references(document, offset)
         kinds = {True: lsp.DocumentHighlightKind.Write, False: lsp.DocumentHighlightKind.Read}
         return [lsp.DocumentHighlight(self.range(document, each.start, each.end), kinds[each.declares]) for each in found]
@@ -378,7 +378,7 @@ class Answers:
         )
 
     def lenses(self, document: Document) -> list[lsp.CodeLens]:
-        """What stands above tests and filters; what it says is found out when it is shown."""
+        """The code lenses of tests and filters; their texts are computed when they are shown."""
         return [
             lsp.CodeLens(
                 range=self.range(document, each.start, each.end),
@@ -388,7 +388,7 @@ class Answers:
         ]
 
     def resolved(self, lens: lsp.CodeLens) -> lsp.CodeLens:
-        """A lens with what it says."""
+        """A lens with its text."""
         data: Mapping[str, Any] = lens.data if isinstance(lens.data, Mapping) else {}
         document = self.known(str(data.get("uri", "")))
         if document is None:
@@ -410,7 +410,7 @@ class Answers:
         return kept.text(rule)
 
     def run_test(self, uri: str, start: int) -> str:
-        """The outcome of a test in words; it stands above the test from then on, until the text changes."""
+        """The outcome of a test as text. It is shown above the test until the text changes."""
         document = self.known(uri)
         result = inline_texts.test_result(document, start) if document is not None else None
         if document is None or result is None:

@@ -1,7 +1,7 @@
 """The statements of a policy with their words, read piece by piece.
 
-A piece is what stands between two lines that begin with the keyword of a statement: its words depend on nothing outside of it. Its reading
-is kept by its text, so after a change only the piece that was changed is read again, wherever the others have moved to.
+A piece is the text between two lines that begin with the keyword of a statement. Its words depend only on the piece. The words of a piece
+are cached by its text. After a change only the changed piece is read again, even if the others have moved.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Part:
 
 @dataclass(slots=True)
 class Statement:
-    """A statement of the file: its characters, its keyword and its words; annotations belong to the statement behind them.
+    """A statement of the file: its characters, its keyword and its words; annotations belong to the statement after them.
 
-    It ends behind its last word; the words of placeholders end before the message that they stand in.
+    It ends after its last word. The words of placeholders end before their message.
     """
 
     start: int
@@ -83,7 +83,7 @@ class Statements:
         return [word for start, piece in self._pieces for word in _moved(piece.words, start)]
 
     def are_in_order(self) -> bool:
-        """True if the grammar allows the words one after the other. It is no answer to whether what they say is allowed.
+        """True if the grammar allows this sequence of words. Their meaning is not checked.
 
         The parser reads the pieces before the first incomplete one once. From there on it reads until the first unexpected word.
         """
@@ -165,7 +165,7 @@ def _end(words: list[Word]) -> int:
 
 
 def _moved(words: Iterable[Word], shift: int) -> Iterable[Word]:
-    """Words that stand `shift` characters further."""
+    """Words moved by `shift` characters."""
     if not shift:
         return words
     frames: dict[int, Frame] = {}

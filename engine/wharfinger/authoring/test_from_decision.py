@@ -1,8 +1,8 @@
 """A test made from a decision about a pod of a cluster: the pod, its node and some others with what the policy reads, and what happened.
 
-A node is written with what it offers, its labels that the policy reads, its taints, and one running pod that asks for all that is requested
-there. The test is run before it is offered; an expectation that does not hold there, because it depends on what the test leaves out, is
-left out too.
+A node has its allocatable resources, the labels that the policy reads, its taints, and one running pod with the sum of the requests on the
+node. The test is run before it is offered; an expectation that does not hold there, because it depends on what the test leaves out, is left
+out too.
 """
 
 from __future__ import annotations

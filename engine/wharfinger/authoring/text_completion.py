@@ -34,7 +34,7 @@ class _Inside:
 
 
 def text_offers(document: Document, string: Token, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Offer]:
-    """What may stand in the text in quotes around an offset; `before` are the tokens of the statement before it."""
+    """Candidates for the quoted string at an offset; `before` are the tokens of the statement before it."""
     reading = Reading(document.source, [*before, Token("STRING", '"_"', string.start, string.start + 3)])
     words = list(reading.words())
     frame = words[-1].frame if words else None
@@ -101,7 +101,7 @@ def _keys(path: tuple[str, ...], cluster: KnownCluster | None, item: Subject = S
 
 
 def _values_of(before: Sequence[Token], cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
-    """The texts that what stands at the end of some tokens can be compared with."""
+    """The strings that the expression at the end of some tokens can be compared with."""
     tokens = _without_fallback(before)
     if len(tokens) > 3 and tokens[-1].type == "RSQB" and tokens[-2].type == "STRING":
         path, key = _path(tokens[:-3]), tokens[-2].text[1:-1]

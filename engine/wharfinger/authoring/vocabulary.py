@@ -161,7 +161,7 @@ SPECIAL_FORMS: Mapping[str, tuple[str, str]] = {
     "min": ("min(pods, value, on: node)", "The smallest value among the selected pods; missing where there are none."),
     "max": ("max(pods, value, on: node)", "The largest value among the selected pods; missing where there are none."),
 }
-"""Calls that the checker knows by name, with how they are written."""
+"""Calls that the checker handles by name, with their syntax."""
 
 OPTIONS: Mapping[str, str] = {
     "node": "The label of the series that names the node.",

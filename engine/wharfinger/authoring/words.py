@@ -127,8 +127,8 @@ class Frame:
 class Word:
     """A token with its role.
 
-    `frame` is the innermost open bracket, `scope` the offset of the test that the word stands in, `item` the keyword of the statement, and
-    `owner` the terminal before it.
+    `frame` is the innermost open bracket, `scope` the offset of the enclosing test, `item` the keyword of the statement, and `owner` the
+    terminal before it.
     """
 
     text: str
@@ -159,7 +159,7 @@ def words_of(source: Source, tokens: Sequence[Token]) -> list[Word]:
 
 
 class Reading:
-    """One pass over tokens; afterwards `frame`, `item`, `step` and `slot` say what stands at the end."""
+    """One pass over tokens; afterwards `frame`, `item`, `step` and `slot` describe the end of the tokens."""
 
     def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
         self.source = source
@@ -345,7 +345,7 @@ class Reading:
         return self._word(token, Role.VALUE if self._is_name(token, before) else Role.KEYWORD)
 
     def _is_name(self, token: Token, before: Token | None) -> bool:
-        """True for a keyword of tests, or one that means something behind another word only, that stands where it is a name."""
+        """True for a word that is a keyword elsewhere (in tests, or after a certain word) and a name here."""
         if token.text in grammar.terminals().reserved:
             return False
         if token.type in TERMS:

@@ -1,8 +1,8 @@
 """How much of the free devices of a node typical pods cannot use.
 
 Source: "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC'23, and the simulator of
-its authors. Let R_g be the free thousandths of device g of a node, T their sum, and C its free CPU. A typical request m asks for c CPU and
-k devices with v thousandths of each. It fits the node if C >= c and at least k devices have R_g >= v. What of the free devices is of no use
+its authors. Let R_g be the free thousandths of device g of a node, T their sum, and C its free CPU. A typical request m has c CPU and k
+devices with v thousandths of each. It fits the node if C >= c and at least k devices have R_g >= v. What of the free devices is of no use
 to m is
 
     F(m) = T                       where m asks for no device, or does not fit
@@ -83,7 +83,7 @@ def _state(context: AtNode) -> State:
 
 
 def _asked(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
-    """The CPU, memory and devices that the pod to be placed asks for."""
+    """The CPU, memory and devices that the pod to be placed requests."""
     pod = context.pod
     asked = context.snapshot.devices.asked(pod) or DeviceDemand(0)
     return float(pod.requests.get("cpu", 0)), float(pod.requests.get("memory", 0)), asked

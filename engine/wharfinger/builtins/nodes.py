@@ -31,7 +31,7 @@ PATTERN = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^=:]*))?(?::(?P<effect>[^=:
 
 
 def effect_fault(effect: object) -> str | None:
-    """What is wrong with the name of a taint effect, None if nothing; the empty name stands for all effects."""
+    """The error in the name of a taint effect, None if there is none; the empty name means all effects."""
     if effect in (*EFFECTS, ""):
         return None
     near = closest(str(effect), EFFECTS)
@@ -52,7 +52,7 @@ def key_fault(key: object) -> str | None:
 
 
 def pattern_fault(pattern: object) -> str | None:
-    """What is wrong with a text that says which taints are meant, None if nothing."""
+    """The error in a text that selects taints, None if there is none."""
     found = PATTERN.fullmatch(str(pattern))
     if found is None or not matching.valid_key(found["key"]):
         return 'not a taint; write it as "key", "key:NoSchedule", "key=value" or "key=value:NoSchedule"'

@@ -52,7 +52,7 @@ def weights_of(names: tuple[str, ...], weights: tuple[tuple[str, float], ...]) -
 
 
 def _lane(context: AtNode | AtRows, resource: str, *, nonzero: bool) -> tuple[int, int, NDArray[np.int64]] | None:
-    """The index of a resource, what the pod asks of it, and the used amounts of all resources; None if no node or pod has it."""
+    """The index of a resource, the pod's request for it, and the used amounts of all resources; None if no node or pod has it."""
     snapshot = context.snapshot
     index = snapshot.resource_index(resource)
     if index is None:

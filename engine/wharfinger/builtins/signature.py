@@ -1,7 +1,7 @@
-"""What a builtin declares (parameters, result type, interval) and what it is given to read the cluster.
+"""The declaration of a builtin (parameters, result type, interval), and the objects from which it reads the cluster.
 
-Result functions look at kinds only; the checker joins shape and optionality of the arguments. An `optional` result says that the function
-can be missing although all its arguments are present (`ratio` of something to zero).
+Result functions look at kinds only; the checker joins shape and optionality of the arguments. With `optional`, the result can be missing
+although all arguments are present (`ratio` of something to zero).
 
 A builtin with `context=True` takes an evaluation context first: `AtNode` in its scalar reference (one candidate node), `AtRows` in its
 kernel (any set of rows). A selection of pods arrives as a sequence of `(row, pod)` in scalar references and as the snapshot's running

@@ -7,8 +7,8 @@ expressions run on RE2, whose matching time is linear in the length of the text,
 Kubernetes and its nodes write versions loosely (`v1.28`, `5.15.0-105-generic`): a leading `v` and missing minor or patch numbers are
 accepted, and build metadata (`+…`) is ignored.
 
-A quantity in a label or an annotation (`40Gi`, `500m`) has no dimension of its own: `2` may be bytes, cores or devices. So there is a
-function for each, and the author says which one is meant. Amounts are kept within int64, as Kubernetes keeps them.
+A quantity in a label or an annotation (`40Gi`, `500m`) has no dimension: `2` may be bytes, cores or devices. So there is a function for
+each dimension. Amounts are kept within int64, as Kubernetes keeps them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wharfinger.model.objects import quantity
 
 DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: np.int32}
 UNKNOWN, MISSING, PRESENT = -1, 0, 1
-SPARE_CODES = 64  # room for strings that are interned later; the last entry stands for code -1, absent
+SPARE_CODES = 64  # room for strings that are interned later; the last entry is for code -1, absent
 
 REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
 MAX_REGEX_WORK = 1_000_000
@@ -105,10 +105,10 @@ class CodeTable:
 
 
 class TextOrder:
-    """The order of strings, by their codes: the rank of each string that was asked for so far.
+    """The order of strings, by their codes: the rank of each string that was compared so far.
 
-    A code says nothing of the order of its string. Strings that are new are put in order with those that are known, so that an order is
-    made again only when nodes bring new strings.
+    Codes are not ordered as their strings are. Strings that are new are put in order with those that are known, so that an order is made
+    again only when nodes bring new strings.
     """
 
     __slots__ = ("_codes", "_key", "_ranks", "_strings")

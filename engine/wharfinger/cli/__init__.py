@@ -49,7 +49,7 @@ VERBS = {verb: module for found in TASKS.values() for verb, module in found.item
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-BROKEN_PIPE = 141  # 128 + SIGPIPE, likewise
+BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 MAX_HELP_LENGTH = 200  # characters: a whole sentence, which `--help` wraps
 
 
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _title_and_example(task: str) -> tuple[str, str]:
-    """What the docstring of a folder of `cli/verbs` says: its heading in `--help`, and a command."""
+    """The docstring of a folder of `cli/verbs`: its heading in `--help`, and a command."""
     title, example = (ast.get_docstring(ast.parse((FOLDER / task / "__init__.py").read_text(encoding="utf-8"))) or "").split("\n\n")
     return title.rstrip("."), example
 

@@ -1,7 +1,7 @@
 """The policies and plugin settings that `--policy`, `--param`, `--config` and `--scheduler-name` choose.
 
-The parser, the checker and the reader of configurations are imported where a flag asks for them: a question without policies starts in
-three quarters of the time.
+The parser, the checker and the reader of configurations are imported only if a flag needs them: a command without policies starts in three
+quarters of the time.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterable, Iterator
 
 INSTRUCTION = "_WHARF_COMPLETE"
-"""The variable in which a shell says what it wants: `complete_bash`, `source_zsh` …"""
+"""The environment variable with the request of a shell: `complete_bash`, `source_zsh` …"""
 WORDS, CURRENT = "COMP_WORDS", "COMP_CWORD"
-"""The variables in which bash says the words, in lines, and which of them is completed."""
+"""The environment variables of bash with the words, in lines, and with the index of the word to complete."""
 _BREAK = re.compile(r"[=:]+")
 _SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
 _QUOTED = re.compile(r"\\(.)")
@@ -40,7 +40,7 @@ def _is_plain(text: str) -> bool:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """If a shell asks: translates its question for typer, and typer's answer for the shell."""
+    """If a shell requests candidates: translates the request for typer, and typer's response for the shell."""
     asked = os.environ.get(INSTRUCTION, "")
     if asked.startswith("complete_"):
         os.environ["COLUMNS"] = "10000"  # descriptions are wrapped to it, and fish and kubectl take each line as a candidate
@@ -77,7 +77,7 @@ def _current_word() -> str:
 
 
 def _inserted(candidate: str, word: str) -> str:
-    """What bash is to insert for a candidate: quoted unless the user has begun with a quote, and without what stands before a split."""
+    """The text that bash inserts for a candidate: quoted unless the user has begun with a quote, and without the text before a split."""
     if word.startswith(("'", '"')):
         return candidate
     if word.startswith("-"):

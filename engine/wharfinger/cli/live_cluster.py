@@ -46,9 +46,9 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
     """Everything that a decision depends on; UsageError if it cannot be read."""
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that files do not need
-    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
-    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
-    from wharfinger.kube.wire import captured  # noqa: PLC0415 — likewise
+    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — as above
+    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
+    from wharfinger.kube.wire import captured  # noqa: PLC0415 — as above
 
     async def read_cluster() -> Captured:
         clock = SystemClock()
@@ -67,10 +67,10 @@ SYNC_TIMEOUT = 120.0
 async def watched(kubeconfig: str | None, context: str | None, agent: str) -> AsyncIterator[tuple[WatchedCluster, Connection, Clock]]:
     """The cluster as it is from now on, once it has been read. UsageError if that takes too long."""
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that files do not need
-    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
-    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
-    from wharfinger.kube.reflector import Informers  # noqa: PLC0415 — likewise
-    from wharfinger.what_if.rebalance.carry_out import WatchedCluster  # noqa: PLC0415 — likewise
+    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — as above
+    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
+    from wharfinger.kube.reflector import Informers  # noqa: PLC0415 — as above
+    from wharfinger.what_if.rebalance.carry_out import WatchedCluster  # noqa: PLC0415 — as above
 
     clock = SystemClock()
     credentials = Credentials(kubeconfig, context, clock.monotonic)
@@ -174,9 +174,9 @@ async def _asked(
     found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> Measured:
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs
-    from wharfinger.signals.mapping import NodeNames  # noqa: PLC0415 — likewise
-    from wharfinger.signals.query import queries_of  # noqa: PLC0415 — likewise
-    from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — likewise
+    from wharfinger.signals.mapping import NodeNames  # noqa: PLC0415 — as above
+    from wharfinger.signals.query import queries_of  # noqa: PLC0415 — as above
+    from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — as above
 
     nodes = NodeNames(*cluster.cluster_of(files.read_bytes(found.content, "the cluster")).state.nodes_listed())
     async with sources(policies, settings, kubeconfig, context) as opened:
@@ -189,7 +189,7 @@ async def _asked(
 async def sources(
     policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> AsyncIterator[Mapping[str, Source]]:
-    """The sources of the settings; the cluster is connected to only if a policy asks its Metrics API."""
+    """The sources of the settings; connects to the cluster only if a policy reads its Metrics API."""
     from wharfinger.signals.sources import sources_of  # noqa: PLC0415 — imports that no other verb needs
 
     servers = [server.server(name) for name, server in settings.prometheus.items()]
@@ -199,10 +199,10 @@ async def sources(
     if not any(source.through_api_server for source in asked):
         yield sources_of(servers)
         return
-    from wharfinger.daemon.policies import node_metrics  # noqa: PLC0415 — likewise
-    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
-    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
-    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
+    from wharfinger.daemon.policies import node_metrics  # noqa: PLC0415 — as above
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — as above
+    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — as above
+    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — as above
 
     named = settings.client_connection
     credentials = Credentials(kubeconfig or named.kubeconfig, context or named.context, SystemClock().monotonic)

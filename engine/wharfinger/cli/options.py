@@ -87,7 +87,7 @@ def offered_rules(ctx: typer.Context) -> list[str]:
 def _policies(ctx: typer.Context) -> list[typed.Policy]:
     """The policies that the command line names, those without errors; none where a file cannot be read."""
     from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
-    from wharfinger.language import load  # noqa: PLC0415 — likewise
+    from wharfinger.language import load  # noqa: PLC0415 — as above
 
     # While an option waits for its value, click keeps the words before it apart.
     given = ctx.params.get("policy") or [word for word in ctx.args if word.endswith(".policy")]
@@ -253,7 +253,7 @@ def words_of(command: Any) -> Words:
 def repeated(words: Sequence[str], known: Words) -> list[str]:
     """The words with `--policy a b` as `--policy a --policy b`, for the options that are lists: the form that typer takes.
 
-    Words that the verb needs and that stand nowhere else are the last ones behind a list: `-s a b pod web` explains the pod `web`.
+    Positional arguments after a list are the last words of the list: `-s a b pod web` explains the pod `web`.
     """
     behind: list[list[int]] = []  # for each list option, the places of the words behind its own
     n_free = 0

@@ -1,7 +1,7 @@
 """Findings as pipelines read them: SARIF 2.1.0, and the workflow commands of GitHub Actions.
 
 `wharf check` and `wharf test` know different things; both become a `Finding` here: a rule, a sentence and a place. Places are relative to
-the root of the repository (`$GITHUB_WORKSPACE`, else the current folder), because a pipeline shows them beside the lines of a change.
+the root of the repository (`$GITHUB_WORKSPACE`, else the current folder), because a pipeline shows them at the lines of a change.
 
     SARIF      https://docs.oasis-open.org/sarif/sarif/v2.1.0/
     commands   "Workflow commands for GitHub Actions" in GitHub's documentation
@@ -92,7 +92,7 @@ def of_diagnostics(diagnostics: Iterable[Diagnostic]) -> Iterator[Finding]:
 
 
 def github(findings: Iterable[Finding]) -> str:
-    """A workflow command for each finding, which GitHub shows beside the line of a change; "" without findings."""
+    """A workflow command for each finding, which GitHub shows at the line of a change; "" without findings."""
     return "".join(f"{_command(finding)}\n" for finding in findings)
 
 
@@ -134,7 +134,7 @@ def _property(text: str) -> str:
 
 
 def sarif(findings: Iterable[Finding]) -> str:
-    """A SARIF log of one run; it has the rules that were violated, and says that nothing was found where there is nothing."""
+    """A SARIF log of one run; it has the violated rules, or an empty list of results."""
     found = list(findings)
     rules = list(dict.fromkeys(finding.rule for finding in found))
     driver = {

@@ -1,4 +1,4 @@
-"""What `wharf dry-run` and every verb that says what would happen share: the flags of the question, and parts of the report.
+"""Shared by `wharf dry-run` and the other what-if verbs: the flags of the question, and parts of the report.
 
 The flags name the cluster, the policies and the pods. A verb takes them as one parameter of type `QuestionFlags`; `with_flags` gives typer
 a parameter for each of them.
@@ -85,8 +85,8 @@ class Question:
 def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] = lambda _cluster: ()) -> Question:
     """The question that the flags describe; warnings about objects and policies go to standard error.
 
-    `waiting` says which pods of the cluster are asked about where `--pods` names none. Raises PolicyError for a policy that does not
-    compile; UsageError for flags that exclude each other, a file that cannot be read and a cluster without a node; InvalidObject.
+    `waiting` selects the pods of the cluster if `--pods` names none. Raises PolicyError for a policy that does not compile; UsageError for
+    flags that exclude each other, a file that cannot be read and a cluster without a node; InvalidObject.
     """
     if flags.strict and not flags.pods:
         raise UsageError("--strict is about the manifests of --pods, and there are none")

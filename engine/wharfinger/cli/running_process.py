@@ -150,7 +150,7 @@ POLICIES = "/policies?format=json"
 
 
 class Source(TypedDict):
-    """Where policies come from; `lost` says why it cannot be read."""
+    """A source of policies; `lost` is the reason why it cannot be read."""
 
     name: str
     lost: str | None

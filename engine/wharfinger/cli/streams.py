@@ -62,7 +62,7 @@ def bar(stream: TextIO, title: str, total: int, worth: int = MIN_STEPS_FOR_BAR) 
         yield lambda: None
         return
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
-    from rich.progress import Progress  # noqa: PLC0415 — likewise
+    from rich.progress import Progress  # noqa: PLC0415 — as above
 
     with Progress(console=Console(file=stream), transient=True) as progress:
         task = progress.add_task(title, total=total)

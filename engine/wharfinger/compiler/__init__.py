@@ -1,7 +1,7 @@
 """From a typed policy to an evaluator: compiled rules, and the interpreter as their reference.
 
-`graph` is the intermediate representation into which expressions are lowered. `rules` and `program` put a whole policy together;
-`schedule` turns its graph into flat steps over registers, `selections` connects `pods where …` with the model's counts, and `row_code` is
-the faster form for one row. `bound` evaluates the policy for one pod, and `interpreter` defines the same meaning once more for tests,
-explanations and messages. `cost` estimates what a policy costs before it decides. Start reading at `program`.
+`graph` is the intermediate representation into which expressions are lowered. `rules` and `program` put a whole policy together; `schedule`
+turns its graph into flat steps over registers, `selections` connects `pods where …` with the model's counts, and `row_code` is the faster
+form for one row. `bound` evaluates the policy for one pod, and `interpreter` is the reference implementation, for tests, explanations and
+messages. `cost` estimates what a policy costs before it decides. Start reading at `program`.
 """

@@ -79,11 +79,11 @@ class BoundPolicy:
         return tuple(sorted(self._policy.freshness.suspended(snapshot)))
 
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
-        """Why filter number `index` rejects nodes, `(n_rows,) uint64`: bit k stands for `filters[index].bits[k]`, 0 passes."""
+        """Why filter number `index` rejects nodes, `(n_rows,) uint64`: bit k is `filters[index].bits[k]`, 0 passes."""
         return self.bits_of(self._policy.filters[index], snapshot, rows)
 
     def bits_of(self, rule: CompiledFilter, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
-        """Why a rule rejects nodes, `(n_rows,) uint64`: bit k stands for `rule.bits[k]`, 0 passes."""
+        """Why a rule rejects nodes, `(n_rows,) uint64`: bit k is `rule.bits[k]`, 0 passes."""
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
             return np.zeros(frame.n_rows, dtype=np.uint64)
@@ -244,5 +244,5 @@ def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]
 
 
 def _all_rows(a: Rows, b: Rows) -> bool:
-    """True if both stand for all rows."""
+    """True if both are for all rows."""
     return isinstance(a, slice) and isinstance(b, slice) and a == b

@@ -7,7 +7,7 @@ for each template of placed pods (while there are any). An operation on a column
 ns. *Instructions*: those of all regular expressions, each of which RE2 may run once for each different text, in about 4 ns for the name of
 a node.
 
-The limits are constants and not settings: a policy is accepted everywhere or nowhere.
+The limits are constants and not settings: a policy is accepted by every scheduler or by none.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Budget:
     instructions: int
 
 
-# Every placed pod may be of a template of its own, as those of StatefulSets and Jobs are: 10,000 templates are 2 ms an operation.
-# 10,000 instructions are 40 ms for 1,000 names that were not matched before.
+# Every placed pod may have another template, as those of StatefulSets and Jobs do: 10,000 templates are 2 ms an operation. 10,000
+# instructions are 40 ms for 1,000 names that were not matched before.
 CLUSTER_BUDGET = Budget(
     operations=20_000,
     kept=50_000,
@@ -323,7 +323,7 @@ def _is_kept(node: Node) -> bool:
 VISIT = 4  # to visit a placed pod
 WEIGHED = 6  # to add its value without rounding
 TEXT = 300  # a function of strings, evaluated for each node
-MEMBER = 50  # membership in a set of strings, likewise
+MEMBER = 50  # membership in a set of strings, the same
 CALL = 10
 DEVICES = 8  # of a node, as servers have them
 REQUEST = 8  # a typical request, for the fragmentation of a node
@@ -361,7 +361,7 @@ def _weight(node: Node) -> int:
     return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, OVER_DOMAINS if name.endswith(" per domain") else 1)
 
 
-# ── what is said of it ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── messages ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = None) -> None:

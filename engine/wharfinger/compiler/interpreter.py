@@ -155,7 +155,7 @@ def _matches(self: Interpreter, expr: typed.Matches, place: Place) -> bool:
 
 
 def holds(requirement: typed.Requirement, value: str | None) -> bool:
-    """True if the value of a label satisfies a requirement of a selector; None stands for no such label."""
+    """True if the value of a label satisfies a requirement of a selector; None means that there is no such label."""
     match requirement.op:
         case typed.SelectorOp.EXISTS:
             return value is not None
@@ -314,7 +314,7 @@ class Interpreter:
         return None if value is None or not math.isfinite(value) else float(value)
 
     def device_value(self, rule: typed.DevicePreference, row: int, device: Device) -> float | Outcome | None:
-        """What a preference says of a device of a node; None if missing, SKIP if the rule does not apply."""
+        """The value of a preference for a device of a node; None if missing, SKIP if the rule does not apply."""
         if self._left_out(rule.when, [rule.value], row):
             return SKIP
         value = self.value(rule.value, row, device)
@@ -446,5 +446,5 @@ class Interpreter:
 
 
 def _has_one_value(expr: typed.Expr) -> bool:
-    """True if an expression gets a line of its own in a trace."""
+    """True if an expression gets its own line in a trace."""
     return not isinstance(expr, (typed.Const, typed.SubjectRef)) and expr.type.kind not in (Kind.LABELS, Kind.PODS, Kind.DEVICES)

@@ -43,7 +43,7 @@ def shown(value: Any, type_: Type) -> str:
 def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:
     """The text of a message with `value_of` for each placeholder, cut at the length of an event's message.
 
-    A placeholder takes three letters in the policy and may stand for an annotation of 256 KiB, so no values are computed beyond the cut.
+    A placeholder of three letters can have an annotation of 256 KiB as its value, so no values are computed after the cut.
     """
     said: list[str] = []
     room = MAX_LENGTH

@@ -4,7 +4,7 @@
     max      100 · value / the highest value (Kubernetes' DefaultNormalizeScore); the value itself where the highest is 0
     minmax   100 · (value − lowest) / (highest − lowest); 50 for all nodes if the spread is below the rule's smallest spread
 
-Points are always in 0..100. Nodes without a value get what `on missing` says: the mean of the others' points (50 if there are none), a
+Points are always in 0..100. Nodes without a value are handled by `on missing`: the mean of the others' points (50 if there are none), a
 fixed number of points, or nothing: then neither the points nor the weight of the rule count for them.
 """
 
@@ -34,7 +34,7 @@ SMALLEST_SPREADS = {
 
 
 def default_spread(kind: Kind) -> float:
-    """The smallest spread that `minmax` stretches, unless the rule says otherwise: 1%, 10m, 1Mi, 1s, 1; 1e-9 for numbers."""
+    """The default of the smallest spread that `minmax` stretches: 1%, 10m, 1Mi, 1s, 1; 1e-9 for numbers."""
     return SMALLEST_SPREADS.get(kind, 1e-9)
 
 

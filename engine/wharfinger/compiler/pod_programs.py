@@ -43,7 +43,7 @@ class Membership:
 
 
 class CompiledGroup:
-    """The groups of one policy: `terms` is what it says besides numbers, `module` what it computes for each pod.
+    """The groups of one policy: `terms` are its settings without numbers, `module` computes the values for each pod.
 
     `reads_namespaces` is true if that depends on labels of namespaces.
     """
@@ -57,7 +57,7 @@ class CompiledGroup:
 
     @cached_property
     def _program(self) -> schedule.Program:
-        return schedule.schedule(self.module, {})  # not before a pod is asked: a policy that costs too much is refused by then
+        return schedule.schedule(self.module, {})  # only at first use: a policy that costs too much is refused before
 
     def of(self, pod: PodView, at: Circumstances) -> Membership | None:
         """The group of a pod; None if the policy does not govern it, or puts it into none."""
@@ -80,7 +80,7 @@ def _bounded(name: str) -> str:
 
 
 def module_of_group(policy: typed.Policy, group: typed.Group, params: Mapping[str, Any]) -> Module:
-    """The optimised program of what is asked of each pod, whenever it changes, to find its group: whether it is governed, too."""
+    """The optimised program that finds the group of a pod whenever the pod changes. It also computes whether the pod is governed."""
     lowering = lowering_of(policy, Graph(), given=True)
     name = lowering(group.name)
     roots: dict[str, Node] = {NAME: name.node}
@@ -143,7 +143,7 @@ def victims_of(policy: typed.Policy, params: Mapping[str, Any]) -> Victims | Non
 
 
 def _allowed(lowering: Lowering, rule: typed.VictimRule) -> Node:
-    """The node that says where a rule lets a pod be evicted."""
+    """The node that is true where a rule allows the eviction of a pod."""
     condition = lowering(rule.condition)
     if condition.present is None or not rule.missing_evicts:
         return lowering.certainly(condition)

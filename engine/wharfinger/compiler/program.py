@@ -1,7 +1,7 @@
-"""A compiled policy: what the rest of the program asks of a policy.
+"""A compiled policy: the interface of a policy for the rest of the program.
 
-`compile_policy` checks the values of the params, lowers every rule into one graph (so that rules share subexpressions), optimises the
-graph and schedules it. A `CompiledPolicy` says which pods it governs; bound to one of them (`BoundPolicy`) it evaluates rules for any set
+`compile_policy` checks the values of the params, lowers every rule into one graph (so that rules share subexpressions), optimises the graph
+and schedules it. A `CompiledPolicy` knows which pods it governs. Bound to one of these pods (`BoundPolicy`), it evaluates rules for any set
 of nodes. Its `revision` is a hash of everything that decides: two files that differ in comments, layout or tests have the same one.
 
 Columns that depend on node objects alone are kept here, longer than an evaluation: they are shared by all pods whose values in them are
@@ -63,8 +63,8 @@ class CompiledPolicy:
 
     `filters`, `scores`, `tie_break` and `base` are its rules with all numbers resolved, `params` the values of its params in base units,
     `permits` what must hold before a placed pod is bound, `group` what holds for groups, `victims` its rules of preemption (both None
-    without any), `scope` the program that says which pods it governs (None: all), `authority` the namespace it belongs to,
-    and `reads` the attributes it reads, as (subject, path, key).
+    without any), `scope` the program that computes which pods it governs (None: all), `authority` the namespace it belongs to, and `reads`
+    the attributes it reads, as (subject, path, key).
 
     The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`,
     `scope_reads_namespaces`); its rules may give pods of one template different answers (`rules_read_identity`). It may give pods different
@@ -279,7 +279,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
 
 
 def beyond_decisions(policy: typed.Policy) -> Iterator[str]:
-    """Yields the text of what a policy says besides decisions about single pods: its permits and its groups."""
+    """Yields the text of the parts of a policy that are not decisions about single pods: its permits and its groups."""
     for permit in policy.permits:
         yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"
         yield from (_clause(clause) for clause in permit.clauses)

@@ -2,7 +2,7 @@
 
 A placement changes one row. Evaluating the kernels on an array of one row costs ten times the arithmetic, and interpreting the graph step
 by step still costs most of that. So the rules that can change with the pods of a row are written out as straight Python code, once per
-policy: one line per operation on local names, each computed once however many rules need it. `OneRow` asks that function for one bound
+policy: one line per operation on local names, each computed once however many rules need it. `OneRow` calls that function for one bound
 policy.
 
 The operations are those of the kernels on plain values, so the results are equal to the last bit; a property test compares them.

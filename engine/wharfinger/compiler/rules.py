@@ -35,7 +35,7 @@ HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the 
 class Bit:
     """One way to fail a filter: a clause that is false, or (`missing`) one whose missing value rejects the node.
 
-    A `clause` of None stands for all clauses beyond the 64 bits.
+    A `clause` of None means all clauses beyond the 64 bits.
     """
 
     clause: int | None
@@ -47,7 +47,7 @@ class Bit:
 class Rule:
     """What filters, scores and tie keys have in common; `metrics` are those it uses, any of which may suspend it.
 
-    `plan` computes the rule's parts; if the rule is `guarded`, its last output says where the rule applies. A guard that reads the pod
+    `plan` computes the rule's parts; if the rule is `guarded`, its last output is true where the rule applies. A guard that reads the pod
     alone is in the register `pod_guard` instead.
     """
 
@@ -58,7 +58,7 @@ class Rule:
     metrics: frozenset[str]
     pod_guard: int | None
     guarded: bool
-    optional: bool  # the second output says where the first is present
+    optional: bool  # the second output is true where the first is present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class CompiledFilter(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledPermit(CompiledFilter):
-    """A `permit`: asked about the chosen node as a filter is, for `timeout` seconds at most."""
+    """A `permit`: a filter that is evaluated for the chosen node, for at most `timeout` seconds."""
 
     timeout: float
 
@@ -108,7 +108,7 @@ class CompiledTieKey(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseWeight:
-    """What a policy says of one of Kubernetes' score plugins; a weight of None does not change it."""
+    """The settings of a policy for one score plugin of Kubernetes; a weight of None does not change the weight."""
 
     plugin: str
     span: Span

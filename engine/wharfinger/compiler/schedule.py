@@ -276,7 +276,7 @@ def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Regi
 
 
 def bound(program: Program, pod: PodView, *, strings: StringTable | None = None, at: Circumstances | None = None) -> Registers:
-    """The registers with everything filled in that depends on the pod alone, and on the circumstances where it is asked `at` some."""
+    """The registers with everything filled in that depends on the pod alone, and on the circumstances if `at` is given."""
     registers = list(program.initial)
     registers[POD], registers[STRINGS], registers[CIRCUMSTANCES] = pod, strings, at
     for register, compute in program.pod_steps:

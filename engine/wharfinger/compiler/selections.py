@@ -3,10 +3,10 @@
 The predicate is a small program over one placed pod. What it needs of the pod to be placed is captured when the selection is evaluated
 and is part of the selection's key, so that pods with equal captured values share one set of counts.
 
-`pods where it.name != pod.name and it.priority > 3` selects other pods for each pod to be placed. But `it.name == pod.name` is true of
-few placed pods, which an index by name finds, and false of all others. So the counts of `it.priority > 3` are kept for every pod to be
-placed alike, and corrected by the pods that the index finds (`take_apart`). This works for every equality between an attribute of the
-placed pod and a value that differs between pods of one template, wherever it stands in the predicate or in the value.
+`pods where it.name != pod.name and it.priority > 3` selects other pods for each pod to be placed. But `it.name == pod.name` is true of few
+placed pods, which an index by name finds, and false of all others. So the counts of `it.priority > 3` are kept for every pod to be placed
+alike, and corrected by the pods that the index finds (`take_apart`). This works for every equality between an attribute of the placed pod
+and a value that differs between pods of one template, anywhere in the predicate or in the value.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ NAMESPACE_LABEL = f"{GROUP}/app-namespace"
 """On a SchedulingPolicy made for a PolicyApp: the namespace of the app."""
 
 POLICY_LABEL = f"{GROUP}/policy"
-"""On the pods of a PolicyApp: the policy it asks for. A policy can say `for pods where` this label has its name."""
+"""On the pods of a PolicyApp: the policy of the app. A policy can say `for pods where` this label has its name."""
 
 FINALIZER = f"{GROUP}/teardown"
 """On a PolicyApp: something is to be removed by us before it may go."""

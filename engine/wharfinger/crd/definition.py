@@ -69,7 +69,7 @@ def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
 
 
 def _given(schema: Mapping[str, Any], key: str) -> bool:
-    """True if a keyword says anything; an empty default only says that the field may be left out, which it may anyway."""
+    """True if a keyword has an effect; an empty default only repeats that the field is optional."""
     value = schema.get(key)
     return value is not None and not (key == "default" and value in ((), [], {}))
 

@@ -1,7 +1,7 @@
 """The models of the custom resources, each with its specification and its status.
 
 SchedulingPolicy is a policy as an object of the cluster. PolicyApp is an application that runs where its policy says. PlacementPreview is a
-question to the scheduler, answered in the object's status for as long as it stands.
+question to the scheduler. The answer is in the object's status, and the object is deleted when its time is over.
 
 Every field has bounds: an API server estimates the worst cost of its validation rules and refuses a definition that could cost too much,
 and a status must stay small enough to be written often.
@@ -31,7 +31,7 @@ class Part(BaseModel):
 
 
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
-    """The schema extension for CEL rules, each with the message that says what is wrong."""
+    """The schema extension for CEL rules, each with its error message."""
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
 
 

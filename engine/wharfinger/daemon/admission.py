@@ -96,7 +96,7 @@ class Judges:
             await process.wait()
 
     def _waiting(self) -> Process | None:
-        """A process that waits for an object; those that have ended meanwhile, for want of memory perhaps, are left out."""
+        """A process that waits for an object; processes that have ended, for example for lack of memory, are skipped."""
         while self._idle:
             process = self._idle.pop()
             if process.returncode is None:
@@ -119,9 +119,9 @@ class Judges:
 
     async def _asked(self, process: Process, obj: Mapping[str, Any]) -> Judgement:
         assert process.stdin is not None  # noqa: S101 — as it is started
-        assert process.stdout is not None  # noqa: S101 — likewise
+        assert process.stdout is not None  # noqa: S101 — as above
         question = msgspec.json.encode(Question(object=dict(obj), seconds=self._seconds))
-        with suppress(ConnectionError):  # it has ended; how, is said below
+        with suppress(ConnectionError):  # it has ended; the reason is reported below
             process.stdin.write(question + b"\n")
             await process.stdin.drain()
         try:
@@ -133,7 +133,7 @@ class Judges:
         if line.endswith(b"\n"):
             return msgspec.json.decode(line, type=Judgement)
         status = await process.wait()
-        if status in {-14, -9}:  # SIGALRM of its own, SIGKILL of ours
+        if status in {-14, -9}:  # SIGALRM by the process itself, SIGKILL by us
             raise TooLong(f"the text was not judged within {self._seconds:g} s; `wharf check` says what it costs")
         raise WharfingerError(
             f"the process that judged the text ended with status {status}; it may take {MAX_MEMORY_BYTES >> 20} MiB of memory"

@@ -41,7 +41,7 @@ def identity() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerPorts:
-    """The ports, and what stands between the watches and the scheduler, if anything does."""
+    """The ports, and the sink between the watches and the scheduler, if there is one."""
 
     ports: Ports
     between: DryRunSink | None = None
@@ -185,7 +185,7 @@ class Daemon:
         return not self.scheduler.n_binding and not self.scheduler.queue.depths["active"]
 
     async def _lead(self, elected: asyncio.Event, stop: asyncio.Event) -> None:
-        """Leads until cancelled; raises LeadershipLost unless the process is stopping anyway."""
+        """Leads until cancelled; raises LeadershipLost unless the process is already stopping."""
         await self.server.leadership.run(elected.set, self.scheduler.abandon)
         if not self.leads and not stop.is_set():
             lease = self._settings.leader_election

@@ -4,8 +4,8 @@ Ready means that the process does its work, or would if it led: a replica on sta
 not answer, or while a kind may not be listed: pods are still placed then, but as if there were no objects of that kind.
 
 The playground has a copy of the cluster, which follows the state in slices of the event loop; what is decided is decided in a thread. A
-policy that is tried stands beside the policies that decide, in place of one of the same name, and is forgotten afterwards. Nothing is
-uploaded: that would go to another machine than the author's.
+tried policy is added to the policies that decide, or replaces the one of the same name. It is discarded afterwards. Nothing is uploaded:
+that would go to another machine than the author's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LIVE = "live"
 IDLE_SECONDS = 300.0
 """Seconds without a question after which the copy is freed."""
 LIMITS = Limits(rest=4.0, patience=20.0, waiting=8, budget=NAMESPACE_BUDGET)
-"""A fifth of the time at most, and what a policy of a namespace may cost: who asks need not be allowed to write policies."""
+"""At most a fifth of the time, and with the cost limit of a policy of a namespace: a client need not have the right to write policies."""
 
 
 class Health:
@@ -154,7 +154,7 @@ def _plain(report: ShadowReport) -> Mapping[str, Any]:
 
 
 async def cache_report(connection: Connection, state: ClusterState) -> Mapping[str, Any]:
-    """The differences as plain values, `equal` first; ApiError or InvalidObject when the API server cannot be asked."""
+    """The differences as plain values, `equal` first; ApiError or InvalidObject if the API server does not answer."""
     nodes = await _listed(connection, NODES, objects.Node)
     pods = await _listed(connection, PODS, objects.Pod)
     found = compare(state, nodes, pods)

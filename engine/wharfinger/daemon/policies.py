@@ -157,7 +157,7 @@ async def policies_of(  # noqa: PLR0913 — the sources, and what hears of them
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
     store = PolicyStore(supplies, chains, clock, emit=emit, kept=kept, rights=rights)
-    with store.emit_later():  # of policies that end the process nothing is said but why
+    with store.emit_later():  # for policies that end the process, only the reason is logged
         for _, source in folders:
             await source.offer(store)
         await store.build_offers()
@@ -187,7 +187,7 @@ def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, str
     refused = [status for status in store.statuses if status.source in files and status.state == "refused"]
     kept = any(status.kept for status in store.statuses) or any(source.lost for source in store.sources)
     if lost or refused or (strict and not kept):
-        chains_of(settings, _drop_reported)  # says it best: with every finding, and in the words of `wharf check`
+        chains_of(settings, _drop_reported)  # has every finding, in the words of `wharf check`
     if refused:
         raise PoliciesRefused(_reports(refused))
     if lost:
@@ -211,7 +211,7 @@ _POLL_SECONDS = 0.2  # seconds between two looks whether the cluster is known
 
 
 class _LiveScheduling:
-    """The scheduler that follows a policy store, with shadow policies and signals, as the store knows it."""
+    """The scheduler that follows a policy store, with shadow policies and signals, as an interface for the store."""
 
     def __init__(self, scheduler: Scheduler, shadows: Shadows, follow: Follow) -> None:
         self._scheduler = scheduler

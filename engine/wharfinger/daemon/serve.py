@@ -1,6 +1,6 @@
 """`wharf run` from its settings to its end: policies, logs, web server, connection, daemon.
 
-The API server is asked for its version until it answers. Errors that waiting cannot cure end the process with a message: refused
+Requests the version of the API server until it answers. Errors that waiting cannot cure end the process with a message: refused
 credentials, an untrusted certificate.
 """
 

@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 class Part(BaseModel):
     """A part of the settings: names in camelCase, nothing unknown.
 
-    The definition of a field is all that a setting takes: its type and limits, its description, which is a row of
-    docs/operating/running.md, and its `Flag`, if it has one, whose help is the description too.
+    A setting is one field definition: its type and limits, its description (a row of docs/operating/running.md), and its `Flag`, if it has
+    one, with the description as help.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
@@ -131,7 +131,7 @@ def split(url: str) -> SplitResult | None:
 
 
 def is_http(parts: SplitResult) -> bool:
-    """True if a host is to be asked over HTTP."""
+    """True if a host is contacted over HTTP."""
     return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 

@@ -1,10 +1,10 @@
-"""What the conditions of a policy were worth at a node: values laid out under the text that the author wrote.
+"""The values of a policy's conditions at a node, printed under the text of the policy.
 
     require here < max_per_node
             |      |
             3      2
 
-A failed expectation or a rejection is understood at once when the operands stand under the operator; a bare `false` is not.
+A failed expectation or a rejection is easier to understand with the values of the operands than with a bare `false`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _write(marks: list[tuple[int, str]]) -> str:
 def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
     """The expression and its operands, from the outside in.
 
-    What stands inside `pods where …` has no value of its own and is left out, as is the name by which a group is known.
+    Expressions inside `pods where …` have one value per pod and are left out, and so is the name of a group.
     """
     yield expression
     by_group = isinstance(expression, typed.AttributeRef) and expression.attribute.by_group
@@ -136,7 +136,7 @@ def _operator(part: typed.Operation) -> int:
 
 
 def _anchor(part: typed.Expr) -> tuple[int, int]:
-    """The place under which a value stands: the operator of an operation, the first letter of anything else."""
+    """The position under which a value is printed: the operator of an operation, the first letter of anything else."""
     span = part.span
     if isinstance(part, typed.Operation) and part.op is typed.Op.NOT and part.operands[0].span == span:
         part = part.operands[0]
@@ -267,7 +267,7 @@ def _joined(where: typed.Expr) -> Iterator[typed.Expr]:
 
 
 def printed(value: Any, expression: typed.Expr) -> str:
-    """A value as text in the unit of its expression's kind, short enough to stand under an operand."""
+    """A value as text in the unit of its expression's kind, short enough to fit under an operand."""
     kind = expression.type.kind
     if value is None:
         return MISSING

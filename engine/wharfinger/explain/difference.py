@@ -1,8 +1,8 @@
 """Why two chains decide differently about one pod on one state of the cluster: the rules that make the difference.
 
 Take the node that the one chain chooses and the one that the other chooses. Where a filter of one side rejects the node of the other side,
-that filter makes the difference. Otherwise both nodes are feasible on both sides, and the difference is in the points: each score is asked
-on both sides how far it puts the one node above the other, and the scores where this has shifted are named, the largest shift first.
+that filter makes the difference. Otherwise both nodes are feasible on both sides, and the points differ. For each score, the difference
+between the two nodes is computed on both sides. Scores where it has changed are named, the largest change first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ABSENT = RuleAnswer(present=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """A rule that makes a difference, and what it says on both sides.
+    """A rule that makes a difference, with its values on both sides.
 
     `node` is the node that a filter is about; `nodes` are the nodes chosen before and after, None where there is none.
     """

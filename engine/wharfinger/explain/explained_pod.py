@@ -1,4 +1,4 @@
-"""Why a pod is where it is, or is nowhere, and what would have to change: an explanation of the decision that would be made about it.
+"""Why a pod is on its node or pending, and what would have to change: an explanation of the decision that would be made about it.
 
 A pod that waits is decided about as it is. A bound pod was decided about some time ago; it is decided about again as if it waited, on the
 cluster as it is, without the pod itself in it.
@@ -44,7 +44,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPod:
-    """The explanation, remarks on what it is about, and what would have to change for the nearest nodes and those asked for.
+    """The explanation, remarks on the pod, and what would have to change for the nearest nodes and the requested nodes.
 
     `bound_to` is the node that the pod is on; "" for one that waits. `group` is the key of its group, "" for a pod without one.
     """
@@ -93,7 +93,7 @@ def explained(  # noqa: PLR0913, PLR0917 — the question, and what is known of 
     return explained_decision(pod, decide(chain, snapshot, waiting), snapshot, nodes, group=group or "", about=about)
 
 
-def _explained_member(  # noqa: PLR0913, PLR0917 — likewise
+def _explained_member(  # noqa: PLR0913, PLR0917 — as above
     chain: Chain, state: ClusterState, index: GroupIndex, group: str, pod: PodView, now: float, nodes: Sequence[str]
 ) -> ExplainedPod:
     """The explanation of a member of a group that waits; members that the search assumes before it count on their nodes."""

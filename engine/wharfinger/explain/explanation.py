@@ -1,8 +1,8 @@
 """Why a pod went to a node, or to none: the report as values, how it is made from a decision, and its text.
 
 The layout is that of HTCondor's `condor_q -better-analyze`: each filter with the nodes that it would leave if it were alone, and the nodes
-left after it and all filters above it. Then come the nodes nearest to a fit, the best nodes with the parts of their scores, and the nodes
-that were asked for.
+left after it and all filters above it. Then come the nodes nearest to a fit, the best nodes with the parts of their scores, and the
+requested nodes.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class NodeReport:
 class Explanation:
     """The report about one decision.
 
-    `nearest` are the rejected nodes with the fewest rejecting filters; `top` the best feasible ones; `asked` those the caller named.
-    `devices` are those that the pod gets on its node, `preferences` what policies said of them and of the others.
+    `nearest` are the rejected nodes with the fewest rejecting filters; `top` the best feasible ones; `asked` those that the caller named.
+    `devices` are those that the pod gets on its node, `preferences` the values of policies for them and for the others.
     """
 
     pod: str

@@ -1,7 +1,7 @@
-"""What Kubernetes' own filters reject a node for, in amounts, and what would have to change for a node to take the pod.
+"""The amounts behind rejections by Kubernetes' own filters, and what would have to change so that a node takes the pod.
 
 kube-scheduler's reasons name a resource or a taint at most; the amounts are what people look up next. A remedy is advice, not a promise:
-each sentence is about one filter alone, and what it proposes may be unwise. Where the reason says everything, there is no remedy.
+each sentence is about one filter alone, and what it proposes may be unwise. A reason that is complete has no remedy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wharfinger.model.state.snapshot import Snapshot
 
 
 def details(rule: str, pod: PodView, node: NodeView) -> tuple[str, ...]:
-    """Lines with the amounts, taints or labels behind a rejection by a built-in filter; none where the reason says it all."""
+    """Lines with the amounts, taints or labels behind a rejection by a built-in filter; none if the reason is complete."""
     return tuple(detail for detail, _ in _of_builtin(rule, pod, node) if detail)
 
 
@@ -45,7 +45,7 @@ class Remedies:
         self._rules = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
 
     def of(self, rule: str, pod: PodView, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Sentences about a filter that rejects the node of a row; none where the reason says everything."""
+        """Sentences about a filter that rejects the node of a row; none if the reason is complete."""
         found = self._rules.get(rule)
         if found is not None:
             sentences = _of_policy(*found, pod, snapshot, row)
@@ -114,7 +114,7 @@ def _missing(expression: typed.Expr, interpreter: Interpreter, row: int) -> str:
     return "; something that it reads is missing" if interpreter.value(expression, row) is None else ""
 
 
-# ── Kubernetes' own filters: (what the node is rejected for, "" if the reason says it; what would have to change) ──
+# ── Kubernetes' own filters: (the details of the rejection, "" if the reason is complete; what would have to change) ──
 
 
 Pair = tuple[str, str]

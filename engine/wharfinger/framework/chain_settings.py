@@ -3,8 +3,8 @@
 The fields mean what they mean in a `KubeSchedulerConfiguration` profile (`plugins.score`, `pluginConfig`). Hard constraints are not among
 them: a filter can be given arguments but never be switched off.
 
-Faults of settings are sentences that name the place and the fix: Pydantic knows where a value does not fit, and the nearest known name is
-added.
+Faults of settings are sentences that name the place and the fix: Pydantic finds the place of an invalid value, and the nearest known name
+is added.
 """
 
 from __future__ import annotations

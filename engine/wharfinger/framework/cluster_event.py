@@ -31,8 +31,8 @@ class ClusterEvent(Flag):
     """Kinds of events; `|` joins them. A pod is "placed" once it is assumed or bound.
 
     NODE_TAINT includes `spec.unschedulable`. POD_CHANGED: labels, requests or the deletion mark of a placed pod. POLICY: the policies
-    changed, so the rule that rejected a pod may be gone. TIME is no event of the cluster: pods rejected by a plugin that depends on it are
-    tried again after a while.
+    changed, so the rule that rejected a pod may no longer exist. TIME is no event of the cluster: pods rejected by a plugin that depends on
+    it are tried again after a while.
     """
 
     NODE_ADD = auto()

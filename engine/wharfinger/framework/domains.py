@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 MAX_CLASSES = 256
-"""The most classes of rows for which one answer each is kept; with more, every row has an answer of its own."""
+"""The maximum number of classes of rows with one stored answer per class; with more, answers are stored per row."""
 
 
 class RowClasses(NamedTuple):

@@ -9,9 +9,9 @@ with one main difference: a plugin prepares its Filter and its Score for the pod
 rule evaluates many nodes in one call and returns an array. PreFilter and PreScore are the methods that prepare.
 
 `filter_volatility` and `score_volatility` declare what the answer for a row depends on. STATIC: the row's node object only. ROW: also the
-pods on that row. TIMED: also the time and metric samples. GLOBAL: any row, other object or metric. The framework keeps the answers of all
-rows and asks again for the rows that a change concerns: those whose node or pods changed, for TIMED and GLOBAL rules those that `affected`
-of the prepared rule returns.
+pods on that row. TIMED: also the time and metric samples. GLOBAL: any row, other object or metric. The framework stores the answers of all
+rows, and evaluates again the rows that a change concerns: those whose node or pods changed, for TIMED and GLOBAL rules those that
+`affected` of the prepared rule returns.
 
 A plugin is a class with a `name`, built once per set of arguments; one plugin may implement several points. It must be pure: its answer
 depends on the pod, the snapshot and its arguments. Of the pod it may use only what its template covers, and the value that `identity`
@@ -78,8 +78,8 @@ class Plugin:
     def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
         """A value for what answers depend on of objects that belong to this pod alone, such as its claims; None for nothing.
 
-        As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. Asked only
-        about pods with claims for devices, or with resources that a class of devices may back.
+        As with `identity`, pods with different values do not share results, and while the value is the same, so is the answer. Called only
+        for pods with claims for devices, or with resources that a DeviceClass can back.
         """
         return None
 
@@ -194,7 +194,7 @@ class PostFilterOutcome:
     """The answer of PostFilter: the node to be freed and the pods that must leave it, or a message why it cannot help.
 
     `deallocate` is a claim to lose its allocation, `delete` one to be deleted, so that another attempt may succeed. If the plugin `failed`,
-    its message stands alone, and no further plugin runs.
+    only its message is reported, and no further plugin runs.
     """
 
     message: str = ""
@@ -241,7 +241,7 @@ class DevicePlugin(Plugin, ABC):
         """The devices that the pod gets on the node of that row, which was chosen for it with these allocations."""
 
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """Lines for people about how far the devices of these rows meet what the pod asks for; empty if there is nothing to add."""
+        """Lines about how far the devices of these rows meet the pod's requests; empty if there is nothing to add."""
         return ()
 
 

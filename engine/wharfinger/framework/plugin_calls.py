@@ -168,7 +168,7 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
     "given": (tuple,),
     "shortage": (tuple,),
 }
-"""Types that a method may return; for methods whose answer is not checked elsewhere (verdicts and scores are)."""
+"""Types that a method may return, for methods other than filters and scores, whose results are checked separately."""
 
 
 def fenced(plugin: Foreign) -> Foreign:

@@ -1,4 +1,4 @@
-"""Devices for a pod: the order in which policies want them tried (`prefer device`), and the chosen ones as decisions name them.
+"""Devices for a pod: the order that policies prefer (`prefer device`), and the chosen devices as decisions name them.
 
 Plugins that choose devices (for shares of GPUs and for claims) call `preferred` for the order in which to try the allowed devices. Policies
 apply sorted by name, their preferences in the order of the text: each orders what those before it leave equal, and at last devices keep
@@ -61,9 +61,9 @@ def preferred(attempt: Attempt, row: int) -> Sequence[Device] | None:
 class GivenDevice:
     """A device that a pod gets.
 
-    `claim` is `namespace/name`; "" without a claim, or if the scheduler has yet to make it. `request` is what the device is for: the
-    request as a claim's status names it, or the resource of which the pod wants a share. `capacity` is the part that the pod gets of a
-    device which others may share, as text by name; empty for the whole device.
+    `claim` is `namespace/name`; "" without a claim, or if the scheduler has yet to make it. `request` is the purpose of the device: the
+    request as in a claim's status, or the resource of which the pod requests a share. `capacity` is the part that the pod gets of a device
+    which others may share, as text by name; empty for the whole device.
     """
 
     claim: str

@@ -42,11 +42,11 @@ class FormerText:
 class PolicyText:
     """One file of a source, as unchecked bytes. `name` is its name in diagnostics; imports are relative to it.
 
-    `params` are texts or plain values in base units, as for `compile_policy`. `generation` is that of a custom resource, 0 elsewhere.
-    `about` is the object that contains the text and gets the events about it; None for a file. `trouble` is the reason if there is no
-    content. A text that is not `wanted` only serves imports of others, or states with the key `NO-POLICIES` that the source is empty on
-    purpose. `former` is the last version in force, for a process that has just started.
-    `authority` is the owner of the policy. The source sets it, never the text, so it applies to former versions too.
+    `params` are texts or plain values in base units, as for `compile_policy`. `generation` is that of a custom resource, 0 for other
+    sources. `about` is the object that contains the text and gets the events about it; None for a file. `trouble` is the reason if there is
+    no content. A text that is not `wanted` only serves imports of others, or states with the key `NO-POLICIES` that the source is empty on
+    purpose. `former` is the last version in force, for a process that has just started. `authority` is the owner of the policy. The source
+    sets it, never the text, so it applies to former versions too.
     """
 
     name: str
@@ -191,7 +191,7 @@ class MetricStatus:
 
     `fresh` of `nodes` nodes have a fresh sample; `wanted` is the required fraction of nodes. `youngest` and `oldest` are ages of samples in
     seconds, None without samples. `suspended_since` (seconds since 1970) is None while rules may use the metric. `asked` is False until the
-    first answer has arrived. `failure` is the reason if the last refresh failed. `note` is other information for people.
+    first response has arrived. `failure` is the reason if the last refresh failed. `note` is other information for people.
     """
 
     policy: str

@@ -1,8 +1,8 @@
-"""A filter or score prepared for the pods of one template: what a plugin returns, and what the framework asks it afterwards.
+"""A filter or score prepared for the pods of one template: the result of a plugin, with the methods that the framework calls.
 
-A plugin gets an `Attempt` (a pod and the cluster) and returns a prepared rule, or says that it does not apply (`Skip`) or that no node can
-take the pod (`Rejected`). The prepared rule owns everything it needs and answers for any set of rows of any later snapshot of that cluster.
-It is kept: all pods of the template are answered by it, and after a change the framework asks again only for the rows concerned.
+A plugin gets an `Attempt` (a pod and the cluster). It returns a prepared rule, `Skip` if it does not apply, or `Rejected` if no node can
+take the pod. The prepared rule owns everything it needs and answers for any set of rows of any later snapshot of that cluster. The rule is
+stored and used for all pods of the template. After a change, the framework evaluates only the rows concerned again.
 
 `rows` are `slice(None)` for all nodes, or an index array. The answer for a row must be the same either way.
 
@@ -117,13 +117,13 @@ Affected = Rows | Outdated | None
 class Skip:
     """Answer of a plugin: it does not apply to the pod.
 
-    A TIMED or GLOBAL plugin is asked again after each change, unless `stands` is given and true for the changed cluster.
+    A TIMED or GLOBAL plugin is called again after each change, unless `stands` is given and true for the changed cluster.
     """
 
     stands: Callable[[Snapshot], bool] | None = None
 
     def affected(self, snapshot: Snapshot, *_: object) -> Affected:
-        """`OUTDATED`, unless the answer stands (None)."""
+        """`OUTDATED`, or None if the answer is still valid."""
         return None if self.stands is not None and self.stands(snapshot) else OUTDATED
 
 
@@ -163,9 +163,9 @@ class ClaimAllocation:
 class PreparedFilter(ABC):
     """A filter for the pods of one template.
 
-    Bit i of a verdict stands for `reasons[i]`; 0 lets the pod through. `nodes` are the names of the nodes to consider, None for all; names
-    that do not exist are allowed. `domains` are the topology keys that alone decide a row's verdict, as in `PreparedScore`. All stay the
-    same as long as the rule is prepared.
+    Bit i of a verdict is `reasons[i]`; 0 accepts the node. `nodes` are the names of the nodes to consider, None for all; names that do not
+    exist are allowed. `domains` are the topology keys that alone decide a row's verdict, as in `PreparedScore`. All stay the same as long
+    as the rule is prepared.
     """
 
     reasons: tuple[Reason, ...]
@@ -184,10 +184,10 @@ class PreparedFilter(ABC):
         return int(self.bits(snapshot, np.array([row], np.intp)).item())
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
-        """The rows whose verdict may differ after the changes that led to this snapshot; asked of TIMED and GLOBAL filters only.
+        """The rows whose verdict may differ after the changes that led to this snapshot; called for TIMED and GLOBAL filters only.
 
-        GLOBAL filters are asked after every change, TIMED ones when time has passed or samples have arrived. A filter that can tell which
-        rows a change concerns saves a full evaluation.
+        GLOBAL filters are called after every change, TIMED ones when time has passed or samples have arrived. A filter that returns the
+        rows that a change concerns avoids a full evaluation.
         """
         return OUTDATED
 
@@ -201,7 +201,9 @@ class PreparedFilter(ABC):
 
 
 class AllocatingFilter(PreparedFilter):
-    """A built-in filter that says what claims of the pod get on a node. It may fail: a bit of `fault_bits` is an error and no rejection.
+    """A built-in filter that reports what the claims of the pod get on a node.
+
+    It may fail: a bit of `fault_bits` is an error and no rejection.
 
     The cycle ends with an error if no earlier filter rejects the node.
     """

@@ -1,6 +1,6 @@
 """One attempt to place a group: whether enough members exist, and the nodes that the search finds for them.
 
-What is decided here changes nothing: the caller assumes the members on their nodes, or says why they wait.
+A decision changes no state. The caller assumes the members on their nodes, or reports why they wait.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Attempt:
     """What was found for a group: its result, and the node of each member that gets one, in the order in which they are assumed.
 
-    `without` are the members that were tried and get none; `answer` is None where members are missing. `freed` is what preemption would do
-    for a group without a place, None if it does not help or was not asked about.
+    `without` are the members that were tried and get none; `answer` is None where members are missing. `freed` is the preemption for a
+    group without a place, None if it does not help or was not tried.
     """
 
     result: GroupResult

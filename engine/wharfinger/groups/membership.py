@@ -1,8 +1,8 @@
 """Which group a pod belongs to, and what holds for the group.
 
 A pod names its group itself: in `spec.schedulingGroup`, or in a label of the coscheduling plugin. Otherwise a policy may put it into one.
-What holds for the group is read from the PodGroup of that name when it is asked for, so a PodGroup that appears, changes or goes needs no
-event here. `GroupIndex` knows the members: every pod is put into it, and pods without a group leave no trace in it.
+The requirements of the group are read from its PodGroup at each call, so a PodGroup that is added, changed or deleted needs no event here.
+`GroupIndex` stores the members. Every pod is passed to it; pods without a group are not stored.
 
 Several policies may govern a pod. The group has the name that the pod itself gives, or the first policy by name that has one for it; of the
 others, those count that put the pod into the same group. What they say is added up as filters are: every level and topology key holds, the
@@ -44,7 +44,7 @@ def named_group(pod: PodView) -> str:
 
 
 def podgroup_terms(group: objects.PodGroup) -> GroupTerms:
-    """What a PodGroup of Kubernetes says."""
+    """The terms of a PodGroup of Kubernetes."""
     spec = group.spec
     gang, constraints = spec.scheduling_policy.gang, spec.scheduling_constraints
     return GroupTerms(
@@ -63,7 +63,7 @@ def _disruption(mode: str | DisruptionModes | None) -> Disruption:
 
 
 def coscheduling_terms(group: objects.CoschedulingPodGroup) -> GroupTerms:
-    """What a PodGroup of the coscheduling plugin says; `minResources` adds nothing, because the members themselves are placed."""
+    """The terms of a PodGroup of the coscheduling plugin; `minResources` adds nothing, because the members themselves are placed."""
     timeout = group.spec.schedule_timeout_seconds
     return GroupTerms(
         min_count=group.spec.min_member,
@@ -185,7 +185,7 @@ class GroupIndex:
         return found
 
     def follow_rule(self, rule: GroupRule, pods: Iterable[PodView]) -> Generator[None, None, None]:
-        """Follow other policies, in steps of one pod or group; the former groups hold until all pods have been asked.
+        """Use other policies, in steps of one pod or group. The former groups are valid until all pods have been evaluated.
 
         `pods` are all that are known, with the nodes of those that are assumed. A later call takes the place of one that has not ended.
         """
@@ -316,7 +316,10 @@ def _label(pod: PodView) -> str:
 
 
 def group_of_policy(policy: CompiledPolicy, pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
-    """The name of the pod's group within its namespace and what one policy says of it; None where the policy puts the pod into no group."""
+    """The name of the pod's group within its namespace, and the terms of one policy for it.
+
+    None where the policy puts the pod into no group.
+    """
     membership = None if policy.group is None else policy.group.of(pod, at)
     return None if policy.group is None or membership is None else (membership.name, _terms(policy.name, policy.group, membership))
 
@@ -362,6 +365,6 @@ def joined(said: Sequence[GroupTerms]) -> GroupTerms:
 
 
 def rule_of_policies(policies: Sequence[CompiledPolicy], at: Callable[[], Circumstances]) -> GroupRule:
-    """The rule that puts pods into groups (for `GroupIndex`); `no_rule` if no policy has groups, so that nothing is asked of pods then."""
+    """The rule that puts pods into groups (for `GroupIndex`); `no_rule` if no policy has groups; then pods are not evaluated."""
     having = tuple(sorted((policy for policy in policies if policy.group is not None), key=lambda policy: policy.name))
     return (lambda pod: group_of_policies(having, pod, at())) if having else no_rule

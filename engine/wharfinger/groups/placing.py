@@ -1,10 +1,10 @@
 """Finds where a group of pods goes: all members that must be placed, close together, by the chain that places single pods.
 
-`placing` is a generator of short steps; `event_loop.at_once` runs it to its end. Members are assumed on the state one after the other and
-forgotten again, so that filters and scores see those placed before. Domains are tried best first: those that may take the whole group come
-first, among them the one whose nodes score best. The first that takes every member is the answer; if none does, the one that takes most,
-as kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where that leaves out members that would fit, the
-exact search looks for more.
+`placing` is a generator of short steps; `event_loop.at_once` runs it to its end. Members are assumed on the state in sequence and then
+forgotten, so filters and scores see the members placed before. Domains are tried best first: those that may take the whole group come
+first, among them the one whose nodes score best. The first that takes every member is the answer; if none does, the one that takes most, as
+kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where that leaves out members that would fit, the exact
+search looks for more.
 
 Between two steps some members may be assumed on the state. Pass a copy (`FollowedCopy`) if others must not see that.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_STEPS = 20_000
 """The default budget: decisions about one member on the nodes of one domain."""
 MAX_ONE_BY_ONE = 16
-"""Members of a group without levels that are placed one by one before anything else is asked."""
+"""The members of a group without levels that are placed one by one before other searches."""
 STEPS_FOR_MORE = 1_000
 """The most steps that are spent on members beyond the minimum that greedy placing leaves out."""
 MAX_NEAREST = 3
@@ -53,7 +53,7 @@ def placing(  # noqa: PLR0913 — what decides, about whom, and how far to go
     keep: bool = False,
     within: Mapping[str, str] | None = None,
 ) -> Generator[None, None, GroupAnswer]:
-    """A generator of steps that returns where the group goes, or why it goes nowhere.
+    """A generator of steps that returns the nodes of the group, or why there are none.
 
     The state is as before when it ends or is closed, except with `keep`: then the members of a placement stay assumed. The search gives up
     after `steps` decisions about members. `within` are values of required levels: only their domain is looked at.
@@ -272,7 +272,7 @@ class _Search:
         return [_mean_of_best(keys[domain.rows], len(each.members)) for domain in candidates]
 
     def _fill(self, domain: Domain) -> Generator[None, None, DomainPlacement]:
-        """Assume as many members as the chain places in a domain one after the other; those refused are tried again after others came."""
+        """Assume as many members as the chain places in a domain, in sequence. Refused members are tried again after others were placed."""
         tried = DomainPlacement(domain)
         rows = domain.rows if domain.labels else None
         waiting = self._members
@@ -300,7 +300,7 @@ class _Search:
             waiting = left
 
     def _fit(self, tried: DomainPlacement) -> DomainFit:
-        """How many members the domain took, and what stops the next one; asked while they are assumed."""
+        """The number of members that the domain takes, and what stops the next one; called while they are assumed."""
         reasons = self.tentative.reasons(tried.left[0], tried.domain) if tried.left else {}
         domain = tried.domain
         return DomainFit(key=domain.key, value=domain.value, fits=len(tried.nodes), wanted=self._wanted, reasons=reasons)

@@ -1,13 +1,13 @@
 """Preemption for a whole group: the pods that must leave so that the group can be placed, the least important ones.
 
 The rule is that of the workload-aware preemption of kube-scheduler 1.36 (pkg/scheduler/framework/preemption/podgrouppreemption.go): all
-pods of lower priority are taken away, and put back one after the other, the most important first, as long as the group can be placed. Pods
-whose eviction would break a PodDisruptionBudget are put back before the others. Groups that are disrupted as a whole stay or leave as a
-whole. So no pod is evicted where the eviction of less important ones is enough.
+pods of lower priority are removed, and restored in sequence, the most important first, as long as the group can be placed. Pods whose
+eviction would break a PodDisruptionBudget are put back before the others. Groups that are disrupted as a whole stay or leave as a whole. So
+no pod is evicted if the eviction of less important pods is enough.
 
-kube-scheduler asks for each of these pods anew whether the group can be placed. Here the first that must leave is looked for by halving:
-whether the group can be placed without the last *n* pods of the order holds from some *n* on, as pods that stay never help (where one helps
-by the affinity of members to it, a pod that is not looked at alone may be evicted without need).
+kube-scheduler checks for each of these pods whether the group can be placed. Here the first pod that must leave is found by binary search:
+if the group can be placed without the last *n* pods of the order, it can also be placed without more of them, because pods that stay never
+help. If one helps by the affinity of members to it, a pod may be evicted without need.
 
 kube-scheduler does not preempt for groups with levels of topology. Here each domain is looked at by itself, and the one that is cheapest to
 free is taken, by the criteria by which preemption for single pods chooses a node.
@@ -283,7 +283,7 @@ class _Freeing:
                 return None
 
     def _without(self, units: Sequence[Unit], labels: Mapping[str, str]) -> Generator[None, None, GroupAnswer]:
-        """The answer for the group with exactly these units gone."""
+        """The result for the group without exactly these units."""
         yield from self._take(units)
         return (yield from placing_with(self._tentative, self._group, within=labels))
 

@@ -1,7 +1,7 @@
 """What a group that does not fit now can expect: how many members each domain takes, and where and when all of them may be placed.
 
-`domain_fits`: members are assumed in each domain one after the other, as the chain places them, until it refuses one of each kind; then
-they are forgotten. An exact search may fit more into a domain than this, so a number is what surely fits.
+`domain_fits`: members are assumed in each domain in sequence, as the chain places them, until it refuses one of each kind; then they are
+forgotten. An exact search may fit more into a domain than this, so a number is what surely fits.
 
 `expecting`: the nodes that pods are expected to leave first. A pod with `activeDeadlineSeconds` ends that many seconds after its start at
 the latest. Pods are taken away in the order in which they end until the group fits. If the pods with deadlines are not enough, those that
@@ -35,9 +35,9 @@ def domain_fits(
 ) -> Generator[None, None, tuple[DomainFit, ...]]:
     """A generator of steps that returns what each domain takes of the waiting members, most first.
 
-    The domains are those of the required levels; the whole cluster where there are none. With placed members only their own domain is
-    asked. After `steps` decisions about one member in one domain, the least promising domains are left out. `state` is as before in the
-    end, or when it is closed.
+    The domains are those of the required levels; the whole cluster where there are none. If members are placed, only their domain is tried.
+    After `steps` decisions about one member in one domain, the least promising domains are left out. `state` is as before in the end, or
+    when it is closed.
     """
     tentative = Tentative(decider, state, steps)
     keys = tuple(level.key for level in group.terms.levels if level.required)
@@ -158,7 +158,7 @@ class _Gone:
         self._count = 0
 
     def first(self, count: int) -> Generator[None, None, None]:
-        """Let exactly the first pods be gone."""
+        """Remove exactly the first pods."""
         while self._count != count:
             self._step(count)
             if self._count % CHANGES_PER_STEP == 0:

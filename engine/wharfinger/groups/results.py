@@ -1,6 +1,7 @@
 """What becomes of a group, in words: for a dry run, an explanation and the live page, and in the status of its PodGroup.
 
-A group is tried when all members that it needs are there. `awaiting` says what is missing until then, `answered` what the search found.
+A group is tried when all members that it needs are there. `awaiting` describes what is missing until then, `answered` the result of the
+search.
 
 kube-scheduler 1.36 names neither the domain nor the reason in the conditions of a PodGroup. Here its sentence comes first, so that tools
 that know it go on working, and then what stops the group.
@@ -47,9 +48,9 @@ class GroupState(Enum):
 class GroupResult:
     """What becomes of a group.
 
-    `members` are all that are known, `placed` those with a node in the end. `message` says why others have none; "" if all have one.
-    `domains` are those in which it is placed, by topology key; `nearest` those that take most members, where it is not. `victims` are the
-    pods that preemption evicts for it.
+    `members` are all that are known, `placed` those with a node in the end. `message` is the reason why others have none; "" if all have
+    one. `domains` are those in which it is placed, by topology key; `nearest` those that take most members, where it is not. `victims` are
+    the pods that preemption evicts for it.
     """
 
     group: str

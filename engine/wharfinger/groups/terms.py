@@ -39,8 +39,8 @@ class GroupTerms:
     `min_count`: how many members must be placed before any of them is bound; 0 for a group without that condition (`basic`). `levels` are
     from the widest to the narrowest. `spread`: topology keys over which this group and others of its policy are spread. `timeout` in
     seconds. `priority`: that of the group, None for the highest of its pods. `preemption_policy`: that of the group (`Never` or
-    `PreemptLowerPriority`), None for those of its pods. `reserve`: nodes may be kept free for it while it waits.
-    `source`: who says so, for messages (`PodGroup default/training`, `policy training`).
+    `PreemptLowerPriority`), None for those of its pods. `reserve`: nodes may be kept free for it while it waits. `source`: the object that
+    defines them, for messages (`PodGroup default/training`, `policy training`).
     """
 
     min_count: int

@@ -1,7 +1,7 @@
 """Whose turn it is: what the scheduling queue tries at once, and in which order.
 
 A pod without a group is tried alone, the waiting members of a group together. The live queue and every question about the future (dry run,
-capacity, a preview, …) order by these keys, so that what is said is what is done.
+capacity, a preview, …) order by these keys, so they agree with the scheduler.
 
 The turn of a group is that of its first member, as in kube-scheduler 1.36, which takes the whole group when it takes a first pod of it
 (`podGroupInfoForPod`, pkg/scheduler/schedule_one_podgroup.go). The priority of a PodGroup counts in place of its pods'.
@@ -48,7 +48,7 @@ def age_key(_chain: Chain, pod: PodView) -> tuple[Any, ...]:
 
 
 def with_priority(pod: PodView, priority: int | None) -> PodView:
-    """The pod with the priority of its group, which stands for its own in the queue; the pod itself for None."""
+    """The pod with the priority of its group, which replaces its own priority in the queue; the pod itself for None."""
     if priority is None or pod.priority == priority:
         return pod
     return PodView(replace(pod.object, spec=replace(pod.object.spec, priority=priority)))
@@ -86,7 +86,7 @@ def _index(chain: Chain, state: ClusterState, pods: Iterable[PodView]) -> GroupI
 
 
 def set_group_sizes(index: GroupIndex, state: ClusterState) -> None:
-    """Tell the state how many members the groups have, for policies that read it."""
+    """Store the number of members of each group in the state, for policies that read it."""
     for key in index:
         state.set_group_size(key, len(index.members(key)))
 

@@ -4,8 +4,8 @@ Requests share a bounded pool of connections. Watches, which hold theirs for min
 binding. Writes go over lean connections that do nothing else (`exchange`), reads over aiohttp. Answers are raw bytes: the caller decodes
 them straight into the structs of the model.
 
-Every answer counts as contact, even a refusal, unless it says that the server itself has failed (5xx), as proxies do for absent servers.
-Watches may be silent for minutes, so a process without an answer for a while asks for the version.
+Every response counts as contact, also an error, unless it is a failure of the server (5xx), which proxies return for absent servers.
+Watches may be silent for minutes, so a process without a response for a while requests the version.
 """
 
 from __future__ import annotations
@@ -186,7 +186,9 @@ class Connection:
         urgent: bool = False,
         before: Condition = no_condition,
     ) -> bytes:
-        """The body of the answer; ApiError unless it is a success. After a 401 it is asked once more if the credentials have changed.
+        """The body of the answer; ApiError unless it is a success.
+
+        After a 401 the request is repeated once if the credentials have changed.
 
         Requests wait for a free connection, unless they are `urgent`. `before` is called right before sending: if it raises, nothing is
         sent.

@@ -170,7 +170,7 @@ class Credentials:
         self._read_at = self._now() - _REREAD_SECONDS
 
     async def renew(self, refused: str | None) -> bool:
-        """True when the header is another one than the refused one after everything was read again."""
+        """True if the header differs from the refused one after everything was read again."""
         async with self._lock:
             if self._header == refused:
                 await self._load_anew()
@@ -195,7 +195,7 @@ class Credentials:
         self._load_tls()
 
     async def _load_anew(self) -> None:
-        """Reads everything again; keeps what was known if a file is just being written: the server's refusal says the rest."""
+        """Reads everything again; keeps the former values if a file is just being written; the server then refuses the request."""
         known = self.configuration, self._loader
         try:
             await self.load()
@@ -234,7 +234,7 @@ class Credentials:
             return
         tls = _trusting(settings.ssl_ca_cert, settings.ca_cert_data)
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates made by Kubernetes itself do not meet this
-        if not settings.verify_ssl:  # only where the kubeconfig says insecure-skip-tls-verify
+        if not settings.verify_ssl:  # only if the kubeconfig has insecure-skip-tls-verify
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
         if settings.cert_file:

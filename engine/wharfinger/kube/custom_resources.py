@@ -1,8 +1,8 @@
 """The custom resources and the objects made for them, as the reconcilers watch and write them.
 
 Objects come with spec and status as plain values; the models of `wharfinger.crd` read them where they are used, so an object that does not
-fit its model affects only itself. A kind whose definition is missing counts as a kind without objects and is asked for again every few
-seconds.
+fit its model affects only itself. A kind without a CustomResourceDefinition counts as a kind without objects, and is requested again every
+few seconds.
 
 Objects are written by server-side apply: fields that others own stay theirs, fields of ours that others changed become ours again, and
 applying the same twice changes nothing. Each call is one attempt; the caller repeats it, and refusals are the exceptions of `refusals`.
@@ -134,7 +134,7 @@ class ObjectWriter:
         return _JSON_OBJECT.decode(await self._connection.request("GET", path))
 
     async def apply(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The object as stored, made or changed so that every field of `body` is as it says there."""
+        """The object as stored, created or changed so that it has every field of `body`."""
         metadata = body["metadata"]
         path = f"{collection(body['kind'], metadata.get('namespace', ''))}/{metadata['name']}"
         return _JSON_OBJECT.decode(await self._write("PATCH", path, body, APPLY_PATCH, _APPLY))
@@ -155,7 +155,7 @@ class ObjectWriter:
         await self._write("PATCH", path_of(obj), body, MERGE_PATCH)
 
     async def delete(self, obj: PlainObject) -> None:
-        """Deletes the object of this uid; NotFound or Conflict if it is gone already.
+        """Deletes the object of this uid; NotFound or Conflict if it is already deleted.
 
         Owners of pods are deleted after their pods. Anything else is deleted at once, without waiting for the garbage collector.
         """

@@ -247,7 +247,7 @@ class EventRecorder:
                 failure: refusals.ApiError = error
                 await self._clock.sleep(waits.after(error))
             except refusals.NotFound as error:
-                if not series.written_count:  # the namespace is gone
+                if not series.written_count:  # the namespace is deleted
                     failure = error
                     break
                 series.written_count = 0  # events expire after an hour; begin a new one

@@ -35,7 +35,7 @@ _RECORD = 2**14
 
 
 def enable_keepalive(made: socket.socket) -> None:
-    """Turns on keep-alive probes, so the socket detects within a minute that the other side has gone."""
+    """Turns on keep-alive probes, so the socket detects within a minute that the peer is gone."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # not everywhere under these names
@@ -347,7 +347,7 @@ class _Channel(asyncio.BufferedProtocol):
         try:
             content = self._tls.decrypt(received)
         except ssl.SSLError as error:
-            self._send(self._tls.take())  # the alert that says why
+            self._send(self._tls.take())  # the alert with the reason
             self._break_off(error)
             return
         self._send(self._tls.take())
@@ -422,7 +422,7 @@ class ClientTls:
         self._shake_hands()
 
     def decrypt(self, received: bytes | memoryview) -> bytes:
-        """What the server has said, empty during the handshake or while a record is not complete; ssl.SSLError."""
+        """The decrypted bytes from the server, empty during the handshake or while a record is incomplete; raises ssl.SSLError."""
         self._incoming.write(received)
         if not self.is_ready:
             self._shake_hands()

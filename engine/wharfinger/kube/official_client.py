@@ -50,7 +50,7 @@ class Kubeconfig:
 
     def refuse_failed_plugin(self) -> None:
         """Raises ValueError if the exec plugin failed; the loader only logs that, which would look like missing permissions."""
-        user = self._loader._user  # noqa: SLF001 — the loader has no public way to tell
+        user = self._loader._user  # noqa: SLF001 — the loader has no public attribute for it
         given = {name for name, value in vars(self._loader).items() if value}
         if user and "exec" in user and not {"token", "cert_file"} & given:
             raise ValueError("the exec plugin of the kubeconfig gave no credentials")

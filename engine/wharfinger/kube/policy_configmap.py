@@ -1,7 +1,7 @@
 """A ConfigMap as a source of policies, read through the API: no mount, no waiting for the kubelet.
 
-Every key that ends with `.policy` is a text; they may import each other and nothing else. If the ConfigMap is deleted or
-may not be read, the source is lost and its last texts stay. The key `NO-POLICIES` says that having none is meant.
+Every key that ends with `.policy` is a text; they may import each other and nothing else. If the ConfigMap is deleted or may not be read,
+the source is lost and its last texts stay. The key `NO-POLICIES` means that no policies are intended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wharfinger.language.files import NONE_MEANT, SUFFIX
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta
 
-_RETRY_SECONDS = 5.0  # seconds until a ConfigMap that may not be read is asked for again
+_RETRY_SECONDS = 5.0  # seconds until a ConfigMap that may not be read is requested again
 
 
 class ConfigMap(KubeStruct, frozen=True):

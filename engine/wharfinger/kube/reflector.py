@@ -78,7 +78,7 @@ class Reflector:
         self._version: str | None = None
         self._broken_at: str | None = None
         self._unread: list[tuple[objects.AnyObject, InvalidObject]] = []  # of the list that is being read
-        self._moved = False  # a watch has gone beyond the version of the last list
+        self._moved = False  # a watch has passed the version of the last list
         self.synced = False
         self.refused: str | None = None
         self.absent = False
@@ -133,7 +133,10 @@ class Reflector:
         return following < len(self._versions)
 
     async def _unavailable(self, error: refusals.ApiError) -> None:
-        """Treats a refused kind as one without objects, unless it is required; an optional kind that is gone has none any more."""
+        """Treats a refused kind as one without objects, unless it is required.
+
+        An optional kind that was removed has no objects any more.
+        """
         self._version = None
         absent = isinstance(error, refusals.NotFound)
         expected = absent and self._resource.optional
@@ -218,7 +221,7 @@ class Reflector:
             version = "" if action == "ERROR" else self._apply_event(action, raw)
         except wire.BrokenLine:
             if self._broken_at == self._version:
-                self._version = None  # the same place twice: only a new list has what it said
+                self._version = None  # the same version twice: only a new list has the objects
             self._broken_at = self._version
             raise
         if action == "ERROR":
@@ -272,7 +275,7 @@ class Reflector:
 
     async def _deliver(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
         unread, self._unread = self._unread, []
-        for identity, error in unread:  # only now: a list that breaks off says nothing of what is there
+        for identity, error in unread:  # only now: an incomplete list does not show which objects exist
             self._unreadable(identity, error, listed=True)
         for _ in stepped(self._sink, self._resource.name, found):
             await self._clock.sleep(0)

@@ -1,7 +1,7 @@
 """What an API server answers instead of success, as exceptions, and how long to wait before asking again.
 
-The HTTP status alone does not say everything: 409 is a conflict of versions, of uids or of bindings, and a watch that fails after it has
-begun sends the status as an event in a stream that started with 200. Both ways lead to the same exceptions here.
+The HTTP status alone is not enough: 409 is a conflict of versions, of uids or of bindings, and a watch that fails after it has begun sends
+the status as an event in a stream that started with 200. Both ways lead to the same exceptions here.
 
     ApiError
     ├── BadRequest       400: the server does not understand the request
@@ -172,7 +172,7 @@ class Backoff:
         self._failures = 0
 
     def after(self, error: BaseException | None = None) -> float:
-        """Seconds to wait after one more failure; never less than what the server asked for."""
+        """Seconds to wait after one more failure; never less than the `Retry-After` of the server."""
         longest = min(self.longest, self.longest_unanswered) if isinstance(error, Unreachable) else self.longest
         wait = min(self.first * 2.0 ** min(self._failures, 30), longest)
         self._failures += 1

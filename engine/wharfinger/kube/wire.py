@@ -7,7 +7,7 @@ All pages of a list have the version of its first page. The server forgets old v
 slowly is refused with `Gone` and lists again.
 
 For a snapshot the first kind is listed as it is now, the others at the version of that list: all kinds share one numbering of changes. If
-the server stores a kind elsewhere or has already forgotten that version, the current objects are read.
+the server stores a kind separately or has compacted that version, the current objects are read.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class ApiBinder:
         self.in_flight = 0
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """Returns once the pod with exactly this uid is bound to the node; BindFailed says what is known otherwise."""
+        """Returns once the pod with exactly this uid is bound to the node; Otherwise raises BindFailed with what is known."""
         self.in_flight += 1
         try:
             await self._bind(pod, node)
@@ -181,7 +181,7 @@ class ApiWriter:
             await self._write("PATCH", f"{path_of(pod)}/status", body, STRATEGIC_PATCH)
 
     async def delete(self, pod: PodView) -> None:
-        """Deletes the pod of this uid; a pod that is gone already is no error."""
+        """Deletes the pod of this uid; a pod that is already deleted is no error."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if pod.object.metadata.uid:
             options["preconditions"] = {"uid": pod.object.metadata.uid}
@@ -192,7 +192,7 @@ class ApiWriter:
                 raise
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
-        """Writes the condition on the victim and deletes it; a victim that is gone already is no error."""
+        """Writes the condition on the victim and deletes it; a victim that is already deleted is no error."""
         try:
             await self.patch_status(victim, condition=condition)
         except WriteFailed as failed:
@@ -296,7 +296,7 @@ class ApiEvictions:
         self._connection = connection
 
     async def evict(self, pod: PodView) -> None:
-        """Evicts the pod of this uid; WriteFailed says whether another attempt may succeed, or the pod is gone."""
+        """Evicts the pod of this uid; Raises WriteFailed, which has the information whether a retry may succeed or the pod is deleted."""
         uid = pod.object.metadata.uid
         body = {
             "apiVersion": "policy/v1",

@@ -1,4 +1,4 @@
-"""The policy language: text in, typed policy out. It knows neither NumPy nor a cluster.
+"""The policy language: text in, typed policy out. It imports neither NumPy nor anything about clusters.
 
 A text becomes tokens (`parse`) and a syntax tree (`ast`, with the lines of tests in `test_steps`), the checker makes the typed policy of it
 (`check`, `semantics`), and every stage reports its findings (`report`). `format` writes a tree as text in one style. Start reading at

@@ -171,7 +171,7 @@ class If(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(Expr):
-    """`pods`, or `pods where predicate` (the predicate speaks of `it`); `of` is what is selected, `pods` or `devices`."""
+    """`pods`, or `pods where predicate` (the predicate reads `it`); `of` is what is selected, `pods` or `devices`."""
 
     where: Expr | None
     of: str = "pods"
@@ -257,7 +257,7 @@ class Metric(Item):
 class Workload(Item):
     """`workload name = [ { cpu: 4cpu, gpu: 1, weight: 12% }, … ]`.
 
-    `value` is a `SetLiteral` of `ObjectLiteral`s, or what stands there by mistake.
+    `value` is a `SetLiteral` of `ObjectLiteral`s, or an expression of another type by mistake.
     """
 
     name: str
@@ -287,7 +287,7 @@ class OnMissing(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause(Node):
-    """`require condition else "message" on missing …` or `reject …`; `is_require` says which."""
+    """`require condition else "message" on missing …` or `reject …`; `is_require` distinguishes them."""
 
     is_require: bool
     condition: Expr
@@ -400,7 +400,7 @@ class TieBreak(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VictimRule(Node):
-    """`never_evict when condition on missing …` or `only_evict when …`; `is_only` says which."""
+    """`never_evict when condition on missing …` or `only_evict when …`; `is_only` distinguishes them."""
 
     is_only: bool
     condition: Expr
@@ -483,7 +483,7 @@ class ObjectField(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectLiteral(Expr):
-    """`{ key: "dedicated", effect: "NoSchedule" }` in a list inside a test object or `with { … }`; found nowhere else."""
+    """`{ key: "dedicated", effect: "NoSchedule" }` in a list inside a test object or `with { … }`; only there."""
 
     fields: tuple[ObjectField, ...]
 
@@ -522,7 +522,7 @@ class Policy(Node):
     name: String
     version: String | None
     annotations: tuple[Annotation, ...]
-    scope: Expr | None  # `for pods where …`, speaks of `pod`
+    scope: Expr | None  # `for pods where …`, reads `pod`
     scope_span: Span | None = None
     items: tuple[Item, ...]
 
@@ -531,7 +531,7 @@ class Policy(Node):
 class File(Node):
     """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`).
 
-    `lost` are the names that declarations with a syntax error would have declared: they count as declared, so no finding says that they
+    `lost` are the names that declarations with a syntax error would have declared. They count as declared, so there is no finding that they
     are unknown or unused. `words` is the number of words and symbols of the text.
     """
 
@@ -540,10 +540,10 @@ class File(Node):
     items: tuple[Item, ...]
     tests: tuple[Test, ...]
     lost: frozenset[str] = frozenset()
-    words: int = field(default=0, compare=False)  # of how it is written, not of what it says
+    words: int = field(default=0, compare=False)  # of its syntax, not of its meaning
 
 
-_FIELDS: dict[type[Node], tuple[str, ...]] = {}  # of each kind of node, once asked for
+_FIELDS: dict[type[Node], tuple[str, ...]] = {}  # of each kind of node, after its first use
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -75,7 +75,7 @@ def _refusal(content: bytes, name: str) -> tuple[Code, str, str | None] | None:
 SUFFIX = ".policy"
 TEST_SUFFIX = "_test.policy"
 NONE_MEANT = "NO-POLICIES"
-"""A file of this name in a folder, or a key in a ConfigMap, says that having no policies is meant. Its content is not read."""
+"""A file of this name in a folder, or a key in a ConfigMap, means that no policies are intended. Its content is not read."""
 
 
 def paired_file(name: str) -> str | None:

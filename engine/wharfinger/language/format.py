@@ -69,7 +69,7 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str | None:
 def format_verified(file: ast.File) -> str:
     """The formatted text of a file without errors.
 
-    It is parsed again and compared, so that formatting can never change what a policy says.
+    The result is parsed and compared, so formatting can never change the meaning of a policy.
     """
     source, text = file.span.source, format_file(file)
     if text == source.text:
@@ -120,7 +120,7 @@ class _Page:
         self._write_comment_after(statement.end)
 
     def _comments(self, offset: int, indent: str, *, first: bool) -> bool:
-        """True if comments stood before a place. They are written on lines of their own, with the blank lines between them."""
+        """True if comments stood before a place. They are written on separate lines, with the blank lines between them."""
         begun = len(self.lines)
         for comment in self.margin.before(offset) if self.margin else ():
             if not first and self._blank_before(comment.start):
@@ -146,7 +146,7 @@ class _Page:
 
 
 def _apart(before: Statement, statement: Statement) -> bool:
-    """True if a blank line always stands between two statements of a file: around bodies, and where the kind of item changes."""
+    """True if there is always a blank line between two statements of a file: around bodies, and where the kind of item changes."""
     if before.annotates or before.group == statement.group == "policy":
         return False
     return before.group != statement.group or before.body is not None or statement.body is not None
@@ -156,7 +156,7 @@ def _apart(before: Statement, statement: Statement) -> bool:
 class Statement:
     """One statement: its place in the source, its text, and the statements in its braces where it has some.
 
-    `group` says which statements stand together without a blank line; an annotation is of the group of what it `annotates`. `head_end` is
+    Statements with the same `group` have no blank line between them; an annotation is of the group of what it `annotates`. `head_end` is
     where the opening brace ends.
     """
 
@@ -170,7 +170,7 @@ class Statement:
 
 
 def statements(file: ast.File) -> list[Statement]:
-    """The statements of a file: imports, the policy's head, items and tests where they stand."""
+    """The statements of a file in order: imports, the head of the policy, items and tests."""
     found = [_leaf(item, "import", f"import {string(item.path)} as {item.name}") for item in file.imports]
     policy = file.policy
     if policy:
@@ -428,7 +428,7 @@ def _outcome(step: test_steps.Expect) -> str:
 
 
 def _points(points: ast.Expr) -> str:
-    """The points of an `expect`, in parentheses where something looser than a sum stands there."""
+    """The points of an `expect`, in parentheses if the operator has a lower precedence than a sum."""
     looser = isinstance(points, ast.If | ast.Selection) or (isinstance(points, ast.Unary) and points.op is ast.UnaryOp.NOT)
     arithmetic = (ast.BinaryOp.ADD, ast.BinaryOp.SUB, ast.BinaryOp.MUL, ast.BinaryOp.DIV)
     looser = looser or (isinstance(points, ast.Binary) and points.op not in arithmetic)

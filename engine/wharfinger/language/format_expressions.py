@@ -1,7 +1,7 @@
 """Expressions back to text, on one line where they fit and broken at their outermost operator where they do not.
 
-Parentheses stand where the grammar needs them, and in two places where readers do: around what `not` negates, and around `a ?? b` inside
-another operation. So the text of a tree is always the same, however it was written.
+Parentheses are written where the grammar needs them, and in two cases for readability: around what `not` negates, and around `a ?? b`
+inside another operation. So the text of a tree is always the same, however it was written.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def name(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """A name before a colon, where every word may stand."""
+    """A name before a colon, where every word is allowed."""
     return text if text.isascii() and text.isidentifier() else name(text)
 
 
@@ -173,7 +173,10 @@ def _value(field: Field) -> str:
 
 
 def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
-    """The expression where `before` characters stand on its line already and `after` follow it, on several lines where one is too short."""
+    """The expression, with `before` characters before it and `after` characters behind it on its line.
+
+    On several lines if it is too long.
+    """
     text = one_line(expr)
     return text if before + len(text) + after <= WIDTH else _broken(expr, text, before, indent)
 

@@ -1,8 +1,8 @@
 """Typed policies from files, folders, standard input, and from sets of texts that are no files of this machine.
 
-Everything that is wrong with what the files say becomes a diagnostic. Only a path that the caller named and that cannot be read at all
-raises `UsageError`, because then there is no file to speak about. The texts of a set (the keys of a ConfigMap, the content of a folder at
-one moment, a resource) are checked one by one, so that a caller with many texts can work in small steps and check only what has changed.
+Everything that is wrong with what the files say becomes a diagnostic. Only a path that the caller named and that cannot be read raises
+`UsageError`, because there is no file to report on. The texts of a set (the keys of a ConfigMap, the content of a folder at one moment, a
+resource) are checked one by one, so that a caller with many texts can work in small steps and check only what has changed.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class CheckedText:
 
 @dataclass(slots=True, kw_only=True)
 class TextSet:
-    """Texts by name; names are paths as far as imports are concerned. Without `imports` each text stands alone.
+    """Texts by name; names are paths as far as imports are concerned. Without `imports`, texts cannot import each other.
 
-    One that stands alone can import no more than the libraries that its authority has.
+    Such a text can import only the libraries of its authority.
     """
 
     texts: Mapping[str, bytes]
@@ -137,8 +137,8 @@ def load_policies(
 
     They are checked as policies of `authority`; what they import counts as shared by the cluster.
 
-    A folder stands for the `*.policy` files in it and below, sorted; `-` for standard input. `X_test.policy` adds its tests to the policy
-    of `X.policy` in the same folder; if one of the two is given, the other is read too. Raises `UsageError` for a path that cannot be read.
+    A folder means the `*.policy` files in it and below, sorted; `-` for standard input. `X_test.policy` adds its tests to the policy of
+    `X.policy` in the same folder; if one of the two is given, the other is read too. Raises `UsageError` for a path that cannot be read.
     """
     loader = Loader(catalogue=catalogue, authority=authority)
     for name in policy_files(paths):
@@ -147,7 +147,7 @@ def load_policies(
 
 
 def policy_files(paths: Iterable[str | Path]) -> list[str]:
-    """The names of the files that some paths stand for, each once; raises `UsageError` for a path that is not there."""
+    """The names of the files of some paths, each once; raises `UsageError` for a path that is not there."""
     found: dict[str, None] = {}
     for path in map(str, paths):
         if path != STDIN and Path(path).is_dir():

@@ -29,8 +29,11 @@ from wharfinger.model.state.snapshot import Snapshot
 LOWEST_PRIORITY: Final = -(2.0**31)
 HIGHEST_PRIORITY: Final = 2.0**31 - 1
 MAX_ANNOTATION_LENGTH: Final = 10_000
-"""Characters of an annotation of a pod that policies read. Each function of a text costs time and memory for its length, once for each node
-where it is compared with texts of nodes; Kubernetes allows 262,144."""
+"""Characters of an annotation of a pod that policies read.
+
+Each function of a text costs time and memory for its length, once for each node where it is compared with texts of nodes; Kubernetes allows
+262,144.
+"""
 _KINDS: Final = (Kind.CPU, Kind.MEMORY, Kind.MEMORY)
 _NATIVE: Final = tuple((resource, resource.replace("-", "_"), kind) for resource, kind in zip(requests.NATIVE, _KINDS, strict=True))
 
@@ -193,7 +196,7 @@ GROUP_ATTRIBUTES: Final = (
         "group.placed",
         Kind.COUNT,
         "How many members of the pod's group have a node: `count(group)`.",
-        lambda group: None,  # noqa: ARG005 — the checker counts them, for only a policy knows which pods its `group by` puts together
+        lambda group: None,  # noqa: ARG005 — the checker counts them, because only a policy defines the groups of its `group by`
         optional=True,
         by_group=True,
         of_group=True,

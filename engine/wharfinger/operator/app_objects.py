@@ -2,7 +2,7 @@
 
 An object is applied only when it differs from what is wanted, and never over an object that belongs to something else.
 
-The author of a PolicyApp must not decide about pods of others. So the inline policy gets a name of its own and its scope is narrowed to the
+The author of a PolicyApp must not decide about pods of others. So the inline policy gets a unique name, and its scope is narrowed to the
 app's pods, both in the text itself. Line numbers stay the same. Its tests are taken out, as they are about pods outside the narrower scope.
 """
 
@@ -239,7 +239,7 @@ async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], fo
 
 
 async def remove(writer: ObjectWriter, found: PlainObject) -> None:
-    """Deletes the object, unless it is gone already."""
+    """Deletes the object, unless it is already deleted."""
     with contextlib.suppress(refusals.NotFound):
         await writer.delete(found)
 

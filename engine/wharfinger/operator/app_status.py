@@ -33,7 +33,7 @@ MIN_CHECK_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
-    """The policy that an app asks for, and whether it governs the app's pods (None if that is not known)."""
+    """The policy of an app, and whether it governs the app's pods (None if unknown)."""
 
     policy: str | None = None
     governs: bool | None = None
@@ -45,8 +45,8 @@ class Governance:
 class Observed:
     """The observed state of an app.
 
-    `problem` is why the spec cannot be carried out (reason, message). `deployment` is the Deployment's metadata.generation and status,
-    None while there is none. `waiting` says why a pod waits, as the scheduler put it. `drift` is None where it is not known.
+    `problem` is why the spec cannot be carried out (reason, message). `deployment` is the Deployment's metadata.generation and status, None
+    while there is none. `waiting` is the scheduler's message why a pod waits. `drift` is None where it is not known.
     """
 
     problem: tuple[str, str] | None = None
@@ -122,7 +122,7 @@ def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> l
 
 
 def _ready(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> Condition:
-    """The condition `Ready`: true if the app runs. Its reason then says if the policy does not govern the pods, or if pods drifted."""
+    """The condition `Ready`: true if the app runs. Its reason then shows that the policy does not govern the pods, or that pods drifted."""
     governance = observed.governance
     if phase is AppPhase.RUNNING and governance.governs is False:
         return ready(True, governance.reason, governance.message)
@@ -212,7 +212,7 @@ class AppDrift:
         return drift
 
     def forget(self, app: str) -> None:
-        """Forgets an app that is gone."""
+        """Removes the entry of a deleted app."""
         self._known.pop(app, None)
         self._evicted_at.pop(app, None)
 
@@ -240,7 +240,7 @@ class AppDrift:
         try:
             await self._writer.evict(meta.namespace, meta.name, meta.uid)
         except (refusals.NotFound, refusals.Conflict):
-            return  # the pod is gone already
+            return  # the pod is already deleted
         except (refusals.TooManyRequests, refusals.Forbidden, refusals.ServerError) as error:
             kind, reason, note = WARNING, "EvictionRefused", f"pod {meta.name} cannot be evicted now: {error}"
         else:

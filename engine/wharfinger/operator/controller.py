@@ -35,7 +35,7 @@ from wharfinger.model.objects.metadata import ObjectMeta, time_text
 
 _POLL_SECONDS = 0.25  # seconds between two checks whether this process leads
 _EXPECTED = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
-"""Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
+"""Expected errors: another writer was first, or the object is deleted. The next attempt sees the new state."""
 
 _MAX_MESSAGE_LENGTH = 4000
 _MAX_SUMMARY_LENGTH = 160
@@ -337,7 +337,7 @@ def key_of(obj: HasMetadata) -> str:
 
 
 class ObjectCache:
-    """A `ClusterSink` that stores objects. Handlers get the object, the last known one when it is gone."""
+    """A `ClusterSink` that stores objects. Handlers get the object, or the last known one if it is deleted."""
 
     def __init__(self, kinds: Collection[str]) -> None:
         self._by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}

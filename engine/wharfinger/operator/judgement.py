@@ -39,7 +39,7 @@ class PolicyViolation:
 
 
 class Judge:
-    """Answers for the chains of one scheduler; `rights` says what users of a namespace may be shown."""
+    """Answers for the chains of one scheduler; `rights` defines what may be shown to users of a namespace."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock, rights: TenantRights) -> None:
         self.rights = rights

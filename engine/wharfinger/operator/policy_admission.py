@@ -3,10 +3,10 @@
 The steps are those of the policy store, without the trial on the cluster. Problems that depend on other policies, such as a name that is
 taken, are shown in the status: they may be solved later.
 
-Run as a module, this is a process of its own that judges one object after the other: `{"seconds": 2.0, "object": {…}}` a line on standard
-input, `{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A
-text that takes longer, or more memory than `MAX_MEMORY_BYTES`, ends the process. That is why it is a process: a thread cannot be stopped,
-and its memory cannot be taken back.
+Run as a module, this is a separate process that checks objects in sequence: `{"seconds": 2.0, "object": {…}}` a line on standard input,
+`{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A text
+that takes longer, or more memory than `MAX_MEMORY_BYTES`, ends the process. That is why it is a process: a thread cannot be stopped, and
+its memory cannot be taken back.
 """
 
 from __future__ import annotations

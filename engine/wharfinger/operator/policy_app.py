@@ -58,7 +58,7 @@ class PolicyAppReconciler:
         self._clock = clock
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next reconcile; None when the app is gone."""
+        """Seconds until the next reconcile; None if the app is deleted."""
         app: PolicyApp | None = self._cache.get("PolicyApp", key)
         if app is None:
             self._drift.forget(key)
@@ -74,7 +74,7 @@ class PolicyAppReconciler:
             return None
         return await self._reconcile_spec(app)
 
-    # ── what is asked for ──
+    # ── the requested objects ──
 
     async def _reconcile_spec(self, app: PolicyApp, problem: tuple[str, str] | None = None) -> float:
         """Seconds until the next reconcile. Writes the objects and the status of the app; with a `problem`, only the status."""
@@ -169,7 +169,7 @@ class PolicyAppReconciler:
         return spec.policy.name or app_objects.policy_name(app)
 
     async def _write_status(self, app: PolicyApp, status: Mapping[str, Any], before: str | None, phase: AppPhase) -> None:
-        """Writes the status if it says something new, and an event when the phase is another."""
+        """Writes the status if it has changed, and an event if the phase has changed."""
         if dict(status) == app.status:
             return
         await self._writer.apply_status(app, status)
@@ -184,7 +184,7 @@ class PolicyAppReconciler:
     async def _tear_down(self, app: PolicyApp) -> bool:
         """Deletes what was made, the policy last, then the finalizer; True while something is still being deleted.
 
-        The API server itself is asked: the informers may not have seen yet what was written a moment ago.
+        Reads from the API server: the informers may not have the latest writes yet.
         """
         if FINALIZER not in app.metadata.finalizers:
             return False
@@ -203,7 +203,7 @@ class PolicyAppReconciler:
         return False
 
     async def _sweep(self, key: str) -> None:
-        """Removes the policy of an app that is gone: an app that is deleted while it gets its finalizer is gone without `_tear_down`."""
+        """Removes the policy of a deleted app: an app that is deleted while it gets its finalizer has no `_tear_down`."""
         namespace, _, name = key.partition("/")
         gone = ObjectMeta(name=name, namespace=namespace)
         policy = self._made("SchedulingPolicy", gone)
@@ -217,7 +217,7 @@ def _forbidden(error: refusals.Forbidden) -> tuple[str, str]:
 
 
 def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:
-    """(the spec, None), or (one that asks for nothing, why the spec cannot be read): the object is of another version of the definition."""
+    """(the spec, None), or (an empty spec, the reason why the spec cannot be read): the object is of another version of the definition."""
     try:
         return PolicyAppSpec.model_validate(app.spec), None
     except ValidationError as error:

@@ -3,7 +3,7 @@
 The decisions are those of a dry run, on a copy of the live cluster at one moment, computed in short slices between which the scheduler
 runs. A preview is answered again when the cluster has changed, and deleted when it has expired.
 
-The question of a preview is its pods and the policies that decide: those of the scheduler, or one of its own.
+The question of a preview is its pods and the policies that decide: those of the scheduler, or its own policy.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", Unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewQuestion:
-    """The pods to place, the objects made with them, and the chain that decides; `note` says how the question was understood."""
+    """The pods to place, the objects made with them, and the chain that decides; `note` describes how the question was understood."""
 
     pods: tuple[PodView, ...]
     made: tuple[objects.AnyObject, ...]
@@ -88,7 +88,7 @@ class Questions:
     async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> PreviewQuestion:
         """The question of a preview.
 
-        UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
+        UnknownObject, UsageError, PolicyError or InvalidObject if it cannot be evaluated, ApiError of the writer.
         """
         expansion = self._expanded(await self._workload(meta, spec))
         _of_class(expansion.pods, self._cluster())
@@ -262,7 +262,7 @@ class PreviewReconciler:
         self._rests_until = 0.0
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next reconcile; None when the preview is gone."""
+        """Seconds until the next reconcile; None if the preview is deleted."""
         preview: PlacementPreview | None = self._cache.get("PlacementPreview", key)
         if preview is None or preview.metadata.deletion_timestamp is not None:
             self._answered.pop(key, None)

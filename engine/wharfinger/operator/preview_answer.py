@@ -131,7 +131,7 @@ class Answer:
         }
 
 
-def answered(  # noqa: PLR0913, PLR0917 — the question, and who asks
+def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     chain: Chain,
     snapshot: Snapshot,
     pods: Sequence[PodView],

@@ -206,7 +206,7 @@ class PolicyStatusReconciler:
         self._counted: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next reconcile; None when the policy is gone."""
+        """Seconds until the next reconcile; None if the policy is deleted."""
         policy: SchedulingPolicy | None = self._cache.get(KIND, key)
         if policy is None or policy.metadata.deletion_timestamp is not None:
             self._counted.pop(key, None)
@@ -348,7 +348,7 @@ def _diagnostic(found: Finding) -> PolicyDiagnostic:
 
 
 def _governed(policy: CompiledPolicy, pods: Sequence[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
-    """A generator of steps that returns the pods that a policy governs; asked once per template where that is enough."""
+    """A generator of steps that returns the pods that a policy governs; evaluated once per template where that is enough."""
     known: dict[bytes, bool] = {}
     found = []
     for count, pod in enumerate(pods):

@@ -1,8 +1,8 @@
 """Which version of each policy decides, and the set of all that do, as one value that the scheduler takes over between two cycles.
 
 Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Policies of the cluster come before
-those of namespaces; otherwise the first one stays: first those that go on under the name they had, by age; then new ones, in the order of
-sources and keys. A policy that has to give way goes on with the version it had before, if that contradicts no other.
+those of namespaces; otherwise the first one stays: first those that keep their name, by age; then new ones, in the order of sources and
+keys. A policy that has to give way goes on with the version it had before, if that contradicts no other.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class _Taken:
 
 
 def choose(claims: Sequence[Claim]) -> list[Choice]:
-    """The choice for each claim, in their order. A shadow policy is checked against those that decide, except the one of its own name."""
+    """The choice for each claim, in their order.
+
+    A shadow policy is checked against the deciding policies, except the one of the same name.
+    """
     taken = {profile: _Taken() for claim in claims for profile in claim.profiles}
     chosen: dict[tuple[int, str], Choice] = {}
     for claim in sorted(claims, key=lambda claim: (claim.mode is Mode.SHADOW, *claim.seniority)):
@@ -135,5 +138,5 @@ def activated(before: ActivePolicies, claims: Sequence[Claim], choices: Sequence
 
 
 def _shadow(before: Chain, deciding: Sequence[CompiledPolicy], shadow: CompiledPolicy) -> Chain:
-    """The chain in which a shadow policy decides too, in the place of the one that has its name."""
+    """The chain with a shadow policy, which replaces the policy of the same name."""
     return with_policies(before, [*(policy for policy in deciding if policy.name != shadow.name), shadow])

@@ -49,7 +49,7 @@ Size = tuple[int, int]
 
 
 class Suspended(Plugin):
-    """Stands for policies that are suspended: pods wait for them, and no event of the cluster wakes these pods."""
+    """The rejector of pods that wait for suspended policies; no event of the cluster wakes these pods."""
 
     name = "suspended policies"
     wakes_on = NO_EVENT

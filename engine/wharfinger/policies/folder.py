@@ -1,8 +1,8 @@
 """A folder of policies, or one file, as a source: read as its writer meant it, watched, and read again from time to time.
 
-The kubelet writes a ConfigMap into a folder of its own (`..2026_01_01…`) and then turns the symlink `..data` to it; the names that people
-see are symlinks through `..data`. So everything is read from where `..data` points, and again if it points elsewhere afterwards: keys of
-two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes, and a note says so.
+The kubelet writes a ConfigMap into a new folder (`..2026_01_01…`) and then moves the symlink `..data` to it. The visible names are symlinks
+through `..data`. So everything is read from the target of `..data`, and again if the target has changed afterwards: keys of two versions
+are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes; there is a note for it.
 
 Lines of a file that does not parse are shown in logs and in the status, so people who may write into the folder must not have other files
 of the machine read by linking to them: a link that leaves the folder is refused.
@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 class Contents:
     """The files of a folder by their path in it: content, or why it cannot be read.
 
-    `lost` says why the folder cannot be read, "" if it can.
+    `lost` is the reason why the folder cannot be read, "" if it can be read.
     """
 
     files: Mapping[str, bytes | str]
@@ -126,7 +126,7 @@ def _content(path: Path) -> bytes | str | None:
 
 
 def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iterator[str]:
-    """A note for each file that is a mount of its own."""
+    """A note for each file that is a separate mount."""
     mounted = _mount_points(mounts)
     for name in files if mounted else ():
         if os.path.realpath(Path(folder, name)) in mounted:

@@ -23,7 +23,7 @@ class Entry:
     """What a source offers under a key, and the version that holds meanwhile.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
-    from `stored`. They differ while `objection` says why the candidate cannot hold together with other policies. `announced` are state and
+    from `stored`. They differ while the candidate conflicts with other policies; `objection` is the reason. `announced` are state and
     revision as they were last announced.
     """
 
@@ -240,7 +240,7 @@ class Ledger:
             if entry is None:
                 entry = self._entry(source, key, text)
             elif not _differs(entry, text, by_name):
-                entry.text = text  # another mode or generation asks for no building
+                entry.text = text  # another mode or generation needs no compilation
                 continue
             entry.text = text
             jobs.append(Job(entry=entry, text=text, texts=shared, params=self.supplies[source].params))
@@ -324,7 +324,7 @@ MAX_ERRORS = 20
 class Records:
     """The records of entries, kept in step with what holds; without a folder nothing outlasts a restart.
 
-    `loaded` are the records of the process before; `errors` says what went wrong, the latest last.
+    `loaded` are the records of the process before; `errors` are the errors, the latest last.
     """
 
     def __init__(self, kept: LastKnownGood | None) -> None:

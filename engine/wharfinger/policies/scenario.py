@@ -1,8 +1,8 @@
 """One `test` block carried out: its nodes and pods as a cluster, and what happened to each pod it placed.
 
 A test goes through the same reading, chain and `decide` as a real cluster does; only the objects are made up. A test names only what
-matters to it; the rest has defaults: a node with 8 CPUs, 32Gi of memory and room for 110 pods, a pod in namespace `default` that asks for
-nothing. The fields are those of the language reference; quantities keep the text they were written in, so that the code for a cluster's
+matters to it; the rest has defaults: a node with 8 CPUs, 32Gi of memory and room for 110 pods, a pod in namespace `default` without
+requests. The fields are those of the language reference; quantities keep the text they were written in, so that the code for a cluster's
 objects reads them.
 """
 
@@ -307,7 +307,7 @@ class Scenario:
         ]
 
     def permits(self, name: str) -> tuple[Interpreter, int] | None:
-        """What the permits of the policy are asked for the placed pod of that name: the interpreter, and the row of its node."""
+        """The arguments of the policy's permits for the placed pod of that name: the interpreter, and the row of its node."""
         pod = self._pods.get(name)
         snapshot = self._state.snapshot(self._now.timestamp()).detach()
         placed = None if pod is None else snapshot.placed(pod.uid)
@@ -426,7 +426,7 @@ class Scenario:
         self.groups[name] = GroupAttempt(group=group, answer=answer, attempts=attempts)
 
     def _member(self, pod: PodView, node: str | None, message: str) -> Attempt:
-        """The attempt of a member of a group, which goes where the group goes, or nowhere because the group does."""
+        """The attempt of a member of a group, which gets its node from the group's placement, or none."""
         decision, snapshot = self._decide(pod)
         decision = replace(decision, node=node, row=None if node is None else snapshot.row(node), message=message, victims=())
         self.last = Attempt(
@@ -449,7 +449,7 @@ class Scenario:
         return group_index(pods.values(), at.objects, rule_of_policies([self.policy], lambda: at))
 
     def _count_members(self) -> None:
-        """Tell the state how many members the groups have."""
+        """Store the number of members of the groups in the state."""
         index = self._index()
         for key in self._sized - set(index):
             self._state.set_group_size(key, 0)

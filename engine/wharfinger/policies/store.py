@@ -95,7 +95,7 @@ class SourceChanged(Struct, frozen=True):
 
 
 class Scheduling(Protocol):
-    """The scheduler in which the policies of a store decide, as the store knows it."""
+    """The interface of the scheduler that the store uses."""
 
     @property
     def suspended(self) -> Mapping[tuple[str, str], object]:
@@ -109,7 +109,7 @@ class Scheduling(Protocol):
 
 
 class _NoScheduling:
-    """Stands for the scheduler until one is connected: adopts nothing."""
+    """Used until a scheduler is connected: adopts nothing."""
 
     suspended: Mapping[tuple[str, str], object] = MappingProxyType({})
 

@@ -1,7 +1,7 @@
 """Aggregates over pods and calls of functions, as terms.
 
-What has no rule of its own (a function that reads the whole cluster, an average over pods) becomes an unknown: equal where the same text is
-asked about the same node, in the interval that its record gives, and otherwise open.
+What has no rule of its own (a function that reads the whole cluster, an average over pods) becomes an unknown: equal for the same text and
+the same node, in the interval that its record gives, and otherwise open.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def aggregate(encoder: Encoder, expr: typed.Aggregate, place: Place) -> Value:
 
 
 def _of_devices(encoder: Encoder, expr: typed.Aggregate, place: Place) -> Value:
-    """An unknown for how many devices of a node are selected, the same wherever the same text is asked about the same node."""
+    """An unknown for the number of selected devices of a node, the same for the same text and node."""
     if expr.reduction is not typed.Reduction.COUNT:
         raise Unmodelled(expr)
     return encoder.world.free(f"{encoder.text_of(expr)} at {node(place.node)}", Kind.NUMBER, low=0.0, high=logic.EXACT, whole=True)
@@ -169,7 +169,7 @@ def _unseen(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
 
 
 def _opaque(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
-    """An unknown for the value of a function, the same wherever the same text is asked about the same node."""
+    """An unknown for the value of a function, the same for the same text and node."""
     values = [encoder.value(a, place) for a in (*expr.arguments, *expr.named.values()) if a.type.kind in NUMERIC or a.type.kind in _TERMS]
     selections = [encoder.selection(a).number for a in expr.arguments if a.type.kind is Kind.PODS]
     pure = (

@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(slots=True)
 class Selection:
-    """Selections that select the same pods, and the number that stands for them."""
+    """Selections that select the same pods, with a number for them."""
 
     encoder: Encoder
     where: typed.Expr | None
@@ -49,7 +49,7 @@ class Selection:
 
 @dataclass(slots=True)
 class EncodedExpression:
-    """An expression that was given a term, for the comparison with what the interpreter says."""
+    """An expression that was given a term, for the comparison with the interpreter."""
 
     policy: CompiledPolicy
     expr: typed.Expr
@@ -173,7 +173,7 @@ class Encoder(ABC):
     # ── metrics ──
 
     def sample_name(self, metric: str) -> str:
-        """The name of the samples of a metric: what is measured, and what it is called."""
+        """The name of the samples of a metric: its signal, and its name in the policy."""
         found = self.metrics[metric]
         return f"{found.signal} as {found.name}"
 

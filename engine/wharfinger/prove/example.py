@@ -1,6 +1,6 @@
 """The values that z3 found, as the text of a `test` block: nodes, running pods, samples and the pod to be placed.
 
-A test says what the policies read and no more; the rest has the defaults of tests.
+A test sets only what the policies read; the rest has the defaults of tests.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A condition is a plain `True` or `False` where it is known, and a z3 term otherwise; the functions here keep what is known small.
 
-A number is a real number of z3 that stands for a float64. Where an operation is exact, its result is the exact one. Elsewhere the result is
-a function of the operands of which no more is said than IEEE 754 promises: it lies within half a unit in the last place of the exact
-result, and on the same side of every float64. That allows more than the machine does, so what is proved holds for the machine,
-and what is found is tried out before it is shown.
+A float64 is modelled by a real number of z3. Where an operation is exact, its result is the exact one. Otherwise the result is a function
+of the operands with only the properties that IEEE 754 guarantees: it lies within half a unit in the last place of the exact result, and on
+the same side of every float64. That allows more than the machine does, so what is proved holds for the machine, and what is found is tried
+out before it is shown.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def same_truth(a: Condition, b: Condition) -> Condition:
 
 
 def chosen(condition: Condition, a: Term, b: Term) -> Term:
-    """The term `a` where a condition holds, `b` elsewhere."""
+    """The term `a` where a condition is true, `b` otherwise."""
     if isinstance(condition, bool):
         return a if condition else b
     if isinstance(a, bool) or isinstance(b, bool):

@@ -51,7 +51,7 @@ class Answer:
     """The verdict about one statement.
 
     `counterexample` is a `test` block in the language, formatted; it fails as a test of `fails_with`, the name of a policy's file.
-    `because` says for an unknown verdict what is not modelled, and where it stands.
+    `because` describes for an unknown verdict what is not modelled, and its position.
     """
 
     statement: str
@@ -81,8 +81,8 @@ class Side:
 class Statement:
     """A statement about policies.
 
-    `violations` are the conditions under which it is false, each of which is asked on its own. `shown` writes the expectations that a test
-    of an example could have, and `confirmed` says with which policy's file a test fails for the reason that was looked for, or None.
+    `violations` are the conditions under which it is false; each is solved separately. `shown` writes the expectations that a test of an
+    example could have, and `confirmed` says with which policy's file a test fails for the expected reason, or None.
     """
 
     text: str
@@ -92,7 +92,7 @@ class Statement:
     shown: Callable[[Example, Sequence[Encoder]], Sequence[Sequence[str]]]
     confirmed: Callable[[Mapping[int, Trial], Example], str | None]
     hopeless: Callable[[Mapping[int, Trial], Example], bool] = lambda _trials, _example: False
-    """Says of an example that it shows nothing, whatever is expected of it."""
+    """For an example that no expectation can confirm."""
     examples: Callable[[Sequence[Encoder]], Sequence[Condition]] | None = None
     """The violations that examples are looked for of, in order; None for those of the proof."""
     together: bool = False
@@ -214,7 +214,7 @@ def _refuted(statement: Statement, setting: Mapping[str, int], effort: Effort) -
 
 
 def _simplest(asked: Any, world: World, effort: Effort) -> Any:
-    """A model with as few pods and as few optional values as can easily be had; what is asked stays as it is."""
+    """A model with few pods and few optional values; the question is unchanged."""
     model = asked.model()
     asked.push()
     preferences = [slot.number == 0 for slot in world.slots]

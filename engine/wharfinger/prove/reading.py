@@ -57,7 +57,7 @@ class EditablePolicy:
     def conditions(self, texts: Mapping[str, str], about_pods: frozenset[str]) -> tuple[typed.Policy, dict[str, typed.Expr]]:
         """The policy and the conditions in `texts`, both typed together; the keys say where each text comes from (`--for`).
 
-        Those of `about_pods` may not speak of the node. Raises PolicyError for a condition that is wrong.
+        Those of `about_pods` may not read the node. Raises PolicyError for a condition that is wrong.
         """
         diagnostics = Diagnostics()
         filters = [self._as_filter(name, text, index, diagnostics) for index, (name, text) in enumerate(texts.items())]

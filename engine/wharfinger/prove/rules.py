@@ -1,8 +1,7 @@
 """What the rules of a policy decide, as conditions: which nodes pass, how many points they get, who wins, and where two policies differ.
 
-Points of `normalize` depend on the other feasible nodes. In a general world there may be any others, so only what is true
-for all of them is stated: the points lie within 0..100, equal values have equal points, and a larger value has no fewer. An example has its
-own nodes alone.
+Points of `normalize` depend on the other feasible nodes. In a general world there may be any others, so only properties of all of them are
+stated: the points lie within 0..100, equal values have equal points, and a larger value has no fewer. An example has its own nodes alone.
 
 Of two nodes the one with the larger totals wins, compared tier by tier: sums of weighted points with the scores of Kubernetes. Those have
 no model in a general world but their bounds: 0..100 points each, times their weight. In an example, those that a test can move are there:

@@ -1,8 +1,7 @@
 """What a statement is about: any pod, and one or two of the nodes of any cluster, as unknowns of z3.
 
-A string is the number of a text in `texts`; numbers beyond it are texts that nothing names. A function of strings is a function of which z3
-knows that equal arguments give equal results, and the results for all texts that the policies name. So a statement that holds whatever the
-other texts are is proved.
+A string is the number of a text in `texts`; numbers beyond it are texts that nothing names. A function of strings is an uninterpreted
+function of z3, with the results for all texts that the policies name. So a statement that holds whatever the other texts are is proved.
 
 An *example* world looks for a cluster that can be written down as a test: each text is one of those known, amounts are not too large, and
 the pods on a node are a few of one kind and one of another. A *general* world leaves all this open.
@@ -351,7 +350,7 @@ class World:
     def _link_gpus(self) -> None:
         """Keeps an example to pods of one GPU at most and to whole GPUs, where the policies read shares of GPUs.
 
-        GpuShares then rejects a node exactly where its free thousandths are fewer than those that the pod wants.
+        GpuShares then rejects a node exactly if it has fewer free thousandths than the pod requests.
         """
         names = GpuNames()
         share, count = self.text(names.share), self.text(names.count)

@@ -28,7 +28,7 @@ class AttemptEnded(Struct, frozen=True, kw_only=True):
 
     `result` is `scheduled`, `unschedulable` or `error`, as in `scheduler_schedule_attempts_total`. `stages` has the seconds of the stages
     that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
-    `first_seen` when the pod first entered the queue (a gated one when its gates were gone), `started` when it left it for this attempt,
+    `first_seen` when the pod first entered the queue (a gated one when its gates were removed), `started` when it left it for this attempt,
     `ended` at the end. `flushed`: the pod was tried without a helpful event, only because it had waited for the longest allowed time.
     `group` is the key of the pod's group, "" for none.
     """

@@ -35,7 +35,7 @@ class ClusterFeed:
 
     `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change, `unreadable`
     with every pending pod of this scheduler that cannot be read, `claim_changed` with every claim for devices that is added, changed or
-    deleted, and `relabelled` with the name of every namespace that has other labels.
+    deleted, and `relabelled` with the name of every namespace with changed labels.
     """
 
     def __init__(  # noqa: PLR0913 — what it feeds and what it calls

@@ -50,14 +50,14 @@ Found = TypeVar("Found")
 
 
 class _Held(Exception):
-    """The group waits for policies that are suspended; the text says which."""
+    """The group waits for suspended policies; the text names them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
     """An attempt under way: the members by uid, and how long its searches took.
 
-    `governing` are the policies that govern a member, once somebody asked; `passed` the suspended ones that are known to govern none.
+    `governing` are the policies that govern a member, computed on first use; `passed` the suspended ones that are known to govern none.
     """
 
     entry: QueuedGroup

@@ -1,9 +1,9 @@
 """Where a group goes, found without making other pods wait; and the nodes that are kept free for one that finds no place.
 
-A search assumes members on the state one after the other, which other code must not see. So a search on the state itself has to end before
-anything else happens: that is how a small group is placed, within `DIRECT_SEARCH_SECONDS` seconds. A search that takes longer, or is about
-many members, is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what was
-found on the copy is checked on the state itself, member by member, where something has changed.
+A search assumes members on the state in sequence, which other code must not see. So a search on the state itself has to end before anything
+else happens: that is how a small group is placed, within `DIRECT_SEARCH_SECONDS` seconds. A search that takes longer, or is about many
+members, is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what was found on
+the copy is checked on the state itself, member by member, where something has changed.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Reservation:
 
 
 class Reservations:
-    """Keeps nodes free for at most one waiting group, where a policy asks for that (`reserve`).
+    """Keeps nodes free for at most one waiting group, if its policy has `reserve`.
 
     A stream of small pods can take every place that becomes free, so that a large group never finds enough of them at once. So members of
     the largest waiting group are nominated to nodes that others are expected to leave first: pods of no higher priority then count them

@@ -55,7 +55,7 @@ class LiveExplanations:
         self._thread = BuildThread(clock)
 
     async def of(self, scheduler: Scheduler, key: str, nodes: Sequence[str] = ()) -> ExplainedPod:
-        """The explanation of a pod (`namespace/name`) as it stands now.
+        """The explanation of a pod (`namespace/name`) at this time.
 
         UnknownObject for a pod or node that is not there, UsageError for a pod of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
@@ -68,7 +68,7 @@ class LiveExplanations:
             return await self._thread.run(explained, chain, state, pod, now, nodes, index)
 
     async def of_group(self, scheduler: Scheduler, key: str) -> ExplainedGroup:
-        """The explanation of a group (`namespace/name`) as it stands now.
+        """The explanation of a group (`namespace/name`) at this time.
 
         UnknownObject for a group without members, UsageError for one of another scheduler, ExplanationBusy after `TIMEOUT`.
         """
@@ -79,7 +79,7 @@ class LiveExplanations:
             return await self._thread.run(explained_group, chain, state, known.only(key, state.objects), key, now)
 
     async def of_policy(self, scheduler: Scheduler, active: ActivePolicies, name: str) -> tuple[str, ExplainedPolicy]:
-        """(profile, the report about the policy of that name as it stands now); of one that decides rather than of a shadow policy.
+        """(profile, the report about the policy of that name at this time); of one that decides rather than of a shadow policy.
 
         UnknownObject for a policy that is not in force, ExplanationBusy after `TIMEOUT`.
         """

@@ -2,9 +2,9 @@
 
 In a dry run everything is decided and reported, and nothing is sent to the API server. Decisions build on each other, so what would have
 been written counts as done. A pod that would be bound stays assumed on its node, where later decisions count it, until it is deleted or
-another scheduler binds it. A victim that would be evicted counts as gone, and a claim that would get a volume counts as bound: the watch
-says otherwise, so `DryRunSink` stands between it and the scheduler. A volume that would still have to be provisioned counts as usable from
-every node.
+another scheduler binds it. A victim that would be evicted counts as deleted, and a claim that would get a volume counts as bound. The watch
+does not show this, so `DryRunSink` is between the watch and the scheduler. A volume that would still have to be provisioned counts as
+usable from every node.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class DryRunWriter:
         """Let the victim count as deleted."""
         self._sink.assume_deleted(victim)
 
-    async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:  # noqa: ARG002 — likewise
+    async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:  # noqa: ARG002 — as above
         """Let the claim count as bound to a new volume."""
         metadata = objects.ObjectMeta(name=f"pvc-{claim.metadata.uid}")
         spec = objects.PersistentVolumeSpec(
@@ -195,7 +195,7 @@ class DryRunClaimWriter:
         self._sink = sink
 
     async def create(self, claim: objects.ResourceClaim) -> objects.ResourceClaim:
-        """The claim with a name and uid of its own."""
+        """The claim with a new name and uid."""
         name = f"{claim.metadata.generate_name}{claim.metadata.owner_references[0].uid}"
         made = replace(claim, metadata=replace(claim.metadata, name=name, uid=name))
         self._sink.assume_changed(_DEVICES, made)

@@ -1,8 +1,8 @@
 """Preemption: nominates the node that was found, and evicts its victims in the background.
 
-The preempting pod is not tried again until its victims are seen to be terminating. Until they are gone the state has them as leaving: a pod
-that is tried meanwhile waits for those on its nominated node, also for the victims of others there, and does not choose more.
-A group is nominated to the nodes of its whole placement, which are kept for it until all of its victims have left.
+The preempting pod is not tried again until its victims are seen to be terminating. Until they are deleted, the state has them as leaving: a
+pod that is tried meanwhile waits for those on its nominated node, also for the victims of others there, and does not choose more. A group
+is nominated to the nodes of its whole placement, which are kept for it until all of its victims have left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EVICTION_TIMEOUT = 10.0
 
 
 class Preemptor:
-    """Evicts victims, and knows for which pods."""
+    """Evicts victims, and stores for which pods."""
 
     def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, writes: StatusWrites, permits: Permits, status: GroupStatus) -> None:
         self._cluster = cluster
@@ -92,7 +92,7 @@ class Preemptor:
             eviction.cancel()
 
     def _displace(self, pod: PodView, node: str, own: Container[str]) -> None:
-        """Take the nomination from pods of lower priority that are nominated to the node: they may fit elsewhere now."""
+        """Take the nomination from pods of lower priority that are nominated to the node: they may fit on other nodes now."""
         snapshot = self._cluster.snapshot()
         row = snapshot.row(node)
         lower = () if row is None else tuple(other for other in snapshot.nominated(row) if other.priority < pod.priority)

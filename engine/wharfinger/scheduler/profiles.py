@@ -123,5 +123,5 @@ class Profiles:
         return self._by_name[name]
 
     def of(self, pod: PodView) -> Profile | None:
-        """The profile that a pod asks for by its schedulerName; None for pods of other schedulers."""
+        """The profile of a pod's schedulerName; None for pods of other schedulers."""
         return self._by_name.get(pod.scheduler_name)

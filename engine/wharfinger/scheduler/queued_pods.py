@@ -59,9 +59,9 @@ class QueuedPod:
 
     `attempts` counts how often it was popped, `rejections` and `errors` the failures of each kind in a row. `first_seen` is when it could
     first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when it was last
-    popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any event may help. `gate` says
-    why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the pod of its last attempt. `flushed`: it is
-    tried again only because it has waited for too long. `message` and `policies` are those of its last failed attempt: why it failed,
+    popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any event may help. `gate` is the
+    reason why it must not be tried, `gate_faults` the number of failures of the plugin. `tried` is the pod of its last attempt. `flushed`:
+    it is tried again only because it has waited for too long. `message` and `policies` are those of its last failed attempt: why it failed,
     and the policies that govern the pod. `group` is the key of the pod's group, None for a pod without one.
     """
 
@@ -101,7 +101,7 @@ class QueuedPod:
 class QueuedGroup(QueuedPod):
     """A group in the queue: one entry for all its members that wait.
 
-    `key` is that of the group. `pod` stands for the group in the order of the queue: it has the group's priority. `members` wait, by uid,
+    `key` is that of the group. `pod` represents the group in the order of the queue: it has the group's priority. `members` wait, by uid,
     and may be tried; `trying` are those of the attempt under way that have no node yet. `stale`: the attempt under way is about a group
     that is not like that any more.
     """
@@ -163,7 +163,7 @@ class QueuedGroup(QueuedPod):
 
     @property
     def kinds(self) -> Collection[PodView]:
-        """One member for each template; kept until `known_kinds` is emptied, as every change of the cluster asks for it."""
+        """One member for each template; kept until `known_kinds` is emptied, because every change of the cluster needs it."""
         if self.known_kinds is None:
             self.known_kinds = tuple({queued.pod.template: queued.pod for queued in self.members.values()}.values())
         return self.known_kinds

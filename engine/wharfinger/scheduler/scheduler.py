@@ -107,7 +107,7 @@ class Scheduler:
         self._rest = rest
         self._stopping = False
         self._regrouping: Iterator[None] | None = None  # what is left of following other policies, or labels of namespaces
-        self._namespaces: set[str] = set()  # that have other labels since the groups of their pods were asked for
+        self._namespaces: set[str] = set()  # whose labels have changed since the groups of their pods were computed
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
         self._permits = permits = Permits(self._cluster)
@@ -295,7 +295,7 @@ class Scheduler:
         return TimeAndObjects(self._ports.clock.now(), self.state.objects)
 
     def _regroup(self) -> None:
-        """Follow the groups of the policies that decide now; nothing is decided until all pods have been asked for theirs."""
+        """Follow the groups of the policies that decide now; nothing is decided until the groups of all pods are known."""
         index = self.queue.groups.index
         index.sized = self.state.set_group_size if any(profile.reads_sizes for profile in self.profiles) else None
         for key in () if index.sized is not None else tuple(self.state.snapshot().group_sizes):
@@ -316,7 +316,7 @@ class Scheduler:
         return False
 
     def _known_in_groups(self) -> Iterator[PodView]:
-        """The pods that groups are made of: all that have not ended, with the nodes of those that are assumed when they are asked."""
+        """The pods that groups are made of: all that have not ended, with the nodes of pods that are assumed at that time."""
         return (self.state.assumed(pod.uid) or pod for pod in tuple(self.known_pods) if not pod.finished)
 
     def _following_labels(self, namespaces: Collection[str]) -> Iterator[None]:
@@ -366,7 +366,7 @@ def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
 class Concerned:
     """A test for queued pods: True if a change of policies concerns the pod.
 
-    `changed` are the changed policies by profile; they are asked for pods as things are `at` the change.
+    `changed` are the changed policies by profile; they are evaluated for pods in the state `at` the change.
     """
 
     def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], at: Circumstances) -> None:

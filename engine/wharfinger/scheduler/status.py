@@ -1,9 +1,9 @@
 """What is written about pods and groups: conditions, nominations and events, in kube-scheduler's words.
 
-Deciding does not wait for the API server to store that a pod fits nowhere. Each pod has at most one write under way and one waiting, the
-newest; a write that would change nothing is not sent. A pod about to be bound first waits for the write under way, so that an old
-"Unschedulable" never comes after the binding. The texts are those of pkg/scheduler/schedule_one.go and framework/preemption, Kubernetes
-1.36.
+The next decision does not wait until the API server has stored that a pod is unschedulable. Each pod has at most one write under way and
+one waiting, the newest; a write that would change nothing is not sent. A pod about to be bound first waits for the write under way, so that
+an old "Unschedulable" never comes after the binding. The texts are those of pkg/scheduler/schedule_one.go and framework/preemption,
+Kubernetes 1.36.
 
 Of each group too one condition is under way and the newest waits. Bindings go first, as the API server is at most as fast as both: while
 some are in flight, one condition of a group is written at a time, and more when they are late. A group without a PodGroup (of a policy, or
@@ -196,7 +196,7 @@ class Failures:
         self.report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message)
 
     def gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
-        """Report that a plugin failed to say whether the pod may be tried; the plugin is asked again after the error backoff."""
+        """Report that a PreEnqueue plugin failed for the pod; the plugin is called again after the error backoff."""
         self._ports.emit(Failed(f"pod {queued.pod.key}", fault))
         if self._ports.leadership.is_leader:
             self._write(queued.pod, SCHEDULER_ERROR, str(fault), None)

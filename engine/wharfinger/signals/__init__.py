@@ -1,5 +1,5 @@
 """Measurements of nodes: the queries that policies declare, answered in the background, so that no decision waits for the network.
 
-`query` collects what has to be asked, `sources` reads the Metrics API and, by `prometheus`, Prometheus servers, `mapping` turns series into
+`query` collects the queries to send, `sources` reads the Metrics API and, by `prometheus`, Prometheus servers, `mapping` turns series into
 samples by node. Start with `refreshing`.
 """

@@ -6,7 +6,7 @@ asker that has used least. Use is counted when a place is given back (in seconds
 starts at the level of the latest ones served.
 
 Source: Goyal, Vin and Cheng, "Start-time Fair Queueing" (1997), with groups as in its section on hierarchies, and with limits: one group,
-and one asker, never hold all places, so that one that holds them for long does not block all others.
+and one asker, never use all places, so that a slow one does not block all others.
 
 Worker threads wait for answers, so that the event loop does not. They are daemon threads: one that hangs in name resolution blocks neither
 the others nor the end of the process.
@@ -221,7 +221,7 @@ class Workers:
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # the caller may be gone; it has the exception already
+            task.exception()  # the caller may have ended; it has the exception already
 
     async def _in_turn(self, work: Callable[[], Result], asker: Asker) -> Result:
         async with self._turns.of(asker):

@@ -4,7 +4,7 @@ A series that names no node is left out, and so is one whose value is not a numb
 node has no sample. None of this fails a refresh: it is counted and reported with one example each.
 
 No sample is newer than its answer. If a clock is ahead, or times are in milliseconds, a sample would stay fresh long after its server has
-gone, and pods would count as seen before they ran: such a sample gets the time at which the answer came.
+stopped, and pods would count as seen before they ran. Such a sample gets the time of the response.
 
 This work runs in threads. A thread that computes holds the interpreter lock for milliseconds, and the event loop waits that long each
 time; two such threads double the wait. So answers are mapped one at a time, with a short pause after each portion.

@@ -2,7 +2,7 @@
 
 Everything here blocks and is called in threads. A socket's timeout bounds the silence between two bytes, so a server that sends a byte now
 and then could hold a request forever. Here a connection's timeout is that of the whole answer. Secrets are read for every request, and no
-message contains them: not even what a server says about the headers that it received.
+message contains them, not even a server's message about the headers that it received.
 
 The answer to an instant query is `{"status": "success", "data": {"resultType": "vector", "result": […]}}`. It is split at once into series,
 which are decoded one by one as they are read: that can be interrupted.
@@ -235,7 +235,7 @@ def no_json(server: PrometheusServer, type_: str | None) -> SignalFailed:
 
 
 def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
-    """The failure that an exception of the network stands for."""
+    """The failure for an exception of the network."""
     if _is_late(error):
         return _late(server)
     if isinstance(error, requests.exceptions.SSLError):
@@ -329,7 +329,7 @@ class PrometheusSession(requests.Session):
             self.cert = (server.cert_file, server.key_file) if server.key_file else server.cert_file
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Always None: redirects are not followed, as they would send credentials elsewhere."""
+        """Always None: redirects are not followed, because they would send credentials to another server."""
 
     def request(self, method: str | bytes, url: str | bytes, *arguments: Any, **options: Any) -> requests.Response:
         """The answer, read whole; SignalFailed when there is none, or it is not a success with JSON."""
@@ -346,7 +346,7 @@ class PrometheusSession(requests.Session):
 
 
 def secret(path: str, *, of_header: bool = False) -> str:
-    """The content of a file without its end of line; SignalFailed if it cannot be read or cannot stand in a header."""
+    """The content of a file without its end of line; Raises SignalFailed if it cannot be read or is not allowed in a header."""
     try:
         with Path(path).open("rb") as file:
             raw = file.read(_MAX_SECRET_BYTES + 1)

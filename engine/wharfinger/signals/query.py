@@ -1,4 +1,4 @@
-"""What has to be asked for a set of policies: each distinct signal once, as often as its most frequent user wants it.
+"""The queries for a set of policies: each distinct signal once, as often as its most frequent user needs it.
 
 Two metrics are one signal if their samples cannot differ: the same source, query and options. Their names do not matter, nor do the names
 of their policies; how old samples may be and how many nodes must have one stays with each metric.
@@ -47,7 +47,7 @@ class PrometheusServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalLimits:
-    """How often a query is asked at most, in seconds, and how many distinct ones: for one asker, and for all.
+    """Limits of queries: the shortest refresh in seconds, and the number of distinct queries, for one asker and for all.
 
     An asker is a policy of the cluster, or all policies of a namespace.
     Prometheus scrapes its targets every 15 s to a minute, so queries more often than every 5 s get the same samples again.
@@ -63,13 +63,13 @@ NO_ASKER = Asker("")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A signal to be asked for every `refresh` seconds, where its metrics `wanted` it as often as that.
+    """A signal to be read every `refresh` seconds; `wanted` is the interval that its metrics request.
 
-    One that is `refused` is not asked at all.
+    One that is `refused` is not read.
 
-    `key` is where its samples are kept. `text` is what a Prometheus `server` is asked, or the resource of the Metrics API. `node` is the
+    `key` is where its samples are kept. `text` is the query for a Prometheus `server`, or the resource of the Metrics API. `node` is the
     label that names the node, after `relabel` if there is one; `times` is a query for the moments at which the values were measured.
-    `users` are the metrics, as `policy.metric`; `asker` is the one of them whose turn it is asked in: the cluster before namespaces.
+    `users` are the metrics, as `policy.metric`; `asker` is the one of them in whose turn it is sent: the cluster before namespaces.
     """
 
     key: str
@@ -97,7 +97,7 @@ class Query:
 
 
 def queries_of(policies: Iterable[typed.Policy], limits: SignalLimits | None = None) -> Mapping[str, Query]:
-    """The distinct signals of some policies, by key. Without limits each is asked as often as it says."""
+    """The distinct signals of some policies, by key. Without limits each is read at its own interval."""
     metrics: dict[str, list[tuple[Asker, typed.Metric]]] = {}
     for policy in policies:
         for metric in policy.metrics:
@@ -115,7 +115,7 @@ def _asker(policy: str, authority: Authority) -> Asker:
 def _limited(queries: Mapping[str, Query], limits: SignalLimits) -> Mapping[str, Query]:
     """The same, those beyond the limits marked.
 
-    Of each asker the first ones are asked; of all, those of the cluster, then one of each namespace after the other.
+    The first ones of each asker are read; of all, those of the cluster first, then one of each namespace in turn.
     """
     before: Counter[Asker] = Counter()
     places: list[tuple[int, int, str]] = []

@@ -1,10 +1,10 @@
 """All signals of the policies in force: one refresher each, from its source to the state that decisions read.
 
-Refreshers are started and stopped with the policies that use them. `Source` and `Sink` are the two ports; `SignalFailed` is how a source
-says that a signal could not be refreshed.
+Refreshers are started and stopped with the policies that use them. `Source` and `Sink` are the two ports; A source raises `SignalFailed` if
+a signal could not be refreshed.
 
-A failure changes nothing but the age of the samples: they stay until new ones come, and each metric says how old is too old. Refreshes
-are spread in time, so that fifty signals of one interval do not reach the server together.
+A failure changes only the age of the samples: they stay until new ones arrive, and each metric has a maximum age. Refreshes are spread in
+time, so that fifty signals of one interval do not reach the server together.
 
 Once a second, metrics with too few fresh samples are found: their rules are suspended, which is reported, and pods that they rejected are
 tried again.
@@ -58,12 +58,12 @@ class Kind(Enum):
     TIMEOUT = "timeout"
     TLS = "tls"
     CREDENTIALS = "credentials"  # refused, or not to be read from their file
-    QUERY = "query"  # the server does not understand it, or it asks for too much
+    QUERY = "query"  # the server does not understand it, or it exceeds a limit
     OVERLOADED = "overloaded"
     SERVER = "server"
-    ANSWER = "answer"  # not what was asked for: not JSON, a text, a range, too long
+    ANSWER = "answer"  # an unexpected response: not JSON, a string, a range, too long
     SETTINGS = "settings"  # the settings do not name that server
-    LIMIT = "limit"  # it is not asked, because there are too many queries
+    LIMIT = "limit"  # it is not sent, because there are too many queries
 
 
 class SignalFailed(WharfingerError):
@@ -255,7 +255,7 @@ class Refresher:
             await self._clock.sleep(self.query.refresh * (1 + SPREAD * (2 * self._spread() - 1)))
 
     async def refresh(self) -> None:
-        """Asks once and publishes the samples; emits success or failure."""
+        """Sends the query once and publishes the samples; emits success or failure."""
         query, standing = self.query, self.standing
         began = self._clock.monotonic()
         try:

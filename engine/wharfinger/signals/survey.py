@@ -1,7 +1,7 @@
-"""Every metric of some policies asked for once: what came, how fast, and what is suspicious about it.
+"""Reads every metric of some policies once: the result, the time, and what is suspicious about it.
 
-Some values can hardly be what their unit says: a percentage of 3,700 %, more cores in use than there are. The usual mistake is one of
-scale: Prometheus has seconds, bytes, cores and fractions, and queries multiply them for a dashboard.
+Some values hardly fit their unit: a percentage of 3,700 %, more cores in use than there are. The usual mistake is one of scale: Prometheus
+has seconds, bytes, cores and fractions, and queries multiply them for a dashboard.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _DURATION = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 
 SLOW_QUERY_SECONDS = 1.0
-"""Seconds above which a query is reported as slow: it is asked several times a minute."""
+"""Seconds above which a query is reported as slow: it is sent several times a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ async def survey(
     *,
     slow: float = SLOW_QUERY_SECONDS,
 ) -> list[MetricSurvey]:
-    """The findings for each metric of the policies, in their order; without a `state`, nothing is said about nodes."""
+    """The findings for each metric of the policies, in their order; without a `state`, there are no findings about nodes."""
     nodes = NodeNames(*(ClusterState() if state is None else state).nodes_listed())
     answers = await asked(queries_of(policies).values(), sources, nodes, clock)
     metrics = [(policy.name, metric) for policy in policies for metric in policy.metrics]

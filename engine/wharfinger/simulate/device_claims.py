@@ -91,7 +91,7 @@ def _made(state: ClusterState, pod: PodView, name: str, template: objects.Resour
 def write_claims(state: ClusterState, pod: PodView, allocations: Iterable[ClaimAllocation], put: Put | None = None) -> None:
     """Writes the allocations of a pod's claims to `state`, and reserves for it those that are allocated already.
 
-    A claim for extended resources gets a name of its own.
+    A claim for extended resources gets a new name.
     """
     if not pod.demand.may_claim:
         return

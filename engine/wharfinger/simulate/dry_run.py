@@ -177,8 +177,8 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
 
     Gated pods are not tried. Pods for which `explained` returns True get an explanation, with a report on each of `nodes`. `advance` is
-    called after every pod that was tried, `tried` with every decision before pods are evicted for it. `order` says in which order
-    pods and groups are tried.
+    called after every pod that was tried, `tried` with every decision before pods are evicted for it. `order` is the order in which pods
+    and groups are tried.
     """
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
@@ -203,7 +203,7 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
 
 
 class _Attempts:
-    """Turns taken in order; in SEQUENTIAL mode pods that fit nowhere are tried again, as long as others were placed after them.
+    """Turns taken in order; in SEQUENTIAL mode, unschedulable pods are tried again, as long as others were placed after them.
 
     The live scheduler tries such a pod again when a placement may help it: one with affinity to a pod that came later, or a spread that
     later pods have evened out. The result of a pod that is never placed is that of its first attempt. Of groups the same is true.

@@ -1,8 +1,8 @@
 """Small example clusters to try policies on.
 
-A node stands in one of three zones, and is of one of four pools: general nodes, spot nodes, nodes that belong to the team `search` and are
-tainted for it, and nodes with GPUs. Some are cordoned or not ready. The pods that wait for a node differ in what policies ask about: team,
-priority, app, disk, GPUs. The same size gives the same objects on every machine.
+A node is in one of three zones and one of four pools: general nodes, spot nodes, nodes that belong to the team `search` and are tainted for
+it, and nodes with GPUs. Some are cordoned or not ready. The pods that wait for a node differ in what policies ask about: team, priority,
+app, disk, GPUs. The same size gives the same objects on every machine.
 """
 
 from __future__ import annotations

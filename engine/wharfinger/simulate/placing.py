@@ -1,8 +1,8 @@
 """Places pods and groups on a state that no scheduler changes, as the scheduler would: in its order, with preemption, claims and devices.
 
 `SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does; where preemption makes room, its victims
-leave at once and the pod is decided again. `INDEPENDENT` asks for each pod alone, as if no other were waiting. Either way every answer
-comes from the same `decide`.
+leave at once and the pod is decided again. `INDEPENDENT` decides each pod alone, as if no other were waiting. Either way every answer comes
+from the same `decide`.
 
 The members of a group are tried together, in the group's turn and by the same search as the live scheduler's: as many as the group needs,
 or none.
@@ -181,7 +181,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
     """
     from wharfinger.groups.attempt import attempt, decided, undecided  # noqa: PLC0415 — most questions have no groups, and start earlier without
 
-    assert turn.group is not None  # noqa: S101 — the caller asks for turns of groups
+    assert turn.group is not None  # noqa: S101 — the caller passes turns of groups
     state = world.state
     pods = tuple(map(world.claimed, turn.pods))
     found = yield from attempt(decider, state, index, turn.group, pods, preempt=True)

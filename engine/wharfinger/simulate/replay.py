@@ -33,7 +33,7 @@ from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded
 from wharfinger.scheduler.decision_log.recorder import logged_answer, logged_found
 
 MAX_NAMED = 4
-"""Nodes of a group, and members that would be elsewhere, that are named."""
+"""The number of named nodes of a group, and of named members on other nodes."""
 NOT_AGAIN = "the recorded decision does not come out again"
 
 Others = Callable[[str, Chain], Chain]
@@ -73,7 +73,7 @@ class Change:
     """A decision that other policies make otherwise: the recorded node, the other node (None: no node), and the reasons.
 
     `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is no node. For a group, `pod` is as in
-    `Difference`, the nodes are those of its members, and `feasible` says how many have a place.
+    `Difference`, the nodes are those of its members, and `feasible` is the number of members with a place.
     """
 
     pod: str
@@ -197,7 +197,7 @@ class GroupReplay:
         self._begun = search, at_once(self._copy.follow(search.state.snapshot(search.now)))
 
     def ended(self, recorded: RecordedFound) -> Replayed | None:
-        """The search made again; None if its beginning is not known, or it was not asked for."""
+        """The search made again; None if its beginning is unknown, or it was not requested."""
         if self._begun is None or self._begun[0].group.key != recorded.key:
             return None
         search, copy = self._begun
@@ -240,7 +240,7 @@ def _change_of_group(search: RecordedSearch, before: LoggedFound, now: LoggedFou
 
 
 def _moves(search: RecordedSearch, before: LoggedFound, now: LoggedFound) -> Iterator[str]:
-    """Which members would be elsewhere, and how many pods would be evicted that are not; only the first ones."""
+    """The members that would be on other nodes, and how many other pods would be evicted; only the first ones."""
     moved = [pod for pod in search.group.waiting if before.nodes.get(pod.uid) != now.nodes.get(pod.uid)]
     for pod in moved[:MAX_NAMED]:
         yield f"{pod.name} on {now.nodes.get(pod.uid, 'no node')} instead of {before.nodes.get(pod.uid, 'no node')}"

@@ -1,9 +1,9 @@
 """Generated clusters and pods, and workloads to measure a chain with: the same numbers give the same objects on every machine.
 
-Nodes come in three sizes, stand in ten zones, and differ in disk, lifecycle and taints, so that filters and scores have something to
-distinguish. Pods come from templates that differ in app, tier and requests. A workload is a cluster with pods running on it and pods to be
-placed, all of one kind. What happens after a decision belongs to the kind too: most assume the placement, `churn` also deletes the oldest
-pod of the cluster, `preemption` evicts the victims first.
+Nodes have three sizes, ten zones, and different disks, lifecycles and taints, so filters and scores have something to distinguish. Pods
+come from templates that differ in app, tier and requests. A workload is a cluster with pods running on it and pods to be placed, all of one
+kind. What happens after a decision belongs to the kind too: most assume the placement, `churn` also deletes the oldest pod of the cluster,
+`preemption` evicts the victims first.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Every line has `time`, `level` and `event`; docs/operating/metrics-and-logs.md lists the other fields. Lines that libraries write through
 `logging` have the same form. Credentials are redacted.
 
-Lines are written by a thread of their own, so a slow disk or reader never blocks the scheduler. All lines are written before the process
-ends. While `MAX_BYTES` wait, further lines are dropped and counted, and a line says how many are missing.
+Lines are written by a separate thread, so a slow disk or reader never blocks the scheduler. All lines are written before the process ends.
+While `MAX_BYTES` wait, further lines are dropped and counted, and a line reports their number.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def configure(
 
 
 def log() -> Log:
-    """The log of the process; it writes to wherever `configure` said."""
+    """The log of the process; it writes to the stream of `configure`."""
     return Log(logging.getLogger(_LOGGER))
 
 
@@ -281,6 +281,6 @@ class LineWriter:
     def _deliver(self, content: bytes) -> None:
         try:
             self._write(content)
-        except (OSError, ValueError):  # the reader is gone, or the stream is closed
+        except (OSError, ValueError):  # the reader has ended, or the stream is closed
             with self._lock:
                 self.dropped += content.count(b"\n")

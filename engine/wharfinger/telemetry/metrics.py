@@ -1,4 +1,4 @@
-"""The metrics of the process in a registry of their own, and what counts requests, reviews and reconciles.
+"""The metrics of the process in a separate registry, and the counters of requests, reviews and reconciles.
 
     metrics = Metrics(CollectorRegistry())
     metrics.counter(Metric.PREEMPTION_ATTEMPTS).inc()
@@ -70,7 +70,7 @@ class Metrics:
 
 
 class Readings(Collector):
-    """The metrics that are read, as the registry asks for them. A reading that fails leaves its values out and calls `failed`."""
+    """The gauges that are read when the registry is scraped. A reading that fails leaves its values out and calls `failed`."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self._failed = failed

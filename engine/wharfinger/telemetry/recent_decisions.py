@@ -1,7 +1,7 @@
 """Recent decisions, in a bounded number of bytes, and from them the last hour as a few numbers every ten seconds.
 
 Every attempt leaves a light record: what came of it, and how long its stages took. The best nodes with the parts of their scores are read
-from the decision itself, while it is fresh, as far as a small share of time allows: at a calm pace for every decision, in a burst for some.
+from the decision itself, while it is fresh, within a small share of time: for every decision at a low rate, for some decisions in a burst.
 For the others `/explain` decides again, on the cluster as it is then.
 
 The points of the last hour, for the live page, take some tens of kilobytes at most. Durations are read from the records, so nothing is
@@ -36,7 +36,7 @@ MAX_PENDING = 4096
 
 _RECORD_BYTES = 600  # the tuple, its numbers, its stages and its places in lists, as tracemalloc has it on 64 bits
 _PART_BYTES = 130
-_LETTER_BYTES = 2  # nothing that names objects or says why needs more
+_LETTER_BYTES = 2  # names of objects and reasons need no more
 INTERVAL = 10.0
 """Seconds between two points."""
 MAX_POINTS = 360
@@ -158,7 +158,7 @@ class RecentDecisions:
 
 
 class Reading(NamedTuple):
-    """What a scheduler is asked for: how many pods wait, and the requested fraction of each resource by name."""
+    """The load of a scheduler: how many pods wait, and the requested fraction of each resource by name."""
 
     pending: int
     used: Mapping[str, float]

@@ -73,7 +73,7 @@ class _Window:
 
 
 class Repeats:
-    """Lets `most` of a kind through in `seconds`, and knows at most `kinds` kinds at a time."""
+    """Passes `most` of a kind in `seconds`, and stores at most `kinds` kinds at a time."""
 
     def __init__(self, monotonic: Callable[[], float], *, most: int = 5, seconds: float = 10.0, kinds: int = 256) -> None:
         self._monotonic = monotonic

@@ -71,7 +71,7 @@ class LoopSteps:
 class Efforts:
     """The work of each rule of a policy so far, over all profiles and reloads.
 
-    `present` says which rules there are: when metrics are read, the others are forgotten, as policies and their rules come and go.
+    `present` are the existing rules: when metrics are read, the others are forgotten, as policies and their rules come and go.
     """
 
     def __init__(self, metrics: Metrics) -> None:

@@ -7,9 +7,9 @@
                   ├─ pre_bind
                   └─ bind      from sending to the answer
 
-The spans of an attempt are made when it has ended, from the seconds that its stages took: while it is under way nothing is done at all. A
-pod whose annotation `traceparent` (W3C Trace Context) names a trace is part of that trace, and is recorded if that trace is. Of all other
-attempts a random share is recorded.
+The spans of an attempt are made when it has ended, from the seconds that its stages took: nothing is done before that. A pod whose
+annotation `traceparent` (W3C Trace Context) names a trace is part of that trace, and is recorded if that trace is. Of all other attempts a
+random share is recorded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PodTraces:
         chance: Callable[[], float] = random.random,
     ) -> None:
         from opentelemetry import trace  # noqa: PLC0415 — imported only for tracing
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 — likewise
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 — as above
 
         self._trace = trace
         self._tracer = provider.get_tracer("wharfinger")
@@ -175,8 +175,8 @@ def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) 
     UsageError for variables of OpenTelemetry's own that it cannot use.
     """
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 — imported only for tracing
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 — likewise
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 — likewise
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 — as above
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 — as above
 
     with _variables_read():
         resource = Resource.create({"service.name": "wharfinger", "service.version": version, "service.instance.id": instance})
@@ -197,7 +197,7 @@ def _variables_read() -> Iterator[None]:
 def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Reported:
     """The exporter that sends spans to a collector as OTLP over HTTP. UsageError if packages are missing, or variables cannot be used."""
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — likewise
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — as above
     except ImportError as error:
         raise missing_extra(f"tracing needs packages that are not installed ({error})", "tracing") from error
     path = "" if endpoint.rstrip("/").endswith("/v1/traces") else "/v1/traces"
@@ -211,6 +211,6 @@ def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Repor
 
 
 def _without_values(record: logging.LogRecord) -> bool:
-    """True; the record, which would show a header that may be a secret, says only that there is one."""
+    """True; the log record contains no header values, which can be secrets."""
     record.msg, record.args = "a header in OTEL_EXPORTER_OTLP_HEADERS is not NAME=VALUE, and is left out", ()
     return True

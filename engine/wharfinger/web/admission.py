@@ -3,8 +3,8 @@
 POST /validate   an AdmissionReview with a question; the answer is one with a response
 
 Whatever goes wrong here is answered with a status that the API server takes for a webhook that has failed: then `failurePolicy` of its
-configuration says whether the object is stored. Only a verdict refuses. A verdict that is not there in the time that the API server gives
-is such a failure too; it is answered before the API server gives up.
+configuration decides whether the object is stored. Only a verdict refuses. A verdict that is not there in the time that the API server
+gives is such a failure too; it is answered before the API server gives up.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Admission:
                 del self._present[address]
 
     def _patience(self, request: Request) -> float:
-        """Seconds until an answer: fewer than the API server waits for one, which it says as `?timeout=5s`."""
+        """Seconds until a response: fewer than the API server waits for one, as given by `?timeout=5s`."""
         asked = request.query_params.get("timeout", "")
         number = asked.removesuffix("s")
         if asked.endswith("s") and number.isascii() and number.isdigit() and len(number) < 4:  # timeoutSeconds is an integer up to 30

@@ -43,7 +43,7 @@ CHECK_TIMEOUT = 5.0
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
-_MIN_GZIP_BYTES = 1400  # bytes; what goes into one packet anyway is not worth compressing
+_MIN_GZIP_BYTES = 1400  # bytes; a response that fits into one packet is not worth compressing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

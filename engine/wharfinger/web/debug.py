@@ -64,7 +64,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 async def _profiled(seconds: float, request: Request) -> str:
-    """The functions by cumulative time. Profiling ends early if the client has gone or the server stops."""
+    """The functions by cumulative time. Profiling ends early if the client disconnects or the server stops."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:
@@ -79,7 +79,7 @@ async def _profiled(seconds: float, request: Request) -> str:
 
 
 async def _left_or_stopping(request: Request) -> None:
-    """Waits until the client has gone or the server stops."""
+    """Waits until the client disconnects or the server stops."""
     stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
     waits = [asyncio.ensure_future(_left(request))]
     if stopping is not None:
@@ -92,13 +92,13 @@ async def _left_or_stopping(request: Request) -> None:
 
 
 async def _left(request: Request) -> None:
-    """Waits until the client has gone."""
+    """Waits until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
-"""The differences between the cache and the API server as plain values; WharfingerError if it cannot be asked."""
+"""The differences between the cache and the API server as plain values; WharfingerError if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def _cache_answer(report: CacheReport) -> Callable[[Request], Awaitable[Response
 
 
 class Nearby:
-    """An ASGI middleware that lets `/debug/…` be asked from this machine only."""
+    """An ASGI middleware that allows `/debug/…` from this machine only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -5,8 +5,8 @@
 /evaluate                                                           POST: where some pods would go, with more nodes or without some
 /evaluate/schema                                                    its JSON Schema
 
-JSON for programs; `?format=text`, or a client that asks for text/plain, gets lines for people. What is decided anew is decided on a copy of
-the cluster as it is then, and says so.
+JSON for programs; `?format=text`, or a client that accepts text/plain, gets lines for people. New decisions are made on a copy of the
+current cluster, and are marked as such.
 
 `/evaluate` is for autoscalers and pipelines. Its answer names pods and nodes of all namespaces, so it is for those who may read
 `/decisions`. A body has to be `application/json`: pages of other sites cannot send that unasked.
@@ -36,7 +36,7 @@ DEFAULT_LISTED = 100
 RESULTS = ("scheduled", "unschedulable", "error")
 
 Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
-"""The decision that would be made about a pod (`namespace/name`) now, with a report on the nodes asked for: as plain values, and as text.
+"""The decision that would be made about a pod (`namespace/name`) now, with a report on the requested nodes: as plain values, and as text.
 
 UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError if it cannot be made now.
 """

@@ -1,6 +1,6 @@
-"""The gRPC service that cluster-autoscaler asks (`--expander=grpc`): which of several groups of nodes should grow.
+"""The gRPC service for cluster-autoscaler (`--expander=grpc`): selects the node group to grow.
 
-cluster-autoscaler waits for five seconds and then goes on without an answer, so an answer is always better than a perfect one. A request
+cluster-autoscaler waits for five seconds and then continues without a response, so a fast response is better than a perfect one. A request
 that cannot be read is refused; its group of nodes is then chosen by the other expanders.
 
 Messages are those of `expander.proto`; Kubernetes objects in them become manifests. The classes are made from that file when they are
@@ -45,7 +45,7 @@ SCALARS = {
 }
 _MESSAGE = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^  (?:(optional|repeated) )?(?:map<(\w+), (\w+)>|(\w+)) (\w+) = (\d+);$", re.MULTILINE)
-_INLINE = frozenset({"volumeSource"})  # messages whose fields stand directly in the JSON of the message that holds them
+_INLINE = frozenset({"volumeSource"})  # messages whose fields are directly in the JSON of the enclosing message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,5 +100,5 @@ def guarded(answer: Answer, *, to_anybody: bool, setting: str | None = "remoteUi
 
 
 def fresh_json(found: Any) -> Response:
-    """Values that a page asks for, as JSON that no cache keeps."""
+    """Values for a page, as JSON that must not be cached."""
     return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -25,7 +25,7 @@ from wharfinger.errors import InvalidObject, UnknownObject, UsageError, Wharfing
 
 Answer = Callable[[Request], Awaitable[Response]]
 TRY_LATER = 503
-"""The status that asks for the same request later."""
+"""The status for a request that should be repeated later."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
 INTERVAL = 0.005
@@ -186,7 +186,7 @@ class Shared(Generic[Value]):
                 rest = self._free_at - loop.time()
                 if rest > 0:
                     await asyncio.sleep(rest)
-                self._wanted.pop(key, None)  # later requests want a newer answer
+                self._wanted.pop(key, None)  # later requests need a newer answer
                 began = loop.time()
                 try:
                     return compute()

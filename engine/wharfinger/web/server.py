@@ -221,7 +221,10 @@ class _Ending:
 
 
 class Server:
-    """Serves an ASGI application while the context lasts, with TLS where `tls` is given. Port 0 is any that is free; `port` says which."""
+    """Serves an ASGI application while the context lasts, with TLS where `tls` is given.
+
+    Port 0 is any that is free; `port` is its number.
+    """
 
     def __init__(self, app: Any, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._app = app
@@ -272,7 +275,7 @@ class Server:
 
 
 async def bound(host: str, port: int) -> list[socket.socket]:
-    """A listening socket for every address of a host, all on one port; UsageError says why there can be none."""
+    """A listening socket for every address of a host, all on one port; Raises UsageError if there can be none."""
     if not 0 <= port <= _MAX_PORT:
         raise UsageError(f"cannot serve on port {port}: ports are 0 to {_MAX_PORT}")
     try:

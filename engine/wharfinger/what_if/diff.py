@@ -1,9 +1,9 @@
 """What another set of policies or settings changes: each pod placed by the chain before and by the chain after, and the two compared.
 
-Each chain places all pods one after another on a copy of the cluster of its own. A pod that ends elsewhere may do so because a rule decided
-otherwise, or only because other pods did so before it. To distinguish these, the chain before decides about the pod once more, on the state
-that the chain after has led to: if it chooses the same node there as the chain after, no rule makes a difference for this pod, and it
-*follows* the others. Otherwise the rules that make the difference on this state are its causes.
+Each chain places all pods in sequence on its own copy of the cluster. A pod can end on another node because a rule decided differently, or
+only because earlier pods are on other nodes. To distinguish these, the chain before decides the pod again, on the state of the chain after:
+if it chooses the same node there as the chain after, no rule makes a difference for this pod, and it *follows* the others. Otherwise the
+rules that make the difference on this state are its causes.
 
 Over a decision log, both chains make each recorded decision on the cluster as it was then. No decision rests on an earlier one there, so
 every change has rules that cause it.
@@ -79,8 +79,8 @@ class Side:
 class PodChange:
     """A pod that is on another node after than before, on none on one side, or on the same node with other devices.
 
-    A message says why there is no node, "" where there is one. `follows`: no rule decides otherwise about this pod, it only follows others;
-    `causes` are empty then. `group` is the group with which the pod is placed on either side, or "".
+    A message is the reason why there is no node, "" if there is one. `follows`: no rule decides otherwise about this pod, it only follows
+    others; `causes` are empty then. `group` is the group with which the pod is placed on either side, or "".
     """
 
     pod: str
@@ -159,7 +159,7 @@ class Diff:
 
     @cached_property
     def rows(self) -> tuple[PodChange | GroupChange, ...]:
-        """The changes in order, with several members of a group that change alike in the place of the first of them."""
+        """The changes in order, with members of a group that change in the same way at the position of the first of them."""
         alike: defaultdict[tuple[object, ...], list[PodChange]] = defaultdict(list)
         for change in self.changes:
             alike[(change.group, change.way, _rules(change)) if change.group else (change.pod,)].append(change)
@@ -300,7 +300,7 @@ class _Comparison:
         self.found: dict[str, tuple[Cause, ...]] = {}
 
     def tried(self, decision: Decision, snapshot: Snapshot) -> None:
-        """Find the causes if the pod may end elsewhere. What a later attempt finds counts only if it places the pod."""
+        """Find the causes if the pod may end on another node. What a later attempt finds counts only if it places the pod."""
         uid = decision.pod.uid
         if decision.nominated is None and decision.node == self._nodes[uid]:
             self.found.pop(uid, None)

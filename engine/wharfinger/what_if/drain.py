@@ -1,7 +1,7 @@
 """A drain: where the pods of some nodes would go, in which order, and which of them could not leave.
 
-As `kubectl drain` does, all nodes are cordoned first and then emptied one after the other. A pod for which kubectl would refuse the drain
-stays here, and all others are asked about. Evictions go through the Eviction API, so budgets can forbid them.
+As `kubectl drain` does, all nodes are cordoned first and then drained in sequence. A pod for which kubectl would refuse the drain stays,
+and all others are decided. Evictions go through the Eviction API, so budgets can forbid them.
 
 The pods that may leave a node at the same time are one step: they leave, pods that wait are tried again, the controllers create the
 replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget
@@ -36,7 +36,7 @@ from wharfinger.what_if.leaving_pods import Evictions, Refusal, cordoned, recrea
 from wharfinger.what_if.supposed_changes import SupposedChanges, placed
 
 BUDGETS_PER_STEP = 64
-"""Budgets asked about in one step."""
+"""The budgets that are checked in one step."""
 LEAVING = "it is being deleted already"
 LOST = "no controller creates it again"
 
@@ -83,7 +83,7 @@ class DrainedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUse:
-    """What a drain asks of one PodDisruptionBudget: `pods` that it covers are to leave, it allows `allowed` evictions now.
+    """The use of one PodDisruptionBudget by a drain: `pods` that it covers are to leave, it allows `allowed` evictions now.
 
     `forbidden` pods could not leave in any step.
     """
@@ -176,7 +176,7 @@ def drain_steps(  # noqa: PLR0913 — the keywords are independent choices
 
 @dataclass(slots=True, eq=False)
 class _Moving:
-    """A pod that is asked about, and what has become of it so far. `order` is the order in which pods entered the queue."""
+    """A pod of the question, and its state so far. `order` is the order in which pods entered the queue."""
 
     pod: PodView
     source: str
@@ -298,7 +298,7 @@ class _Drain:
         return tuple(moving.outcome() for _, moving in ordered)
 
     def budgets(self) -> tuple[BudgetUse, ...]:
-        """What was asked of each budget that covers a pod of the nodes, by name."""
+        """The use of each budget that covers a pod of the nodes, by name."""
         forbidden = [name for moving in self._moving.values() if moving.refusal is not None for name in moving.refusal.budgets]
         return tuple(
             BudgetUse(budget=name, pods=pods, allowed=allowed, forbidden=forbidden.count(name))
@@ -406,7 +406,7 @@ class _Drain:
                 yield
 
     def _turns(self, waiting: Sequence[_Moving]) -> list[list[_Moving]]:
-        """The pods that wait, in order; the members of a group together, in the place of the first of them."""
+        """The pods that wait, in order; the members of a group together, at the position of the first of them."""
         found: dict[str, list[_Moving]] = {}
         for moving in waiting:
             uid = moving.replacement.uid
@@ -452,7 +452,7 @@ class _Drain:
         self._leave(moving)
 
     def remove(self, nodes: Sequence[str]) -> Generator[None]:
-        """Remove the nodes, and place the replacements that have gone there because they tolerate a cordon. It cannot be undone."""
+        """Remove the nodes, and place the replacements that were placed there because they tolerate a cordon. It cannot be undone."""
         for moving in self._moving.values():
             if moving.placement is not None and moving.placement.node in nodes:
                 self._supposed.leave(moving.replacement)

@@ -81,7 +81,7 @@ def replaceable(pod: PodView) -> bool:
 def recreated(pod: PodView, created: datetime | None = None) -> PodView:
     """The pod as its controller would create it again: on no node, created at `created` (as before if None).
 
-    Of its status only the names of claims stay that were made of templates: they stand for the claims that would be made for it.
+    Of its status, only the names of claims from templates stay. They represent the claims that would be made for it.
 
     Name and uid stay, so that ties between nodes are decided as for the pod itself. A real controller gives the pod a new uid, and its
     pods of a Deployment new names: among equally good nodes another one may then be chosen.
@@ -120,7 +120,7 @@ class Evictions:
         self._counts: dict[str, _Count] = {}
 
     def covering(self, pod: PodView) -> tuple[objects.PodDisruptionBudget, ...]:
-        """The budgets that cover a pod; none for a pod that is starting, has ended or is being deleted, which the API evicts anyway."""
+        """The budgets that cover a pod; none for a pod that is starting, has ended or is being deleted, which the API always evicts."""
         if pod.terminating or pod.finished or pod.object.status.phase == "Pending":
             return ()
         return tuple(self._budgets.covering(pod))
@@ -170,7 +170,7 @@ class Evictions:
                 now.healthy -= healthy(pod)
 
     def lose(self, pod: PodView) -> None:
-        """Count a pod that leaves without the API being asked, as a victim of preemption does."""
+        """Count a pod that leaves without the Eviction API, as a victim of preemption does."""
         for budget in self.covering(pod):
             if healthy(pod):
                 now = self._count(budget)
@@ -178,7 +178,7 @@ class Evictions:
                 now.allowed = min(now.allowed, max(0, now.healthy - now.desired))
 
     def replaced(self, pod: PodView) -> None:
-        """Count a healthy pod in the place of `pod`, which has left."""
+        """Count a healthy pod as the replacement of `pod`, which has left."""
         for budget in self._budgets.covering(pod):
             now = self._count(budget)
             now.healthy += 1
@@ -201,7 +201,7 @@ class Evictions:
 
 
 def healthy(pod: PodView) -> bool:
-    """True unless the pod says that it is not ready; a manifest without a status counts as a pod that runs."""
+    """True unless the pod has the condition that it is not ready; a manifest without a status counts as a pod that runs."""
     return all(condition.status == "True" for condition in pod.object.status.conditions if condition.type == "Ready")
 
 
@@ -225,7 +225,7 @@ def replaced_pods(state: ClusterState, words: Sequence[str]) -> tuple[PodView, .
 
 
 def _chosen(word: str) -> Callable[[PodView], bool]:
-    """The test for pods that a word stands for."""
+    """The test for pods that a word means."""
     kind, _, value = word.partition("=")
     if word == "all":
         return lambda _pod: True

@@ -147,7 +147,7 @@ class EvaluatedGroup(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class BudgetAsked(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a drain asks of one PodDisruptionBudget."""
+    """The use of one PodDisruptionBudget by a drain."""
 
     budget: Annotated[str, Meta(description="Its `namespace/name`.")]
     pods: Annotated[int, Meta(description="How many of its pods are to leave.")]
@@ -322,7 +322,7 @@ class LiveEvaluations:
 
 
 def _expanded(manifests: list[dict[str, Any]], known: files.Objects) -> tuple[workloads.Expansion, list[str]]:
-    """The pods of manifests, and what is to be said about these."""
+    """The pods of manifests, and warnings about them."""
     listed = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     given = files.read_bytes(listed, "objects", written=True)
     expansion = workloads.expand(given, known, most=MAX_PODS)

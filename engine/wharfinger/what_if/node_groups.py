@@ -4,7 +4,7 @@ Each group is tried alone: its nodes are added, and its pods are placed by the c
 where others are evicted for it does not count. Among equal groups the points decide: one node of each is added at the same time, and each
 pod sees them side by side. Then fewer nodes, then the smaller share of what is left free on them, then the name.
 
-An autoscaler says what the nodes of a group are like, but nothing of their devices: they are taken to be those of a node of the same kind.
+An autoscaler describes the nodes of a group, but not their devices. They are assumed to be those of a node of the same kind.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RankedGroup:
 
     `placed` of the first `tried` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes
     that stays free. `points` are the sums of the pods' totals on a new node, in the order of the tiers; empty if they did not have to
-    decide. `devices_of` is the node whose devices the new ones are taken to have: "" if there is none, None if no pod asks for devices.
+    decide. `devices_of` is the node whose devices the new ones are taken to have: "" if there is none, None if no pod requests devices.
     """
 
     name: str

@@ -2,12 +2,12 @@
 
 A copy of a large cluster takes longer than most questions. So a question changes the state that it is given, and undoes its changes.
 
-A new node is made like one that exists. It has the labels, the taints and the resources of its model, under a name of its own. It is ready
-and not cordoned, so taints that the control plane sets for conditions are left out. Its devices are those of its model: the ResourceSlices
-of that node alone are copied, and slices for nodes that a selector names count for it by its labels. What runs on every such node runs
-there too: the pods of DaemonSets and the static pods. It holds no images, and metrics have no samples of it.
+A new node is made like one that exists. It has the labels, the taints and the resources of its model, and a new name. It is ready and not
+cordoned, so taints that the control plane sets for conditions are left out. Its devices are those of its model: the ResourceSlices of that
+node alone are copied, and slices for nodes that a selector names count for it by its labels. What runs on every such node runs there too:
+the pods of DaemonSets and the static pods. It holds no images, and metrics have no samples of it.
 
-Pods are placed one after the other in the order of the scheduling queue; pods that preemption would evict leave at once.
+Pods are placed in the order of the scheduling queue; pods that preemption would evict leave at once.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class SupposedChanges:
         self.state.update_node(node)
 
     def undo(self) -> None:
-        """Put the state back; later changes can be undone likewise."""
+        """Restore the state; later changes can be undone in the same way."""
         for pod in self._placed.values():
             self.state.forget(pod)
         for node in reversed(self._replaced):
@@ -220,12 +220,12 @@ def node_like(
 
 
 def _slices_on(slices: Sequence[objects.ResourceSlice], model: str, node: str) -> Iterator[objects.ResourceSlice]:
-    """Copies of the slices of a model node for another node, in pools of its own, which have no other slices."""
+    """Copies of the slices of a model node for another node, in new pools, which have no other slices."""
     sizes = Counter((each.spec.driver, each.spec.pool.name) for each in slices)
     for each in slices:
         own = each.spec.pool
         count = own.resource_slice_count
-        whole = sizes[each.spec.driver, own.name]  # of a pool that spans nodes there are fewer than it says
+        whole = sizes[each.spec.driver, own.name]  # a pool that spans nodes has fewer slices than its count
         pool = replace(own, name=node if own.name == model else f"{own.name}-{node}", resource_slice_count=min(count, whole))
         metadata = objects.ObjectMeta(name=f"{each.metadata.name}-{node}")
         yield replace(each, metadata=metadata, spec=replace(each.spec, node_name=node, pool=pool))

@@ -129,7 +129,7 @@ def _namespace_label(frame: AtRows | AtNode, labels: NamespaceLabels, key: str) 
 
 
 def _of_group(graph: Graph, record: Attribute, key: Value | None) -> Value:
-    """What the cluster knows of the group of that name in the pod's namespace; missing where it knows nothing."""
+    """The group of that name in the pod's namespace; missing if there is none."""
     if key is None:
         raise TypeError(f"{record.path} is read by the name of the group")
 
@@ -226,7 +226,7 @@ def metric(graph: Graph, record: typed.Metric) -> Value:
 
 
 def both(graph: Graph, *presences: Node | None) -> Node | None:
-    """Where all of them are present; None stands for always."""
+    """Where all of them are present; None means always."""
     found: Node | None = None
     for present in presences:
         if present is not None:

@@ -147,7 +147,10 @@ def _curve(lowering: Lowering, expr: typed.Curve) -> Value:
 
 
 def _lookup(lowering: Lowering, expr: typed.Lookup) -> Value:
-    """The value under a key: by the code of a text in a column, by a search for a number there, plainly elsewhere."""
+    """The value for a key.
+
+    In a column, it is found by the code of a string or by a binary search for a number; a single key is looked up in a dict.
+    """
     key, graph, entries = lowering(expr.key), lowering.graph, expr.entries
     rep = leaves.rep_of(expr.type, key.node.stage)
     if key.node.stage.of_columns and key.node.rep is Rep.CODE:

@@ -243,7 +243,7 @@ def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str,
 
 
 def _total_at_row(name: str, *, highest: bool) -> Any:
-    """The form for one row: looked up in the counts of all nodes, which are kept anyway."""
+    """The form for one row: looked up in the stored counts of all nodes."""
     if name == "sum":
         return lambda frame, selection: selection.by_node.item(frame.row)
     return lambda frame, selection: selection.extreme_by_node(highest=highest).item(frame.row)
@@ -310,6 +310,4 @@ def _extreme(lowering: Lowering, expr: typed.Aggregate, weighed: Node) -> Value:
 
     read = {typed.Per.NODE: per_node, typed.Per.DOMAIN: per_domain, typed.Per.CLUSTER: in_cluster}[expr.per]
     extreme = _read(lowering, expr, weighed, expr.reduction.value, read)
-    return Value(
-        extreme, lowering.apply(operations.EQ, extreme, extreme, rep=Rep.BOOL)
-    )  # NaN stands for no value and is not equal to itself
+    return Value(extreme, lowering.apply(operations.EQ, extreme, extreme, rep=Rep.BOOL))  # NaN means no value, and is not equal to itself

@@ -1,6 +1,6 @@
 """Lowers typed expressions to the graph: the parts that all kinds of expressions share.
 
-Every expression becomes a value and, if it may be missing, a second node that says where it is present.
+An expression becomes a value and, if it can be missing, a second node that is true where it is present.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ MAX_CELLS = 50_000_000
 MAX_TEMPLATES = 1_000
 """The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
 IDLE_SECONDS = 300.0
-"""Seconds after which an unused template is dropped when a new one comes. Every Job has a template of its own."""
+"""Seconds after which an unused template is dropped when a new one comes. Every Job has its own template."""
 NO_OUTCOME = PostFilterOutcome()
 """The outcome if no PostFilter ran."""
 
@@ -66,7 +66,7 @@ class Decider:
     def ahead(self, snapshot: Snapshot, pod: PodView) -> Generator[None, None, None]:
         """The steps of work that `decide` would do at once otherwise: some for a pod with claims whose template is not known yet.
 
-        The cluster may change after the first step. What raises here raises again in the decision, which tells of it.
+        The cluster may change after the first step. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
             if pod.demand.may_claim and self._key(snapshot, pod) not in self._kept:

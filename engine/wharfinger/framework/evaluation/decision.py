@@ -2,8 +2,8 @@
 
 The decision itself holds the values that cost nothing. The rest (rejections, every score at every node, the runner-up) is read on demand
 from the evaluation that it came from. Once that evaluation has been updated, these reads raise `StaleSnapshot`. A decision made by
-`cycle.decide` has an evaluation of its own. One made by a `Decider` shares it with the next pod of its template: read its details before
-the next decision.
+`cycle.decide` has its own evaluation. One made by a `Decider` shares it with the next pod of its template: read its details before the next
+decision.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Decision:
         return tuple(each for plugin in self.chain.choosing_devices for each in plugin.given(self._attempt, self.row, self.claims))
 
     def shortage(self, plugin: str, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """What the plugin of that name says of the devices of some rows, in lines; empty if it does not choose devices."""
+        """Lines of the plugin of that name about the devices of some rows; empty if it does not choose devices."""
         found = self.chain.plugin(plugin)
         self._current()
         return found.shortage(self._attempt, rows) if isinstance(found, DevicePlugin) and len(rows) else ()

@@ -2,9 +2,9 @@
 
     Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
 
-An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It prepares all rules anew
-and evaluates all rows if rows were added, moved or removed. The answer is the same either way. Where only the filters are asked, the scores
-wait until they are.
+An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It prepares all rules anew and
+evaluates all rows if rows were added, moved or removed. The answer is the same either way. If only the filters are needed, scores are not
+updated.
 """
 
 from __future__ import annotations

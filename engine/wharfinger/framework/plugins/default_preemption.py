@@ -156,7 +156,7 @@ class Search:
         """The cheapest candidate that every filter confirms, or None.
 
         Filters that do not answer for supposed pods cannot be evaluated cheaply without the victims (`Trial.confirmed`), so they run on the
-        cheapest candidates only, one after the other.
+        cheapest candidates only, in sequence.
         """
         while self._heap:
             cost, row = self._heap[0]
@@ -223,7 +223,7 @@ def spared(evictable: Evictable) -> Reason:
 
 
 def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) -> list[PodView]:
-    """The removed pods that cannot be restored, one after the other, without a filter rejecting the node."""
+    """The removed pods that cannot be restored, tried in sequence, because a filter then rejects the node."""
     leaving = []
     for placed in removed:
         supposed.restore(placed)

@@ -398,7 +398,7 @@ def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> ND
 def _deviation(fractions: NDArray[np.float64], present: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The standard deviation over the resources that a node has; 0 for one resource, half the difference for two.
 
-    Resources are added one after the other, as in Kubernetes: the order of NumPy's own sum differs between one node and all nodes.
+    Resources are added in sequence, as in Kubernetes: the order of NumPy's own sum differs between one node and all nodes.
     """
     count = present.sum(axis=0)
     mean = reduce(np.add, fractions) / np.maximum(count, 1)

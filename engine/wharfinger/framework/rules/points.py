@@ -1,14 +1,14 @@
 """Raw scores become points, and points become totals; both are updated one node at a time.
 
 Normalisation depends on all feasible nodes through the *extent*, for example the lowest and highest raw score. After a placement a few raw
-scores have changed and the extent usually has not; then only the points of those nodes change. A scale separates the two steps, and tells
-when a change may have moved the extent.
+scores have changed and the extent usually has not; then only the points of those nodes change. A scale separates the two steps, and detects
+changes of the extent.
 
 The arithmetic of policies is in `compiler.normalize`. Their raw scores are one float64 per node: NaN where the value is missing, +inf where
 the rule does not apply to the node.
 
 Totals are sums of weight × points, one per tier. A floating-point sum depends on the order of its terms, so the order is fixed: all STATIC
-terms, all ROW and TIMED terms, then each GLOBAL term as a group of its own, then the terms whose points are kept per class of rows
+terms, all ROW and TIMED terms, then each GLOBAL term as its own group, then the terms whose points are kept per class of rows
 (`domains.RowClasses`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result
 to the last bit. Points per class are added to rows on request only.
 """

@@ -67,7 +67,7 @@ class PreparedPolicyFilter(_PreparedRule, PreparedFilter):
         return self._bound.filter_bits(self._index, snapshot, rows)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Rows | None:
-        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
+        """The rows on which something changed; all rows if a change of other rows may matter to the rule."""
         return self._affected(snapshot, changes)
 
 
@@ -101,7 +101,7 @@ class PreparedPolicyScore(_PreparedRule, PreparedScore):
         return ENCODED[state] + raw
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Rows | None:
-        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
+        """The rows on which something changed; all rows if a change of other rows may matter to the rule."""
         affected = self._affected(snapshot, changes)
         if self._points is None:
             return affected
@@ -182,7 +182,7 @@ class PolicyScore(ScorePlugin):
 
 
 class PolicyPermit(Plugin):
-    """A `permit` as a plugin, which needs the cluster as it is when it is asked, and not as it was when the pod was placed.
+    """A `permit` as a plugin. It needs the cluster at the time of the call, not at the time when the pod was placed.
 
     `timed`: the answer may change with time alone. `common`: pods of one template get the same answer, whatever nodes they are on.
     `revision`: that of the policy, and the number of the permit in it.
@@ -209,7 +209,10 @@ class PolicyPermit(Plugin):
         return self._wakes.concern(change)
 
     def permission(self, placement: Placement, snapshot: Snapshot) -> Permission:
-        """The permission to bind a placed pod; the pod itself counts among the placed ones. A node that is gone is left to the bind."""
+        """The permission to bind a placed pod; the pod itself counts among the placed ones.
+
+        For a node that no longer exists, the bind reports the error.
+        """
         row = snapshot.row(placement.node)
         if row is None:
             return Permission()

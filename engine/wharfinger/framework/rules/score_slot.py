@@ -1,8 +1,8 @@
 """Scores for the pods of one template, kept up to date: the raw scores and points of one on all nodes, and the points that rules read.
 
 A rule of a policy that reads points of Kubernetes' scores has to be evaluated again where they change, and they may change on any node:
-their extent moves when a node becomes feasible or infeasible. So each such plugin has a slot of its own (`PluginPoints`), which follows
-changes as the slots of the chain do, and says which rows have other points than before. All rules of a template share the slots.
+their extent moves when a node becomes feasible or infeasible. So each such plugin has its own slot (`PluginPoints`). It follows changes as
+the slots of the chain do, and returns the rows with changed points. All rules of a template share the slots.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ something is left out, `exact` is False. It can only forbid more, so a model tha
 be confirmed by the chain.
 
 Rules on domains hold for the members that a domain has in the end. An order in which the chain agrees to each of them exists: pods that
-others want first, and for spread the emptiest domain first.
+others have affinity to first, and for spread the emptiest domain first.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class GroupModel:
         return levels
 
     def _ids(self, key: str, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        """The domain of each row; a row without the key is a domain of its own, numbered below 0."""
+        """The domain of each row; a row without the key is its own domain, with a number below 0."""
         ids = self._domain_ids[key][rows]
         return np.where(ids < 0, -1 - rows, ids)
 

@@ -3,9 +3,9 @@
 A group of a thousand equal pods is one class: what is shown for one of them holds for all. `room` and `Sums` are bounds on how many members
 fit. They count the filters of which it is known that a pod more on a node never helps; so no bound is ever too low.
 
-A `Reading` is what the filters of Kubernetes say about one class, read from the chain's own prepared filters: the nodes that are open to a
-member, what it needs of each resource, its host ports, its terms of affinity and its hard spread. A filter that is not known here (rules of
-policies, limits of volumes, plugins of others) is left out; `complete` is False then. What is left out can only forbid more.
+A `Reading` is the result of the filters of Kubernetes for one class, read from the chain's own prepared filters: the nodes that are open to
+a member, what it needs of each resource, its host ports, its terms of affinity and its hard spread. A filter that is not known here (rules
+of policies, limits of volumes, plugins of others) is left out; `complete` is False then. What is left out can only forbid more.
 
 A model counts each class on an axis. Classes without rules between members that need the same and may go to the same nodes are always one
 axis. Others that are much alike are merged where the space of their counts would be too large otherwise.
@@ -250,7 +250,7 @@ class Merging(Enum):
 
 @dataclass(slots=True)
 class ClassAxis:
-    """One class, or several merged ones, of which any member may stand for any other.
+    """One class, or several merged classes with interchangeable members.
 
     `free`: its members have no rules about members, and no rules of members are about them.
     """
@@ -316,7 +316,7 @@ def _is_meant(pod: PodView, axes: Iterable[ClassAxis]) -> bool:
 
 
 def _with_equals_merged(axes: Sequence[ClassAxis]) -> list[ClassAxis]:
-    """The axes, with classes merged of which any member may stand for any other."""
+    """The axes, with classes of interchangeable members merged."""
     merged: dict[Hashable, ClassAxis] = {}
     for axis in axes:
         needs = None if axis.reading.needs is None else tuple(sorted(axis.reading.needs.items()))
@@ -334,7 +334,7 @@ def _merge(axes: list[ClassAxis], merging: Merging, by: str | None, most: int) -
     axes.sort(key=lambda axis: (not axis.free, axis.reading.has_rules, _weight(axis.reading, by)))
 
     def loss(number: int) -> float:
-        """What is lost if an axis is merged with the one after it."""
+        """The loss of precision if an axis is merged with the next one."""
         return _loss(axes[number], axes[number + 1], by) if least or axes[number + 1].free else math.inf
 
     losses = [loss(number) for number in range(len(axes) - 1)]

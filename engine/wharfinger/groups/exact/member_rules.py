@@ -1,7 +1,7 @@
 """The rules of members about each other: apart, near, and evenly spread.
 
-They are required pod affinity and anti-affinity between members and to placed pods, and hard topology spread over members. What cannot be
-said by domains is left out, and `exact` is False then; it can only forbid more.
+They are required pod affinity and anti-affinity between members and to placed pods, and hard topology spread over members. Requirements
+that domains cannot express are left out, and `exact` is False then. They could only forbid more.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 A combination is a vector with one coordinate per class of members, from 0 to the number of its members. A set of vectors is one integer
 with a bit per vector. To place the vector `v` on a node in addition to everything in a set is then one shift, and the union of two sets is
-one `|`: some microseconds for a hundred thousand vectors. So all combinations are followed instead of tried one after the other.
+one `|`: some microseconds for a hundred thousand vectors. So all combinations are followed at the same time.
 
 Nodes are the leaves of a tree, domains its inner parts. From the leaves upward, the sets of the parts are added, and each domain's rules
-strike out the combinations that it does not take. Parts that are alike are computed once. At the root stands the set of all combinations
-that can be placed; if it has too few members in every vector, that is a proof. One vector is traced back to the nodes.
+strike out the combinations that it does not take. Parts that are alike are computed once. The root has the set of all combinations that can
+be placed; if it has too few members in every vector, that is a proof. One vector is traced back to the nodes.
 
 A set is *closed* on an axis if fewer members of that class are always possible too. Rules that need a member of another class there, or a
 least number of members, break that; on closed axes only the highest vectors must be added.

@@ -1,9 +1,9 @@
-"""A place for a group in one domain where placing members one after the other found none, or a proof that there is none.
+"""Searches a place for a group in one domain after placing members in sequence has failed, or proves that there is none.
 
 First the model of the filters of Kubernetes (`group_model`): all combinations of members at once. What it finds is placed in an order in
-which the chain agrees to every member. Where a group has too many different members for that, it is placed part by part, each of which is
-small enough, and smaller models that leave something out (`relaxations`) may show that there is no place. At last, for what the model does
-not know, everything is tried within a budget.
+which the chain agrees to every member. A group with too many different members is placed in parts that are small enough. Smaller models
+without some requirements (`relaxations`) can prove that there is no place. At last, for what the model does not know, everything is tried
+within a budget.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ExactSearch:
 
     @property
     def exact(self) -> bool:
-        """True if the model says all that the filters say, for all members."""
+        """True if the model includes everything that the filters check, for all members."""
         model = self._models.get(Merging.EQUALS)
         return model is not None and model.exact and model.fits_in_space
 
@@ -228,7 +228,7 @@ class ExactSearch:
         return None
 
     def _orders(self, domain: Domain) -> Generator[None, None, Iterator[list[MemberClass]]]:
-        """A generator of steps that returns orders of the classes: those that others want first, and the scarcest or the largest first."""
+        """A generator of steps that returns orders of classes: depended-on classes first, and the scarcest or the largest first."""
         decider, snapshot, classes = self._tentative.decider, self._tentative.snapshot, list(self._classes)
         self._tentative.spend(len(classes))
         ratio: dict[int, float] = {}
@@ -318,7 +318,7 @@ def _shuffled(number: int, each: MemberClass) -> int:
 
 
 def _parts(order: Sequence[MemberClass]) -> Iterator[list[MemberClass]]:
-    """Consecutive classes whose space of counts is small; a class with many members is a part of its own."""
+    """Consecutive classes whose space of counts is small; a class with many members is its own part."""
     part: list[MemberClass] = []
     for each in order:
         sizes = [len(member.members) for member in [*part, each]]

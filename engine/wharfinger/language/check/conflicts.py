@@ -146,7 +146,7 @@ def _preferred(policy: typed.Policy, score: typed.Score) -> str | None:
 
 
 def _text(policy: typed.Policy, condition: typed.Expr, *, opposite: bool) -> str | None:
-    """A condition as text that means the same in every policy; None if it has names of its own policy in it."""
+    """A condition as text that means the same in every policy; None if it contains names of its own policy."""
     lets = {let.name: let.value for let in policy.lets}
     while isinstance(condition, typed.LetRef):
         condition = lets[condition.name]

@@ -1,4 +1,4 @@
-"""Where an expression stands, what it may see there, and how it is checked.
+"""The position of an expression, the values that it can read there, and how it is checked.
 
 `infer` is the way from a node of the syntax tree to a typed expression, for every form of expression. The work of a check is counted,
 so that a hostile text cannot take long.
@@ -60,7 +60,7 @@ class WorkBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A kind of position in a policy: what it may read, and what it is called in messages."""
+    """A kind of position in a policy: the values that it can read, and its name in messages."""
 
     name: str
     subjects: frozenset[Subject]
@@ -180,7 +180,7 @@ def joined(*exprs: typed.Expr) -> tuple[Shape, bool]:
 
 
 def type_label(expr: typed.Expr, span: Span | None = None) -> Label:
-    """A label that says what an expression is: "memory (bytes)"."""
+    """A label with the type of an expression: "memory (bytes)"."""
     return Label(span or expr.span, type_text(expr.type))
 
 
@@ -254,7 +254,7 @@ def _points_help(after: str) -> str:
 
 
 def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:
-    """The typed form of an expression that must be a bool, because it stands after that word."""
+    """The typed form of an expression that must be a bool, because it follows that word."""
     found = infer(context, expr)
     if found.type.kind in (Kind.BOOL, Kind.UNKNOWN):
         return found

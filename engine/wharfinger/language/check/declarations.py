@@ -27,13 +27,13 @@ from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
 PARAMETER_KINDS = SCALARS | {k.value: k for k in (Kind.TIME, Kind.VERSION)}
-# What cannot be negative unless a range says so.
+# Types that cannot be negative without a range.
 _NOT_NEGATIVE = frozenset({Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION})
 
 
 @dataclass(slots=True)
 class Declared:
-    """What a policy and its imports declare, in an order in which each let stands behind those it needs."""
+    """The declarations of a policy and its imports, with each let after those that it needs."""
 
     params: list[typed.Param] = field(default_factory=list)
     metrics: list[typed.Metric] = field(default_factory=list)
@@ -231,11 +231,11 @@ def _declare_let(context: Context, item: ast.Let, prefix: str) -> None:
     if value.type.kind is Kind.UNKNOWN:
         binding.reference = unknown
     elif isinstance(value, typed.Const) and isinstance(value.value, typed.Entries):
-        named = replace(value, value=replace(value.value, name=name))  # a table is no value of its own either
+        named = replace(value, value=replace(value.value, name=name))  # a table is no value either
         context.lets[name] = typed.Let(name=name, span=item.name_span, value=value)
         binding.reference = lambda at: replace(named, span=at)
     elif value.type.kind is Kind.LABELS and isinstance(value, typed.AttributeRef):
-        labels = value  # labels are not a value of their own: the name stands for the attribute
+        labels = value  # labels are no value: the name means the attribute
         binding.reference = lambda at: typed.AttributeRef(span=at, type=labels.type, attribute=labels.attribute)
     else:
         reference = typed.LetRef(span=item.name_span, type=value.type, name=name)

@@ -15,14 +15,14 @@ from wharfinger.language.report.diagnostics import Label, Span
 
 @dataclass(frozen=True, slots=True)
 class GroupBlock:
-    """The `group` block among the lets: those that speak of the group need it, and it may need others."""
+    """The `group` block among the lets: those that read the group need it, and it may need others."""
 
     value: ast.Group
     name: str = GROUP
 
     @property
     def name_span(self) -> Span:
-        """Where it stands."""
+        """Its position."""
         return self.value.span
 
 
@@ -30,7 +30,7 @@ Named = ast.Let | ast.Function | GroupBlock
 
 
 def in_order(context: Context, lets: Sequence[Named]) -> list[Named]:
-    """Lets and functions so that each stands behind those it needs; those that go in a circle are reported and left out."""
+    """Lets and functions in an order with each after those that it needs; cycles are reported and left out."""
     by_name = {let.name: let for let in lets}
     needs = {let.name: [n for n in needed_by(let.value) if n in by_name] for let in lets}
     ordering = _Ordering(needs=needs)

@@ -107,7 +107,7 @@ def allowed_by(policy: ast.Policy) -> dict[Span, frozenset[str]]:
 
 
 def allowed_within(policy: ast.Policy) -> tuple[tuple[Span | None, frozenset[str]], ...]:
-    """The same by the whole text of what an annotation stands before; None for all of the policy."""
+    """The same by the whole text of the annotated statement; None for all of the policy."""
     spans = [(None, _codes(policy.annotations)), *((item.span, _codes(item.annotations)) for item in policy.items)]
     return tuple((span, codes) for span, codes in spans if codes)
 
@@ -193,7 +193,7 @@ class Demanded:
         self.lints = lints
         self.conditions: dict[str, Span] = {}
         self.quantities: dict[str, Domain] = {}
-        self.spans: dict[str, Span] = {}  # of the clause that last said something about a quantity
+        self.spans: dict[str, Span] = {}  # of the last clause about a quantity
 
     def add(self, clause: typed.Clause) -> None:
         """Takes in a clause; where it is missing and passes, it demands nothing."""

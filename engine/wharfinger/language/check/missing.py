@@ -1,4 +1,4 @@
-"""Where a value may be missing, which guards rule that out, and whether the policy says what happens then."""
+"""Where a value can be missing, which guards exclude that, and whether the policy handles it."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class Presence:
         return NO_FACTS if self.causes(expr) else self._where(expr, truth=not truth)
 
     def _in_let(self, expr: typed.LetRef, question: str, truth: bool, ask: Callable[[typed.Expr], Facts]) -> Facts:
-        """The answer for the value of a let, asked once."""
+        """The cached result for the value of a let."""
         key = (expr.name, question, truth)
         if key not in self._of_lets:
             let = self.lets.get(expr.name)

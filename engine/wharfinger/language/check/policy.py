@@ -48,7 +48,7 @@ def check(  # noqa: PLR0913, PLR0917 — the parts of one question
     authority: Authority = CLUSTER,
     notes: Notes | None = None,
 ) -> typed.Policy | None:
-    """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
+    """The typed policy of a file, or None if it has errors or contains no policy. The content of the file never raises an exception.
 
     `imports` holds the files that `import` can mean, by `import_key`, None for one that cannot be imported and is reported. What they
     declare may read what the cluster's policies may, whatever the `authority` of the policy. What is found out goes to `notes`.
@@ -212,7 +212,7 @@ def small_enough(context: Context, policy: typed.Policy) -> bool:
 
 
 def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
-    """The expressions of each rule, with where the rule stands."""
+    """The expressions of each rule, with the position of the rule."""
     if policy.scope is not None:
         yield policy.scope.span, [policy.scope]
     for rule in (*policy.filters, *policy.permits):

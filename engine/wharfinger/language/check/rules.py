@@ -42,7 +42,7 @@ class RuleContext:
 
 
 def filter_of(rules: RuleContext, item: ast.Filter | ast.Permit) -> typed.Filter | None:
-    """The typed filter (of a `permit`: what it asks of the chosen node), or None when something in it is wrong."""
+    """The typed filter (of a `permit`: its conditions for the chosen node), or None when something in it is wrong."""
     rules.context.work.at = item.name_span
     when = condition(rules.context, item.when, "`when`") if item.when else None
     facts = rules.given(when) if when is not None and not is_unknown(when) else rules.known

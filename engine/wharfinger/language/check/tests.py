@@ -1,4 +1,4 @@
-"""`test` blocks: they speak of nodes, pods, rules, params and metrics that exist, and they check something."""
+"""Checks `test` blocks: all names of nodes, pods, rules, params and metrics exist, and each test has an expectation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _unknown_field(context: Context, kind: ObjectKind, given: ast.ObjectField) -
 
 
 def name_span(given: ast.ObjectField) -> Span:
-    """Where the name of a field stands."""
+    """The position of the name of a field."""
     start = given.span.start
     quotes = 2 if given.span.text[:1] in ('"', "'") else 0
     return Span(given.span.source, start, start + len(given.name) + quotes)
@@ -215,7 +215,7 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
 
 
 def _questions(policy: Testable, test: ast.Test) -> int:
-    """What running a test takes: a decision for each pod that it places (any may be of a group), and every rule asked about every node."""
+    """The cost of running a test: a decision for each placed pod (each may be in a group), and each rule evaluated on each node."""
     places = sum(isinstance(step, test_steps.Place) for step in test.steps)
     pods = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.POD for step in test.steps)
     places += pods * sum(isinstance(step, test_steps.PlaceGroup) for step in test.steps)

@@ -56,7 +56,7 @@ class Domain:
 
 
 def meet_all(domains: Sequence[Domain]) -> Domain:
-    """The values in all of some domains; of many at once, because each step of one after the other would copy what is excluded so far."""
+    """The values in all of some domains; of many at once, because each step of a sequence would copy the values excluded so far."""
     low, open_low = max((domain.low, domain.open_low) for domain in domains)
     high, shut = min((domain.high, not domain.open_high) for domain in domains)
     lists = sorted((domain.allowed for domain in domains if domain.allowed is not None), key=len)

@@ -1,6 +1,6 @@
 """Workloads: mixes of typical requests, written out in the policy or made by `wharf workload`.
 
-Each entry says what one kind of pod asks for and how common such pods are. Weights are put in relation to their sum.
+Each entry has the requests of one kind of pod and how common such pods are. Weights are put in relation to their sum.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _value(context: Context, field: ast.ObjectField) -> Any:
 
 
 def _plain(context: Context, field: ast.ObjectField, found: typed.Expr) -> Any:
-    """The plain value of what stands behind a field; None after reporting what is wrong with it."""
+    """The plain value of a field; None after reporting what is wrong with it."""
     fitting = found.type.kind in _KINDS[field.name] and (found.type.element or Kind.STRING) is Kind.STRING
     if not isinstance(found, typed.Const) or not fitting:
         what = "a request of a workload is written out" if fitting else f"`{field.name}` is no {type_text(found.type)}"

@@ -67,7 +67,7 @@ def underscore(diagnostics: Diagnostics, span: Span) -> None:
 
 
 def not_for_scores(diagnostics: Diagnostics, span: Span) -> None:
-    """Report `pass` or `reject` where a score says what happens without a value."""
+    """Report `pass` or `reject` in the `on missing` of a score."""
     help_ = "a score gives points where the value is missing, or `neutral` (the mean of the others) or `skip` (leave the rule out there)"
     diagnostics.error(Code.P111, f"`{span.text}` cannot stand after `on missing` of a score", span, help=help_)
 
@@ -94,7 +94,7 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
         return Span(self.source, start, last.end if isinstance(last, Token) else last.span.end)
 
     def string_at(self, token: Token) -> ast.String:
-        """The string that a token stands for."""
+        """The string value of a token."""
         raw = token.text[1:-1] if len(token.text) > 1 and token.text[-1] == token.text[0] else token.text[1:]
         if "\\" in raw:
             raw = ESCAPE.sub(lambda found: self._escape(token, found), raw)
@@ -145,7 +145,7 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
 
     @production
     def many(self, before: list[Any] | None = None, member: Any = None) -> list[Any]:
-        """Members one after the other."""
+        """A sequence of members."""
         if before is None:
             return []
         before.append(member)
@@ -247,7 +247,7 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
 
 
 class Objects(Expressions):
-    """Builds what stands in braces: a table in an expression, an object in a test or behind `with`."""
+    """Builds a literal in braces: a table in an expression, an object in a test or after `with`."""
 
     @production
     def object(self, left: Token, entries: list[ast.TableEntry] | None, right: Token) -> ast.Table:
@@ -275,7 +275,7 @@ class Objects(Expressions):
         return ast.Number(span=span, digits=digits, unit=unit)
 
     def object_fields(self, table: ast.Table | None) -> tuple[ast.ObjectField, ...]:
-        """What stands in braces as the fields of an object; none where there are no braces."""
+        """The content of braces as fields of an object; no fields without braces."""
         fields = tuple(self._object_field(entry) for entry in table.entries) if table else ()
         no_repeated_fields(self.diagnostics, fields)
         return fields
@@ -300,5 +300,5 @@ class Objects(Expressions):
         return ast.ObjectLiteral(span=table.span, fields=self.object_fields(table))
 
     def word(self, token: Token) -> str:
-        """The text of a name that may also stand in quotes."""
+        """The text of a name that may be in quotes."""
         return self.string_at(token).value if token.type == "STRING" else token.text

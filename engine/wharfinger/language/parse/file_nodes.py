@@ -1,7 +1,7 @@
 """Lark's trees of tests to nodes of the syntax tree, and the elements of a file to one file.
 
-The grammar takes the elements in any order. `Assembly` says what belongs where: a policy with its tests, a library of lets, params,
-metrics and workloads, or tests only.
+The grammar takes the elements in any order. `Assembly` puts the parts of a file together: a policy with its tests, a library of lets,
+params, metrics and workloads, or tests only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RULES = (ast.Filter, ast.Score, ast.DevicePreference, ast.Base, ast.Quantum, ast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an `expect` says of its subject."""
+    """The expectation of an `expect` about its subject."""
 
     span: Span
     expectation: Expectation
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOutcome:
-    """What an `expect group` says of its group."""
+    """The expectation of an `expect group` about its group."""
 
     span: Span
     outcome: test_steps.GroupState
@@ -74,7 +74,7 @@ class SyntaxTree(Rules):
         return tuple(steps)
 
     def named(self, token: Token) -> Named:
-        """A name that may stand in quotes, and its span."""
+        """A name that may be in quotes, and its span."""
         return self.word(token), self.at(token, token)
 
     @production
@@ -319,7 +319,7 @@ class Assembly:
         )
 
     def _policy(self) -> ast.Policy:
-        assert self.header  # noqa: S101  # asked by the caller
+        assert self.header  # noqa: S101 # checked by the caller
         return ast.Policy(
             span=self.header.span,
             name=self.header.name,
@@ -343,7 +343,7 @@ class Assembly:
             self._item(element)
 
     def _annotation(self, annotation: ast.Annotation) -> None:
-        """Adds an annotation: to the policy if it stands between the header and `for` or the first item, else to the item that follows."""
+        """Adds an annotation: to the policy if it is between the header and `for` or the first item, otherwise to the next item."""
         if self.header and not self.scope and not self.items and not self.tests:
             self.policy_annotations.append(annotation)
         else:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lark import Lark
 
-STARTS = ("start", "expression")  # a whole file; what stands between the braces of a message
+STARTS = ("start", "expression")  # a whole file; the text between the braces of a message
 END = "$END"  # the terminal with which Lark ends a text
 GRAMMAR = "policy.lark"
 CACHE = "__pycache__/policy.lark.cache"

@@ -71,7 +71,7 @@ class Interactive:
         return True
 
     def accepts(self, kind: str, *following: str) -> bool:
-        """True if tokens of these kinds, one after the other, would be taken from here."""
+        """True if this sequence of kinds of tokens would be accepted from here."""
         trial = _copy(self._parser)
         return all(_feed(trial, Token(wanted, "", 0, 0)) for wanted in (kind, *following))
 
@@ -243,7 +243,7 @@ class Place:
         return bisect_left(self.tokens, token.start, key=lambda other: other.start)
 
 
-# Families of terminals, in the order in which they are named. A family stands for its members where all of its witnesses are expected.
+# Families of terminals, in the order in which they are named. A family replaces its members if all of its witnesses are expected.
 FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (
     (
         "a declaration or rule",
@@ -267,7 +267,7 @@ FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (
     ("a number", frozenset({"NUMBER"}), frozenset({"NUMBER"})),
 )
 OPERATORS = frozenset(
-    "OR AND EQ NE LT LE GT GE IN NOT MATCHES COALESCE PLUS MINUS STAR SLASH DOT LSQB LPAR".split()  # noqa: SIM905 — likewise
+    "OR AND EQ NE LT LE GT GE IN NOT MATCHES COALESCE PLUS MINUS STAR SLASH DOT LSQB LPAR".split()  # noqa: SIM905 — as above
 )
 MAX_NAMED = 5
 

@@ -1,9 +1,9 @@
 """Text to syntax tree, with every mistake of the text reported and the rest of it kept.
 
-A mistake is repaired where it is clear what was meant (`=` for `==`, a bracket left open, a misspelled keyword). Where it is not, the
-token is reported, and the parser goes on at the next line that begins with the keyword of something it can be in. Nothing is reported about
-the part between, so that one mistake is one finding. A message is a string literal as it stands in the file, so that the place of an
-expression in it is a place in the file.
+A mistake is repaired where it is clear what was meant (`=` for `==`, a bracket left open, a misspelled keyword). Where it is not, the token
+is reported, and the parser goes on at the next line that begins with the keyword of something it can be in. Nothing is reported about the
+part between, so that one mistake is one finding. A message is a string literal as written in the file, so positions of expressions in it
+are positions in the file.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Recovery:
         return self._skip_to_end()
 
     def _resumes(self, index: int, depth: int, *, nested: bool) -> bool:
-        """True if a token may begin something again; `nested` says that an item stands in a block that goes on behind it."""
+        """True if a token may begin something again; `nested` is true for an item inside a block."""
         kind = self.tokens[index].type
         first = self.place.first_on_line(index)
         if kind == "RBRACE":
@@ -216,7 +216,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
 def parse_message(message: ast.String, diagnostics: Diagnostics) -> tuple[str | ast.Expr, ...]:
     """The parts of a message in order: plain text, and the expressions of its placeholders with their own places in the file.
 
-    `{{` and `}}` stand for braces. A placeholder that cannot be read is reported and left out.
+    `{{` and `}}` are braces. A placeholder that cannot be read is reported and left out.
     """
     source, start, end = message.span.source, message.span.start + 1, message.span.end - 1
     parts: list[str | ast.Expr] = []

@@ -1,6 +1,6 @@
 """Lark's trees of headers, declarations and rules to nodes of the syntax tree.
 
-Parts of a rule may stand in any order. They are sorted here, because "`weight` is given twice" helps more than "unexpected `weight`".
+Parts of a rule can be in any order. They are sorted here, because "`weight` is given twice" helps more than "unexpected `weight`".
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ FOREIGN: dict[str, ForeignOperator] = {
 
 @cache
 def _scanner() -> re.Pattern[str]:
-    """One pattern for all tokens; the name of the group says which family matched. A longer symbol comes before its prefixes."""
+    """One pattern for all tokens; the name of the group is the family that matched. A longer symbol comes before its prefixes."""
     terminals = grammar.terminals()
     symbols = sorted((*terminals.symbols, *FOREIGN), key=lambda symbol: (-len(symbol), symbol))
     skipped = "|".join(terminals.patterns[name] for name in ("WHITESPACE", "COMMENT"))
@@ -150,7 +150,10 @@ class Lexer:
         return Span(self.source, start, end)
 
     def read(self) -> list[Token]:
-        """All tokens; `gave_up` is set where there are too many, where brackets stand too deep, or where hardly anything is a token."""
+        """All tokens.
+
+        `gave_up` is set where there are too many, where brackets are nested too deep, or where most of the text is no token.
+        """
         terminals = grammar.terminals()
         keywords, symbols, tokens = terminals.keywords, terminals.symbols, self.tokens
         for number, match in enumerate(_scanner().finditer(self.source.text, self.start, self.end)):
@@ -176,7 +179,7 @@ class Lexer:
         return tokens
 
     def _names_beside_punctuation(self) -> None:
-        """A word directly after `.` or before `:` is a name, whatever it means elsewhere; so is `group` in an expression."""
+        """A word directly after `.` or before `:` is a name, also if it is a keyword; so is `group` in an expression."""
         before = ""
         tokens = self.tokens
         for index, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""Where something stands in a text, what is wrong with it, and how that is shown.
+"""Findings: their position in a text, their message, and how they are printed.
 
 Every stage of the language reports into `diagnostics`; `codes` has all codes, `render` makes text of the findings. Start reading at
 `diagnostics`.

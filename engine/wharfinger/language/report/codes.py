@@ -22,7 +22,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a code says of itself."""
+    """The description of a code."""
 
     title: str
     explanation: str

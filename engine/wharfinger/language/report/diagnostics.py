@@ -143,7 +143,7 @@ class Diagnostics:
 
 
 class PolicyError(WharfingerError):
-    """A policy does not compile; `diagnostics` says why."""
+    """A policy does not compile; `diagnostics` has the reasons."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics

@@ -141,7 +141,7 @@ def _underlines(marks: list[Mark], paint: Paint, style: str) -> Iterator[str]:
 
 
 def render(diagnostics: Diagnostics | Iterable[Diagnostic], format: str = "human", *, color: bool = False) -> str:  # noqa: A002  # the word of the flag
-    """All findings in one of `FORMATS`, ending with a newline; "" where there is nothing to say (JSON always says something)."""
+    """All findings in one of `FORMATS`, ending with a newline; "" without findings (JSON is never empty)."""
     return FORMATS[format](list(diagnostics), color)
 
 

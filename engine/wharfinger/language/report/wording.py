@@ -4,8 +4,8 @@ A wrong suggestion costs more than none, so there is one suggestion at most, and
 beginning (`mem` for `memory`), or its letters with some left out (`cnt` for `count`). Otherwise the distance is Damerau-Levenshtein (a swap
 of two neighbouring letters is one step), and a third of the word may differ.
 
-Columns and numbers come out the same on every machine: nothing here asks for the terminal's width, the locale or the time. A column is as
-wide as its widest cell.
+Columns and numbers come out the same on every machine: nothing here reads the terminal's width, the locale or the time. A column is as wide
+as its widest cell.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class TenantPolicies(Enum):
 class Authority:
     """The owner of a policy; `namespace` is None for the cluster itself.
 
-    `allowed`, `servers` (the Prometheus servers that may be asked, by name) and `libraries` (what may be imported: names and texts) matter
-    for policies of namespaces only.
+    `allowed`, `servers` (the names of allowed Prometheus servers) and `libraries` (what may be imported: names and texts) matter for
+    policies of namespaces only.
     """
 
     namespace: str | None = None

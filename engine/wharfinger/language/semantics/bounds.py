@@ -1,8 +1,7 @@
 """What is known about a number before it is computed: the interval that it is in, and its magnitude.
 
-An interval bounds the number itself. A magnitude bounds its exponent, and so says whether arithmetic can leave the finite numbers. Both err
-on the wide side: what is outside cannot occur, what is inside may. The arithmetic here is what the records of operators and builtins refer
-to.
+An interval bounds the number itself. A magnitude bounds its exponent. It shows whether arithmetic can leave the finite numbers. Both err on
+the wide side: what is outside cannot occur, what is inside may. The arithmetic here is what the records of operators and builtins refer to.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Records that describe what a policy may name: attributes, functions, plugins of Kubernetes and sources of metrics.
 
-The language layer knows only these records and the `Catalogue` that finds them. The attribute rows live in `model/attributes.py`, the
+The language layer uses only these records and the `Catalogue` that finds them. The attribute rows live in `model/attributes.py`, the
 function records in `builtins/`; the checker, the compiler, the interpreter, the reference page and the suggestions all read the same
-record. The sources of metrics are few and stand here: one also needs a module in `signals` that reads it, and a line in
-`signals/sources.py`; its page is docs/writing/signals.md.
+record. The sources of metrics are defined here. Each also needs a module in `signals` that reads it, and a line in `signals/sources.py`.
+Its page is docs/writing/signals.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Subject(Enum):
 
 
 class Volatility(IntEnum):
-    """What can change a value while the pod's template stays the same; the cycle re-evaluates no more than this says.
+    """What can change a value while the pod's template stays the same; the cycle evaluates again only what this requires.
 
     STATIC: only an update of the node object of that row. ROW: also pods added to or removed from that row. TIMED: also the time and the
     samples of metrics. GLOBAL: a change of any row (topology counts, cluster totals).
@@ -63,9 +63,9 @@ class Attribute:
     entry per row: float64 for numbers, bool, int32 string codes (-1 absent) for strings; `present` is a bool array, or None when
     every node has it. `rows` is `slice(None)` or an index array.
 
-    A keyed attribute of kind LABELS may also be used whole (`node.labels matches "…"`); with a key its type is `string?` (or
-    `element?`). Any other keyed attribute needs its key, and `type` is the type it has with one. A key that has a row of its
-    own (`free["cpu"]`, `free["ephemeral-storage"]`) means that row (`free.cpu`, `free.ephemeral_storage`).
+    A keyed attribute of kind LABELS may also be used whole (`node.labels matches "…"`); with a key its type is `string?` (or `element?`).
+    Any other keyed attribute needs its key, and `type` is the type it has with one. A key with its own row (`free["cpu"]`,
+    `free["ephemeral-storage"]`) means that row (`free.cpu`, `free.ephemeral_storage`).
     """
 
     subject: Subject
@@ -80,7 +80,7 @@ class Attribute:
     of_cluster: bool = False  # not for policies of a namespace
     of_namespace: bool = False  # `read` takes the labels of the pod's namespace instead of the pod
     by_group: bool = False  # the key is not written: it is the name that the policy's `group by` gives, the pod's own coming first
-    of_group: bool = False  # `read` takes what the cluster knows of the pod's group instead of the pod
+    of_group: bool = False  # `read` gets the pod's group as the cluster knows it, instead of the pod
     alternatives: tuple[Attribute, ...] = ()  # the same under another type, for the value that is there if it is of that type
     low: float | None = None  # smallest possible value, for interval analysis
     high: float | None = None
@@ -121,17 +121,16 @@ class Function:
     """One builtin function: everything that the checker, compiler, docs and tests need to know of it.
 
     `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless `own_shape`), or
-    raises `ArgumentMismatch`. An optional result says that the function can be missing by itself, with all arguments there. `interval` maps
-    argument intervals to the result interval (low, high), for the proof that scores stay in 0..100. `magnitude` maps the magnitudes of
-    numeric arguments to the result's, for the proof that arithmetic stays finite; one that is `never_nan` gives a number whatever numbers
-    it is given, infinite ones included. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the
-    kernel (see `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation
-    context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
-    `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`. `named["*"]` takes arguments of any other name
-    (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` shows what pods of any namespace leave behind, and is not for
-    policies of a namespace. The call of one that is `folded` is a constant if its arguments are: `semver("1.30.2")` is never missing.
-    One that is a `clock` reads the time and nothing of the cluster. `plugin` is the score of Kubernetes whose points a function returns;
-    such a function can be used in scores only.
+    raises `ArgumentMismatch`. An optional result can be missing although all arguments are present. `interval` maps argument intervals to
+    the result interval (low, high), for the proof that scores stay in 0..100. `magnitude` maps the magnitudes of numeric arguments to the
+    result's, for the proof that arithmetic stays finite; one that is `never_nan` gives a number whatever numbers it is given, infinite ones
+    included. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see `compiler/`), and
+    `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation context first (they read the
+    cluster, not only their arguments). A field of a call is a builtin with a dotted name: `unseen_requests(cpu5m).cpu` is the function
+    `unseen_requests.cpu`. `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster`
+    shows what pods of any namespace leave behind, and is not for policies of a namespace. The call of one that is `folded` is a constant if
+    its arguments are: `semver("1.30.2")` is never missing. One that is a `clock` reads the time and nothing of the cluster. `plugin` is the
+    score of Kubernetes whose points a function returns; such a function can be used in scores only.
     """
 
     name: str
@@ -209,10 +208,10 @@ class Option:
 class MetricSource:
     """A source, by the `name` that policies use.
 
-    `argument` says in words what its first argument is. `resources` are the texts that it may be, with the kind of their values; None if it
-    is a query of any kind. `units` are the factors from the source's units to those of the language. `promql` is true if queries are PromQL
-    and may look back. A source with the option `server` is asked on servers of the settings; any other is named `address` in messages, and
-    `through_api_server` if it is read through the API server.
+    `argument` describes its first argument. `resources` are the texts that it may be, with the kind of their values; None if it is a query
+    of any kind. `units` are the factors from the source's units to those of the language. `promql` is true if queries are PromQL and may
+    look back. A source with the option `server` is read from servers of the settings. Any other has the name `address` in messages.
+    `through_api_server` is true if it is read through the API server.
     """
 
     name: str

@@ -31,7 +31,7 @@ class Operator:
     the compiler has its own form. A `hazardous` operator may divide by zero or overflow, of which NumPy would warn.
 
     `kind`, `interval` and `magnitude` of the result are computed from those of numeric operands; None for operators that are not
-    arithmetic. A `kind` of None says that the operation has no meaning, such as the sum of memory and cpu.
+    arithmetic. A `kind` of None means that the operation has no meaning, such as the sum of memory and cpu.
     """
 
     meaning: Callable[..., Any]
@@ -57,8 +57,8 @@ def _or(a: bool | None, b: bool | None) -> bool | None:
     return None if a is None or b is None else False
 
 
-# A percentage is a fraction with a unit of its own: it multiplies anything (`10% * node.allocatable.memory` is memory), but is neither
-# added to nor compared with a bare number, where `50` and `50%` would be a hundredfold apart.
+# A percentage is a fraction with its own unit: it multiplies anything (`10% * node.allocatable.memory` is memory), but is neither added to
+# nor compared with a bare number, where `50` and `50%` would be a hundredfold apart.
 
 
 def _kind_of_sum(a: Kind, b: Kind) -> Kind | None:

@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class SelectorError(ValueError):
-    """A selector that Kubernetes would refuse; `str()` says why, `offset` says where in the text."""
+    """A selector that Kubernetes would refuse; `str()` is the reason, `offset` the position in the text."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ def parse_selector(text: str) -> tuple[Requirement, ...]:
 def merged(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
     """The same condition with at most seven requirements for each key, however many are given.
 
-    Each keeps the place of the first that it stands for. Takes time in proportion to keys and values.
+    Each keeps the position of the first one that it replaces. Takes time in proportion to keys and values.
     """
     found: dict[tuple[str, SelectorOp], dict[str, None]] = {}
     impossible: dict[tuple[str, SelectorOp], Requirement] = {}  # excludes all that `found` has left for the key

@@ -150,7 +150,7 @@ class Lookup(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one kind of pod of a workload asks for.
+    """The requests of one kind of pod of a workload.
 
     `cpu` in millicores, `memory` in bytes, `devices` with `milli` thousandths of each, of one of `models` if there are any. `weight` is its
     share of the workload; the shares of a workload add up to 1.
@@ -172,7 +172,7 @@ class Workload:
     requests: tuple[Request, ...]
 
     def __hash__(self) -> int:
-        return hash(self.name)  # asked for at every decision; to hash all requests takes as long as to evaluate a node
+        return hash(self.name)  # read at every decision; hashing all requests takes as long as evaluating a node
 
 
 class SelectorOp(Enum):
@@ -278,8 +278,8 @@ class Clause:
     """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides.
 
     None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`. So a missing condition adds no reason where
-    an earlier clause of the same filter already rejects the node; should it be missing elsewhere (a node that claims to have no memory),
-    the node is rejected.
+    an earlier clause of the same filter already rejects the node; if it is missing for another reason (a node without memory), the node is
+    rejected.
     """
 
     span: Span
@@ -321,7 +321,7 @@ class Score:
 class DevicePreference:
     """Which devices of a node come first where several will do: those with the larger `value`, at last those where it is missing.
 
-    Preferences are asked in order, each about what those before it leave equal. Where `when` is not true, one says nothing.
+    Preferences are applied in order, each to the devices that are equal so far. A preference does not apply if its `when` is not true.
     """
 
     name: str
@@ -347,8 +347,8 @@ class Let:
     """A shared expression, evaluated at most once per cycle.
 
     `written`: False for the result of a call of a function that the policy declares, for an argument of one, and for what is known of
-    groups (`of_group`), which has no text but where it is read.
-    `missing_with`: an expression that is missing exactly where the value is, and says better why.
+    groups (`of_group`), which has no text but where it is read. `missing_with`: an expression that is missing exactly where the value is,
+    with a better explanation.
     """
 
     name: str
@@ -402,7 +402,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseOverride:
-    """What `base kubernetes` says of one built-in plugin. `arguments` are plain JSON values; weight None leaves it as it is."""
+    """The settings of `base kubernetes` for one built-in plugin. `arguments` are plain JSON values; weight None leaves it as it is."""
 
     plugin: str
     span: Span
@@ -438,9 +438,9 @@ MAX_TIMEOUT = 3600.0
 class Group:
     """What holds for groups of governed pods.
 
-    `by` is the name of a pod's group within its namespace; None, or missing for a pod: only the pod itself may name one, as it may anyway.
-    `name` is both together. `min_count` reads the pod and is never missing; `timeout` is constant. `levels` are from the widest to the
-    narrowest. `whole`: preemption takes all members or none.
+    `by` is the name of a pod's group within its namespace; None, or missing for a pod: only the pod itself may name a group. `name` is both
+    together. `min_count` reads the pod and is never missing; `timeout` is constant. `levels` are from the widest to the narrowest. `whole`:
+    preemption takes all members or none.
     """
 
     span: Span
@@ -456,7 +456,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit(Filter):
-    """What must hold before a placed pod is bound: as a filter that is asked about the chosen node, for `timeout` seconds at most.
+    """The condition for binding a placed pod: a filter that is evaluated for the chosen node, for at most `timeout` seconds.
 
     Selections count the pod itself, which has its node by then.
     """

@@ -3,8 +3,8 @@
 A type has three independent parts, and each prevents one family of mistakes:
 
 - `Kind` is the dimension: `cpu` cannot be added to `memory`, and `memory` cannot be compared with a bare number.
-- `optional` says that the value may be missing; nothing optional reaches a verdict or a score without the policy saying what then.
-- `Shape` says how many values there are: one for all (`CONST`), one per pod (`POD`), one per node (`NODE`), one per placed pod (`ITEM`,
+- `optional` means that the value can be missing. It reaches a verdict or a score only if the policy handles the missing case.
+- `Shape` is the number of values: one for all (`CONST`), one per pod (`POD`), one per node (`NODE`), one per placed pod (`ITEM`,
   inside `pods where …`), one per device (`DEVICE`, inside `devices where …`). An operation has the larger shape of its operands.
 
 Every numeric kind is a float64 when evaluated: cpu in millicores, memory in bytes, percent as a fraction (10% is 0.1), duration in
@@ -177,7 +177,7 @@ def literal_kind(digits: str, unit: str) -> Kind:
 
 
 def meant(unit: str, kind: Kind | None = None) -> tuple[str, ...]:
-    """The units that a misspelled one may stand for, likeliest first; only those of `kind` if there are any."""
+    """The units that a misspelled unit may mean, the most likely first; only those of `kind` if there are any."""
     candidates = _USUAL_SPELLINGS.get(unit.lower()) or tuple(filter(None, [closest(unit, UNITS)]))
     fitting = tuple(u for u in candidates if kind is None or UNITS[u].kind is kind)
     return fitting or candidates
@@ -228,7 +228,7 @@ def _exact_units(kind: Kind) -> tuple[str, ...]:
 
 
 def _instant(seconds: float) -> str:
-    """A time as Kubernetes writes it; seconds since 1970 where the calendar knows no such year."""
+    """A time as Kubernetes writes it; seconds since 1970 for years outside of the calendar."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

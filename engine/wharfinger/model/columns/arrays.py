@@ -28,13 +28,15 @@ from wharfinger.model.objects import matching
 
 MIN_ROWS: Final = 16  # rows allocated at first
 MAX_CHANGES_READ: Final = 256  # changes to read one by one; for more, all rows are compared instead
-ABSENT: Final = -1  # the code of a missing string; the empty string has a code of its own
+ABSENT: Final = -1  # the code of a missing string; the empty string has its own code
 NONE: Final[NDArray[np.intp]] = np.empty(0, dtype=np.intp)
 NONE.setflags(write=False)
 MAX_KEYS: Final = 256
 """The most columns kept of labels, of annotations and of conditions: a pod may name any key, and the least recently used is dropped first.
+
 Clusters use some dozens of keys. A dropped key costs a pass over the nodes when it is read again; each kept key costs a little whenever a
-node changes."""
+node changes.
+"""
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

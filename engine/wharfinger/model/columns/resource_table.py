@@ -28,7 +28,7 @@ _NONZERO_CPU: Final = -1
 _NONZERO_MEMORY: Final = -2
 SPARE_LANES: Final = 64
 """Lanes of unused resources that are kept before the table is compacted."""
-PODS: Final = "pods"  # has columns of its own: every pod takes exactly one
+PODS: Final = "pods"  # has its own columns: every pod takes exactly one
 
 
 class HostPorts:

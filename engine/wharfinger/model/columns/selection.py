@@ -270,7 +270,7 @@ def _weight(predicate: Predicate | None, value: Value | None) -> Value:
 class Selections:
     """The selections in use; the least recently used is dropped first.
 
-    Selections that are unlikely to be used again (`passing`) have a small limit of their own, so that they do not displace others.
+    Selections that are unlikely to be used again (`passing`) have a small separate limit, so they do not displace others.
     """
 
     __slots__ = ("_lasting", "_nodes", "_passing", "_pods")

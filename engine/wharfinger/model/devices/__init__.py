@@ -1,6 +1,6 @@
 """Devices of nodes: GPUs, network cards and whatever else is handed out piece by piece.
 
-`device` has the record of one device and says where devices come from: from drivers (`pools`, `allocated`, `sliced_devices`), from counts
-of whole devices (`whole_counts`), or from shares of GPUs (`shared_gpus`). `device_table` has the columns of all devices, `held_devices`
-says who holds those of one node. Start reading at `device`.
+`device` has the record of one device and the sources of devices: from drivers (`pools`, `allocated`, `sliced_devices`), from counts of
+whole devices (`whole_counts`), or from shares of GPUs (`shared_gpus`). `device_table` has the columns of all devices, `held_devices` finds
+the holders of the devices of one node. Start reading at `device`.
 """

@@ -38,7 +38,7 @@ class Store(Protocol):
         """The allocations of the store."""
 
     def followed(self, make: type[Allocations]) -> Allocations | None:
-        """The allocations of the store, if they have been asked for."""
+        """The allocations of the store, if they have been read."""
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class Allocations:
         self._used: dict[PoolId, dict[str, Usage]] = {}
         self.log = ChangeLog()
 
-    # ── what is asked ──
+    # ── queries ──
 
     def of_pool(self, pool: PoolId) -> Mapping[str, Usage]:
         """What is taken of the devices of a pool, by name; devices of which nothing is taken are left out."""

@@ -1,6 +1,6 @@
 """One device of a node in plain values, and where devices come from.
 
-Kubernetes knows devices in three ways: ResourceSlices name each of them (dynamic resource allocation), extended resources say how many a
+Kubernetes has three sources of devices: ResourceSlices name each of them (dynamic resource allocation), extended resources say how many a
 node has, and annotations of pods say which part of which one a pod holds. Each is a `DeviceSource`. Whatever the source, a policy sees the
 same record.
 """
@@ -46,7 +46,7 @@ class Device:
 
     Names of attributes and capacities are without a domain where the domain is the driver's, as in selectors of claims. `capacity` and
     `free` are in base units (bytes, thousandths under `MILLI`, else units); a capacity without an entry in `free` is free as long as the
-    device is. `taken` is None if it is not known which devices of the node are taken; `share` then says how many thousandths of it count
+    device is. `taken` is None if it is not known which devices of the node are taken; `share` is then the number of thousandths that count
     as free. `taints` are written as kubectl writes them; those without an effect on placing pods are left out.
     """
 
@@ -105,7 +105,7 @@ def own_name(driver: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeviceDemand:
-    """How many devices a pod asks for, and how many thousandths of each."""
+    """The number of devices that a pod requests, and the thousandths of each."""
 
     count: int
     milli: float = WHOLE
@@ -139,7 +139,7 @@ class DeviceSource(Protocol):
         """The devices of a node with these pods, in the order in which they are tried."""
 
     def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
-        """What a pod asks of these devices; None if nothing."""
+        """The request of a pod for these devices; None if nothing."""
 
     def token(self, store: Store) -> Hashable:
         """A value that changes whenever something besides a node and its pods changes its devices."""

@@ -2,8 +2,8 @@
 
 Policies ask of devices per node, so the devices of a node are neighbours: `starts[row]:starts[row + 1]`. A column is made when it is first
 read. The table is made when a policy or plugin first reads devices, and then follows the log of changed rows: the devices of a changed node
-are asked of the sources again, and if there are as many as before, their entries are written over. A cluster whose devices are never read
-has no table.
+are read from the sources again. If there are as many as before, their entries are overwritten. A cluster whose devices are never read has
+no table.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class DeviceTable:
         self._strings: StringTable | None = None
         self.version = 0
 
-    # ── what is asked ──
+    # ── queries ──
 
     def on(self, row: int) -> Sequence[Device]:
         """The devices of a node, in their order."""
@@ -116,7 +116,7 @@ class DeviceTable:
         return self._by_row[row]
 
     def asked(self, pod: PodView) -> DeviceDemand | None:
-        """What a pod asks of devices, by the first source that knows; None if nothing."""
+        """The request of a pod for devices, by the first source that has one; None if nothing."""
         store = self._tables.objects
         return next((asked for source in self._sources if (asked := source.asked(pod, store)) is not None), None)
 

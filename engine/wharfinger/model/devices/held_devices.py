@@ -1,8 +1,9 @@
 """Who holds the devices of one node: claims and their pods, or pods that have a share of a GPU.
 
-`Device` says how much of a device is free, which is all that decisions need. People also ask what holds the rest. That is read when a user
-asks for one node, and kept nowhere: first the claims of the node's own pods, which cost one look-up each. Only if these do not explain all
-that is allocated are the other claims of the cluster looked through: those of pods on other nodes that share a device, and those of no pod.
+`Device` has the free part of a device, and decisions need no more. People also ask what holds the rest. Holders are read for one node when
+a user requests it, and are not stored: first the claims of the node's own pods, which cost one look-up each. Only if these do not explain
+all that is allocated are the other claims of the cluster looked through: those of pods on other nodes that share a device, and those of no
+pod.
 """
 
 from __future__ import annotations

@@ -52,8 +52,9 @@ class DeviceContent:
 class Pool:
     """A pool as some nodes see it.
 
-    `devices` are those that can be tried, in order, `slices` the slice of each and `contents` what they are; `reachable` says of each if
-    the nodes can use it (None: all). `others` are devices for other nodes, which may consume the same `counters` (nanos, by set and name).
+    `devices` are those that can be tried, in order, `slices` the slice of each and `contents` what they are; `reachable` is true for each
+    that the nodes can use (None: all). `others` are devices for other nodes, which may consume the same `counters` (nanos, by set and
+    name).
     """
 
     driver: str
@@ -148,7 +149,7 @@ class Pools:
         return (each for slices in self._by_pool.values() for each in slices.values())
 
     def _forget(self) -> None:
-        """Number everything anew: most of what is known belongs to slices that are gone."""
+        """Number everything again: most entries belong to slices that no longer exist."""
         self.epoch += 1
         for known in (self._contents, self._kinds, self._views, self._of_node, self._choices):
             known.clear()

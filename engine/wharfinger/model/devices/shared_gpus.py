@@ -1,8 +1,8 @@
 """GPUs that pods share: their names in a cluster, what is left of each, and each as a device.
 
 Clusters without DRA count GPUs: whole ones, and shares of one in thousandths. The names differ between clusters, so they are a value. A
-node offers `count` GPUs. A pod wants whole GPUs (`count`) or a share of each of some GPUs (`share`); where it is written on the pod after
-the decision, `index` says which GPUs of the node it has ("0", "2-3").
+node offers `count` GPUs. A pod requests whole GPUs (`count`) or a share of each of some GPUs (`share`). After the decision, `index` on the
+pod lists its GPUs of the node ("0", "2-3").
 
 Kubernetes adds a resource up over the node. It does not see that two GPUs with 400 thousandths free have no room for a share of 800. What
 is free of each GPU is a function of the node and the pods on it (`free_gpus`), so copies of a cluster agree. `GpuTable` has it for every
@@ -45,7 +45,7 @@ MAX_ANNOTATION_LENGTH: Final = 5 * MAX_GPUS
 
 @dataclass(frozen=True, slots=True)
 class GpuDemand:
-    """GPUs that a pod wants: `milli` thousandths on each of `count` different GPUs."""
+    """GPUs that a pod requests: `milli` thousandths on each of `count` different GPUs."""
 
     count: int
     milli: int
@@ -65,7 +65,7 @@ class GpuNames:
     annotated: bool = False
 
     def wanted(self, pod: PodView) -> GpuDemand | None:
-        """The GPUs that a pod wants; None for a pod without any."""
+        """The GPUs that a pod requests; None for a pod without any."""
         requests = pod.demand.requests
         count, total = requests.get(self.count, 0), requests.get(self.share, 0)
         if not (count or total or self.annotated):
@@ -108,7 +108,7 @@ def _whole(count: int) -> GpuDemand | None:
 
 
 def _number(text: str) -> int:
-    """The thousandths of an annotation; more than any GPU has if it cannot be read, so that the pod fits nowhere."""
+    """The thousandths of an annotation; more than any GPU has if it cannot be read, so that the pod fits on no node."""
     try:
         return quantity.value(text)
     except InvalidObject:
@@ -193,7 +193,7 @@ class SharedGpus:
         return [*gpus, *self._others.devices_on(node, pods, store)]
 
     def asked(self, pod: PodView, store: Store) -> DeviceDemand | None:
-        """The GPUs or shares that a pod wants, else the other devices."""
+        """The GPUs or shares that a pod requests, otherwise the other devices."""
         wanted = self.names.wanted(pod)
         return self._others.asked(pod, store) if wanted is None else DeviceDemand(wanted.count, float(wanted.milli))
 
@@ -247,7 +247,7 @@ class GpuTable:
             self._free.array[:count, row] = free_gpus(count, pods, self.names)
 
     def takes(self, pod: PodView) -> bool:
-        """True if a pod wants GPUs."""
+        """True if a pod requests GPUs."""
         return self.names.wanted(pod) is not None
 
 

@@ -1,7 +1,7 @@
 """The devices that drivers publish in ResourceSlices, with what claims hold of each.
 
-Which slices count for a node is said by `pools`, what is allocated by `allocated`; here both become the devices that policies read. A
-device is taken if a claim holds it or a part of it, and also if the counters that it needs of its pool are used up by other partitions.
+`pools` selects the slices of a node, `allocated` has the allocations. This module makes the devices that policies read from both. A device
+is taken if a claim holds it or a part of it, and also if the counters that it needs of its pool are used up by other partitions.
 """
 
 from __future__ import annotations

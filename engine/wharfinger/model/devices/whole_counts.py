@@ -20,7 +20,7 @@ MAX_UNITS: Final = 64
 
 
 class WholeCounts:
-    """The devices of extended resources, without those in `excluded`, which another source knows in detail."""
+    """The devices of extended resources, without those in `excluded`, for which another source has details."""
 
     __slots__ = ("_excluded",)
 

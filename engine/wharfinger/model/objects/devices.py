@@ -1,8 +1,8 @@
 """Devices and claims for them (dynamic resource allocation), as far as scheduling reads them.
 
-A driver publishes its devices in ResourceSlices. A ResourceClaim asks for devices of DeviceClasses, and its status names the ones that
-were allocated. A ResourceClaimTemplate is what a controller makes a claim of, one for each pod; `status.resourceClaimStatuses` of the pod
-then names the claim. Source: `api/resource/v1/types.go`, Kubernetes 1.36.
+A driver publishes its devices in ResourceSlices. A ResourceClaim requests devices of DeviceClasses, and its status names the allocated
+devices. A ResourceClaimTemplate is what a controller makes a claim of, one for each pod; `status.resourceClaimStatuses` of the pod then
+names the claim. Source: `api/resource/v1/types.go`, Kubernetes 1.36.
 
 `allocation_mode` "" is ExactCount and `count` 0 is 1: the API server sets both, files may leave them out.
 """
@@ -30,7 +30,7 @@ IN_MEMORY = "<extended-resources>"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """The finalizer of an allocated claim."""
 IMPLICIT_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Every class can be asked for as the extended resource with this prefix and the name of the class."""
+"""Every class can be requested as the extended resource with this prefix and the name of the class."""
 MAX_DEVICES = 32
 """The most devices that one claim can be allocated."""
 MAX_ALTERNATIVES = 8
@@ -217,7 +217,7 @@ class DeviceClass(KubeStruct, frozen=True):
 
 
 class CapacityRequirements(KubeStruct, frozen=True):
-    """The amounts of capacity that a request wants of each device."""
+    """The amounts of capacity that a request needs of each device."""
 
     requests: Quantities = field(default_factory=dict)
 
@@ -329,7 +329,7 @@ class DeviceCondition(KubeStruct, frozen=True):
 
 
 class AllocatedDeviceStatus(KubeStruct, frozen=True):
-    """What the driver says about an allocated device."""
+    """The status of an allocated device, written by the driver."""
 
     driver: str = ""
     pool: str = ""

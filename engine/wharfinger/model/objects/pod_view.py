@@ -72,7 +72,7 @@ def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
 
 
 def kept_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
-    """The volumes that anything reads: those that a decision can depend on, and empty directories, of which a drain asks."""
+    """The volumes that are read: those that a decision can depend on, and empty directories, for `wharf drain`."""
     return tuple(volume for volume in spec.volumes if volume.empty_dir is not None or _VOLUME_SOURCES(volume) != _NO_SOURCES)
 
 
@@ -295,7 +295,7 @@ class PodView:
 
     @property
     def scheduler_name(self) -> str:
-        """The scheduler that the pod asks for."""
+        """The scheduler name of the pod."""
         return self.object.spec.scheduler_name or objects.DEFAULT_SCHEDULER
 
     @property

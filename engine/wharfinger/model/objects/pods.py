@@ -18,7 +18,7 @@ from wharfinger.model.objects.metadata import (
 )
 
 DEFAULT_SCHEDULER = "default-scheduler"
-"""What an empty `spec.schedulerName` stands for."""
+"""The default of an empty `spec.schedulerName`."""
 
 
 class AWSElasticBlockStore(KubeStruct, frozen=True):
@@ -313,7 +313,7 @@ class PodResourceClaim(KubeStruct, frozen=True):
 
 
 class PodSchedulingGroup(KubeStruct, frozen=True):
-    """The group with which a pod wants to be scheduled."""
+    """The group with which a pod must be scheduled."""
 
     pod_group_name: str | None = None
 

@@ -1,9 +1,9 @@
 """The requests, limits and QoS class of a pod, and the kinds of resource names, exactly as in Kubernetes 1.36.
 
-Containers run at the same time. Init containers run one after another before them; sidecars (init containers with restartPolicy Always)
-keep running once started. A pod needs the larger of "all containers and sidecars" and "the largest step of initialisation". Pod-level
-requests replace that sum, and overhead is added. For a pod on a node the kubelet's report counts too: during a resize the largest of
-desired, allocated and actuated requests is used; only the latter two if the resize is infeasible.
+Containers run at the same time. Init containers run in sequence before them; sidecars (init containers with restartPolicy Always) keep
+running once started. A pod needs the larger of "all containers and sidecars" and "the largest step of initialisation". Pod-level requests
+replace that sum, and overhead is added. For a pod on a node the kubelet's report counts too: during a resize the largest of desired,
+allocated and actuated requests is used; only the latter two if the resize is infeasible.
 
 All sums are in nanos (see `quantity`) because Kubernetes rounds after adding. Sources:
 component-helpers/resource/helpers.go (PodRequests, PodLimits), scheduler/framework/types.go (CalculateResource),
@@ -33,8 +33,11 @@ _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _QUALIFIED = re.compile(rf"(?=[^/]{{1,244}}/){_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")
 
 MAX_AMOUNT = 2**53
-"""The upper limit of a pod's request, a node's amount and a node's sum of requests, in the scheduler's units (8 PiB of memory). Kubernetes'
-sums for a node overflow if pods placed without a scheduler request exabytes; these sums do not, and are exact as floating-point numbers."""
+"""The upper limit of a pod's request, a node's amount and a node's sum of requests, in the scheduler's units (8 PiB of memory).
+
+Kubernetes' sums for a node overflow if pods placed without a scheduler request exabytes; these sums do not, and are exact as floating-point
+numbers.
+"""
 
 ResourceNanos = dict[str, int]
 
@@ -203,7 +206,7 @@ def _largest(lists: Iterable[Mapping[str, int]]) -> ResourceNanos:
 def pod_limits(pod: objects.Pod) -> dict[str, int]:
     """The limits of a pod in the scheduler's units; a resource without a limit in some container is absent.
 
-    Limits add up as requests do: containers run at the same time, init containers one after another before them, and sidecars together with
+    Limits add up as requests do: containers run at the same time, init containers in sequence before them, and sidecars together with
     everything after them (component-helpers/resource/helpers.go, PodLimits, Kubernetes 1.36, which however counts an absent limit as zero).
     """
     containers = (*pod.spec.containers, *pod.spec.init_containers)

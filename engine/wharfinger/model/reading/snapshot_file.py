@@ -4,7 +4,7 @@
      "capture": {"takenAt": "2026-01-05T10:00:00Z", "notRead": ["CSINode: …"]},
      "metrics": {"cpu_busy": {"node-1": 0.4, "node-2": {"value": 0.9, "time": "2026-01-05T10:00:00Z"}}}}
 
-The `metrics` table may also be a document of its own (`kind: MetricSamples`, `apiVersion: wharfinger.dev/v1alpha1`).
+The `metrics` table may also be a separate document (`kind: MetricSamples`, `apiVersion: wharfinger.dev/v1alpha1`).
 
 Objects are written from the structs of the model, so the file does not contain fields that no decision reads: managed fields, environment
 variables, commands, probes, contents of volumes, conditions of nodes beyond their type and status. Annotations are written, because

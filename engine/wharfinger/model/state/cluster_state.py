@@ -1,4 +1,4 @@
-"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions."""
+"""The state of the cluster in the scheduler, updated by watch events and by its own decisions."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Nodes and pods are immutable values, so a copy starts as a list of references, taken in one go while the snapshot is current. Building the
 tables of the copy takes longer and is done in steps, so that the event loop is not blocked. `copied` returns a state that can be changed on
-its own. A `FollowedCopy` is brought up to date when it is needed, which takes time in proportion to what has changed since: it remembers
-by reference what it was made of, and an object that is another one than before has changed. A `Checkpoint` keeps also which pods are
-assumed or aside; `put_back` and `set_revision` restore a state with the same rows, pods and revision from it.
+its own. A `FollowedCopy` is brought up to date when it is needed, which takes time in proportion to what has changed since: it keeps
+references to the objects that it was made of. An object with another identity has changed. A `Checkpoint` keeps also which pods are assumed
+or aside; `put_back` and `set_revision` restore a state with the same rows, pods and revision from it.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
     tables = state._tables  # noqa: SLF001 — only copies need rows in order
     names = tables.nodes.names
     placed = [placement for members in tables.pods.by_row for placement in members.values()]
-    aside = state._aside.items()  # noqa: SLF001 — likewise
+    aside = state._aside.items()  # noqa: SLF001 — as above
     return Checkpoint(
         revision=tables.revision,
         nodes=tuple(tables.nodes.objects),
@@ -261,15 +261,15 @@ def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> 
     """Place a pod of a checkpoint in a state that already has the nodes."""
     if not assumed:
         state.add_pod(pod if pod.node_name == node else pod.placed_on(node))
-    elif node in state._tables.nodes.row_of:  # noqa: SLF001 — likewise
+    elif node in state._tables.nodes.row_of:  # noqa: SLF001 — as above
         state.assume(pod, node)
     else:
-        state._aside.put(pod.uid, node, (pod.placed_on(node), True))  # noqa: SLF001 — likewise
+        state._aside.put(pod.uid, node, (pod.placed_on(node), True))  # noqa: SLF001 — as above
 
 
 def set_revision(state: ClusterState, revision: int) -> None:
     """Set the revision of a completely restored state; later changes continue from it."""
-    tables = state._tables  # noqa: SLF001 — likewise
+    tables = state._tables  # noqa: SLF001 — as above
     tables.revision = tables.layout_revision = revision
 
 

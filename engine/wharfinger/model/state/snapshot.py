@@ -31,7 +31,7 @@ from wharfinger.model.state.tables import ClusterTables
 
 
 class KnownGroup(NamedTuple):
-    """What the cluster knows of a group: its members, placed or not, and how many its PodGroup wants placed at once; None if nothing."""
+    """The state of a group: its members, placed or not, and the minimum of its PodGroup; None if nothing."""
 
     size: int | None
     least: int | None
@@ -66,7 +66,7 @@ class Snapshot:
         return tables
 
     def detach(self) -> Snapshot:
-        """The same snapshot on tables of its own, which do not change; takes time and memory in proportion to the cluster."""
+        """The same snapshot on its own tables, which do not change; takes time and memory in proportion to the cluster."""
         return Snapshot(self._current().copy(), self.now)
 
     # ── nodes ──
@@ -366,7 +366,7 @@ class Snapshot:
         return self._current().objects
 
     def group(self, namespace: str, name: str) -> KnownGroup:
-        """What the cluster knows of a group."""
+        """The state of a group."""
         tables = self._current()
         return KnownGroup(tables.group_sizes.get(f"{namespace}/{name}"), _least(tables.objects, namespace, name))
 

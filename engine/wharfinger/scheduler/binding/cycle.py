@@ -4,9 +4,9 @@
 
 Members of a group wait for each other before Bind (`permits.BindTogether`).
 
-The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
-Where a bind gets no answer, it may have been written all the same: the pod stays assumed while the watch is given time to show it, and the
-same bind is sent again, which does no harm as it names the pod's uid and the node.
+The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again. A
+bind without a response may have been written. The pod stays assumed while the watch has time to show it. The same bind is sent again; it
+names the pod's uid and the node, so repeating it is safe.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class BindingCycle:
         self._background.cancel()
 
     def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
-        """Unreserve and forget the pod; if the queue knows of the placement (`known`), notify it that the place is free.
+        """Unreserve and forget the pod; if the placement is known to the queue (`known`), notify it that the room is free.
 
         A plugin that fails to give something back is reported, and the pod is forgotten all the same.
         """
@@ -168,7 +168,7 @@ class BindingCycle:
                 self._together.pop(queued.uid, None)
 
     def _lost(self, queued: QueuedPod, why: str) -> None:
-        """Tell the members that are bound together with a pod that it is not bound."""
+        """Notify the members that are bound together with a pod that it is not bound."""
         together = self._together.get(queued.uid)
         if together is not None:
             together.lost(queued.uid, f"member {queued.pod.name} could not be bound: {why}")

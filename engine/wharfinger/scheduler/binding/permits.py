@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profile
 
 ASK_AGAIN = 5.0
-"""Seconds after which a permit that reads the time is asked again."""
+"""Seconds after which a permit that reads the time is evaluated again."""
 ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
 STEP_PAUSE = 0.05
@@ -35,14 +35,14 @@ STOPPED = "placing the group was stopped before the bindings of all its members 
 
 
 class Permits:
-    """The placements that Permit plugins are asked about, each until its binding cycle ends.
+    """The placements with Permit plugins, each until its binding cycle ends.
 
-    Whenever a placement comes or goes, the plugins of all placements that wait are asked again at once, so that placements of a group see
-    each other: the one that completes the group is among them. Permits of policies are asked again then, and when the cluster changes, but
-    a few at a time: namespaces write policies, and may have thousands of pods that each hold.
+    When a placement is added or removed, the plugins of all waiting placements are called again at once, so placements of a group see each
+    other: the one that completes the group is among them. Permits of policies are evaluated again then, and when the cluster changes, but
+    only a few at a time: namespaces write policies, and can have thousands of held pods.
 
-    When other policies decide, a placement needs the permits of these: those that changed are asked anew, those that are gone hold no more.
-    Timeouts then count from when the first policy was asked, so that no series of changes holds a pod for ever.
+    After a change of the policies, a placement needs the permits of the new ones: changed permits are evaluated again, removed permits no
+    longer hold the pod. Timeouts then count from the first evaluation, so no series of changes holds a pod for ever.
     """
 
     def __init__(self, cluster: LiveCluster) -> None:
@@ -100,7 +100,7 @@ class Permits:
         return bool(self._questions) and any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
 
     async def _ask_policies(self) -> None:
-        """Ask all permits of policies, and once more as long as something has changed in the meantime."""
+        """Evaluate all permits of policies, and repeat this if something has changed in the meantime."""
         try:
             while self._again:
                 self._again = False
@@ -190,7 +190,7 @@ class Permits:
         return common[key]
 
     def _ask(self, question: _Question, common: dict[Hashable, Permission], *, again: bool = False) -> None:
-        """Ask a plugin; with `again`, a policy that does not decide any more is asked for nothing, and holds no more."""
+        """Call a plugin; with `again`, a policy that no longer decides is not called, and no longer holds the pod."""
         try:
             if again and not self._is_needed(question):
                 question.withdrawn = True

@@ -1,8 +1,8 @@
 """The files of a decision log: `decisions.jsonl` is being written; `decisions.jsonl.000001` and so on are finished, oldest first.
 
-They are written in a thread of its own: the recorder only puts references into a queue. The thread makes lines of them, gathers these for
-a moment, and writes; it starts a new file when one is big enough. Only finished files are synced to disk: what was written survives any
-end of the process, except for the last `BATCH_SECONDS` seconds; a crash of the machine loses what its kernel had not written yet.
+They are written in a separate thread: the recorder only puts references into a queue. The thread makes lines of them, gathers these for a
+moment, and writes; it starts a new file when one is big enough. Only finished files are synced to disk: what was written survives any end
+of the process, except for the last `BATCH_SECONDS` seconds; a crash of the machine loses what its kernel had not written yet.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class LogWriter:
         self._entries.clear()
         self._content.clear()
         self._lost = True
-        self.wants_checkpoint = True  # last: a checkpoint that comes meanwhile, from the event loop, is dropped and asked for again
+        self.wants_checkpoint = True  # last: a checkpoint that the event loop adds meanwhile is dropped and requested again
 
     def _write_all(self) -> None:
         pause_at = time.perf_counter() + WORK_SECONDS
@@ -157,7 +157,7 @@ class LogWriter:
             left = left[self._file.write(left) or 0 :]
         self._n_bytes += len(content)
         if self._n_bytes >= self._most_bytes:
-            self._n_bytes = 0  # asked once; the next entry starts the new file
+            self._n_bytes = 0  # requested once; the next entry starts the new file
             self.wants_checkpoint = True
 
     def _begin_file(self, *, lost: bool) -> None:

@@ -164,7 +164,7 @@ class Playback:
             "whole": self._take_whole,
             "search": lambda _line: None,  # a question
             "found": lambda _line: None,  # and its answer
-            "group": lambda _line: None,  # what it says of the state comes as lines of its own
+            "group": lambda _line: None,  # its state is in separate lines
             "state": self._complete,
             "policy": self._policy,
             "chain": self._chain,

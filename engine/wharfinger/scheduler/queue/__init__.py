@@ -1,4 +1,4 @@
-"""Pods and groups that wait: which is tried next, and what wakes those that fit nowhere.
+"""The queue of pods and groups: which is tried next, and which events wake those that fit on no node.
 
 Start with `scheduling_queue`; `places` are where a pod can be, `hints` say which change of the cluster may help it.
 """

@@ -1,7 +1,7 @@
 """Queueing hints: which waiting pods an event may help.
 
-A pod that fits nowhere waits under the plugins that rejected it. An event wakes the pods of which one rejector lists the event and does not
-rule out that the change helps. Pods of one template that the same plugins rejected are checked once.
+A pod that fits on no node waits under the plugins that rejected it. An event wakes the pods of which one rejector lists the event and does
+not rule out that the change helps. Pods of one template that the same plugins rejected are checked once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Nominations(Plugin):
-    """Stands for room that is reserved for nominated pods: it is free again when those are placed, or go elsewhere."""
+    """The rejector for room that is reserved for nominated pods: it is free again when they are placed, also on other nodes."""
 
     name = "beside nominated pods"
     wakes_on = ClusterEvent.NOMINATION | ClusterEvent.POD_PLACED | ClusterEvent.POD_REMOVED | ClusterEvent.NODE_ALLOCATABLE
@@ -39,7 +39,7 @@ NOMINATED = Nominations()
 
 
 class ProtectedForNow(Plugin):
-    """Stands for pods that policies protect from eviction for a time: their rules read the time."""
+    """The rejector for pods that policies protect from eviction for a time: their rules read the time."""
 
     name = "preemption rules that read the time"
     wakes_on = ClusterEvent.TIME
@@ -49,7 +49,7 @@ PROTECTED_FOR_NOW = ProtectedForNow()
 
 
 class ProtectedByLabels(Plugin):
-    """Stands for pods that policies protect from eviction by the labels of a namespace."""
+    """The rejector for pods that policies protect from eviction by the labels of a namespace."""
 
     name = "preemption rules that read labels of namespaces"
     wakes_on = ClusterEvent.NAMESPACE
@@ -59,7 +59,7 @@ PROTECTED_BY_LABELS = ProtectedByLabels()
 
 
 class GroupLevels(Plugin):
-    """Stands for the levels of a group: nodes that get or lose one of their labels make other domains."""
+    """The rejector for the levels of a group: nodes that get or lose one of these labels change the domains."""
 
     name = "levels of the group"
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL
@@ -93,7 +93,7 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
 
 
 def _protectors(decision: Decision) -> set[Plugin]:
-    """What stands for pods that preemption may be allowed to evict for this pod later, and is not now."""
+    """The rejectors for pods that preemption may evict for this pod later, but not now."""
     lineup = decision.evaluation.lineup
     found: set[Plugin] = {PROTECTED_FOR_NOW} if lineup.eviction_depends_on_time else set()
     if lineup.eviction_depends_on_namespaces:
@@ -130,7 +130,7 @@ def timed(rejected_by: frozenset[Plugin]) -> bool:
 
 
 class WaitingPods:
-    """Pods that fit nowhere, grouped by what rejected them: a change is checked once for all pods that their rejectors treat alike.
+    """Unschedulable pods, grouped by their rejectors: a change is checked once for all pods that the rejectors treat as equal.
 
     Of a group that it may help, each template is checked.
     """

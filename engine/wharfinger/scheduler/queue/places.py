@@ -119,7 +119,7 @@ class QueuePlaces:
     def let_in(self, queued: QueuedPod, event: str) -> None:
         """Put a pod that has no place into the right one: gated, in its group, in backoff if its backoff has not ended, or active.
 
-        Where a plugin fails to say whether the pod is gated, the pod is gated, and the plugin is asked again after the error backoff.
+        If a PreEnqueue plugin fails, the pod is gated, and the plugin is called again after the error backoff.
         """
         if isinstance(queued, QueuedGroup):
             self.line_up(queued, event)
@@ -193,7 +193,7 @@ class QueuePlaces:
     # ── backoffs ──
 
     def end_backoffs(self, now: float) -> None:
-        """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is asked again."""
+        """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is called again."""
         for heap in (self._backoff, self._error_backoff):
             for _ in range(PODS_PER_STEP):
                 queued = heap.first()

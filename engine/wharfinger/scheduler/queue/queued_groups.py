@@ -29,7 +29,7 @@ CHANGED = "PodGroupUpdate"
 
 
 class QueuedGroups:
-    """The groups in the queue. `index` knows all members of groups, waiting or placed; `snapshot` is the cluster as it is."""
+    """The groups in the queue. `index` has all members of groups, waiting or placed; `snapshot` is the cluster as it is."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — what the queue consists of
         self,
@@ -126,7 +126,7 @@ class QueuedGroups:
     # ── members ──
 
     def join(self, member: QueuedPod, event: str) -> None:
-        """Let a member without a gate of its own wait in its group; the group is tried again with it."""
+        """Let a member without its own gate wait in its group; the group is tried again with it."""
         key = member.group or ""
         entry = self._entries.get(key)
         if entry is None:
@@ -211,7 +211,7 @@ class QueuedGroups:
             self._rest(entry)
 
     def reject(self, entry: QueuedGroup, rejectors: frozenset[Plugin]) -> None:
-        """Let a group that fits nowhere wait until an event may help.
+        """Let an unschedulable group wait until an event may help.
 
         If a rejecting plugin depends on time, it is tried again after a backoff.
         """
@@ -332,7 +332,7 @@ class QueuedGroups:
         return self._gate(entry, self._awaited(entry))
 
     def _gate(self, entry: QueuedGroup, reason: Reason | None) -> bool:
-        """The same for what the group waits for, as `_awaited` says it."""
+        """The same for the reason that `_awaited` returns."""
         if not entry.members:
             entry.place = Place.GONE
             self._forget(entry)
@@ -369,7 +369,7 @@ class QueuedGroups:
         return None
 
     def _order(self, entry: QueuedGroup) -> None:
-        """Let the entry stand in the queue by the priority of the group."""
+        """Give the entry the position of the group's priority in the queue."""
         leader = entry.leader
         entry.profile = leader.profile
         entry.pod = leader.pod

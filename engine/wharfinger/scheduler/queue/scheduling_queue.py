@@ -1,7 +1,7 @@
 """The scheduling queue: which pod is tried next, and when a pod that could not be placed is tried again.
 
 As in kube-scheduler 1.36 (pkg/scheduler/backend/queue): pods that are ready, by priority and then by how long they have waited; pods whose
-backoff runs, which are taken early when nothing is ready (not those that failed with an error); pods that fit nowhere, which wait until an
+backoff runs, which are taken early when nothing is ready (not those that failed with an error); unschedulable pods, which wait until an
 event may help or, in case one was missed, for five minutes; pods that are being tried; and gated pods. A pod is in exactly one of these
 places. A group of pods is one entry, in which its members wait.
 """
@@ -48,7 +48,7 @@ class SchedulingQueue:
     begins. `gate_failed` is called with each pod that waits because a plugin failed to say whether it may be tried.
     """
 
-    def __init__(  # noqa: PLR0913 — what the queue asks and calls
+    def __init__(  # noqa: PLR0913 — what the queue reads and calls
         self,
         clock: Clock,
         snapshot: Callable[[], Snapshot],
@@ -141,7 +141,7 @@ class SchedulingQueue:
         self._places.let_in(queued, UPDATED)
 
     def regroup(self) -> Generator[None, None, None]:
-        """Put waiting pods into the groups that the index says now, in steps of one, and try the groups again.
+        """Move waiting pods into their current groups of the index, in steps of one, and try the groups again.
 
         Pods in flight follow once they wait. No pod may be popped before it ends.
         """
@@ -252,7 +252,7 @@ class SchedulingQueue:
             self.groups.bound(queued)
 
     def reject(self, queued: QueuedPod, rejectors: frozenset[Plugin]) -> None:
-        """Let a pod that fits nowhere wait until an event may help.
+        """Let an unschedulable pod wait until an event may help.
 
         If a rejecting plugin depends on time, it is tried again after a backoff.
         """

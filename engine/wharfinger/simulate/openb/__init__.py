@@ -1,7 +1,8 @@
 """The OpenB trace (alibaba/clusterdata, cluster-trace-gpu-v2023) as Kubernetes nodes and pods.
 
-How GPUs are accounted. Kubernetes counts an extended resource per node; it knows no devices, and nothing ties one resource to another. A
-node that advertised 8 `nvidia.com/gpu` for whole GPUs and, independently, 8,000 milli for shared ones would sell every GPU twice. So:
+How GPUs are accounted. Kubernetes counts an extended resource per node. It has no devices for it, and resources are independent of each
+other. A node that advertised 8 `nvidia.com/gpu` for whole GPUs and, independently, 8,000 milli for shared ones would sell every GPU twice.
+So:
 
 - a node advertises `nvidia.com/gpu: n` *and* `alibabacloud.com/gpu-milli: 1000·n`;
 - a pod of a GPU share (`num_gpu` 1, `gpu_milli` < 1000) asks for that many milli;

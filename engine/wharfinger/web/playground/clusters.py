@@ -47,7 +47,7 @@ class Choice:
 class Opened:
     """A cluster as it is now. `state` may be changed for a question, and has to be put back.
 
-    `waiting` are pods without a node. `chain` gives the chain that decides about a pod when a policy is added; None stands for no policy.
+    `waiting` are pods without a node. `chain` gives the chain that decides about a pod when a policy is added; None means no policy.
     `known` is what completion and hover may show of the cluster, None for nothing. `find` finds a pod that is not among `waiting`, by key.
     """
 
@@ -75,7 +75,7 @@ class Run(Protocol):
 
 
 class Clusters(Protocol):
-    """Where clusters come from. One question at a time is asked."""
+    """Where clusters come from. One question is answered at a time."""
 
     uploads: bool
     """True if clusters can be added."""
@@ -87,7 +87,7 @@ class Clusters(Protocol):
         """The cluster of a key; long work is done by `run`. Raises UnknownObject if there is none, another WharfingerError for later."""
 
     async def add(self, name: str, content: bytes, run: Run) -> Choice:
-        """The choice that stands for an uploaded file from now on. Raises InvalidObject for one that cannot be read."""
+        """The choice for an uploaded file. Raises InvalidObject for one that cannot be read."""
 
 
 class Examples:

@@ -5,7 +5,7 @@
 /ui/playground/start              what there is to choose from
 /ui/playground/clusters/<key>     a cluster as a map, and its pods
 /ui/playground/check              POST: findings, highlighting and tests of a text
-/ui/playground/complete           POST: what may be written at a place; `hover`: what is said of a word; `format`: the text in its layout
+/ui/playground/complete           POST: candidates at a position; `hover`: the documentation of a word; `format`: the text in its layout
 /ui/playground/decide             POST: what is decided about a pod with the policy
 /ui/playground/clusters           POST: a file with a cluster, where uploads are taken: on the machine of the author only
 

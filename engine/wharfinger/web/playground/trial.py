@@ -1,6 +1,6 @@
 """What a policy does: to the nodes of its tests, and to the nodes of a cluster for one pod. The answers are plain values for a page.
 
-Nothing is adopted: a policy is compiled, asked and forgotten.
+Nothing is adopted: a policy is compiled, evaluated and discarded.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
 
 
 def described(opened: Opened) -> Mapping[str, Any]:
-    """A cluster: its tiles, their states, its use as colours, and the pods that can be asked about."""
+    """A cluster: its tiles, their states, its use as colours, and the pods that can be decided."""
     snapshot = opened.state.snapshot(opened.now)
     placed = [pod.key for pod, _ in zip((pod for pod, _ in opened.state.placements()), range(MAX_PODS_OFFERED), strict=False)]
     return {
@@ -126,7 +126,7 @@ def described(opened: Opened) -> Mapping[str, Any]:
 
 
 def _about(pod: PodView) -> str:
-    """What a pod asks for, in a few words."""
+    """The requests of a pod, as a short text."""
     requests = dict(pod.requests)
     cores = requests.get("cpu", 0) / 1000
     others = [name.rpartition("/")[2] for name, amount in requests.items() if amount and name not in {"cpu", "memory", "pods"}]

@@ -1,10 +1,10 @@
-"""Answers what the playground asks, one question at a time, in a thread.
+"""Answers the requests of the playground, one at a time, in a thread.
 
 A scheduler has better things to do than to try policies for visitors. So texts are limited in length, checks in steps and decisions in
-their cost; one question at a time is worked on, in a thread that the scheduler does not rest for; after an answer comes a pause in
-proportion to the time that it took; and only a few questions may wait.
+their cost; one request is answered at a time, in a thread for which the scheduler does not rest; after a response there is a pause in
+proportion to its time; and only a few requests may wait.
 
-What is said of a text is what `wharf check`, `wharf fmt` and `wharf lsp` say, as plain values; places are in UTF-16 code units.
+The results are those of `wharf check`, `wharf fmt` and `wharf lsp`, as plain values; positions are in UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Limits:
 
 
 class Workbench:
-    """Answers questions about texts and clusters. Nothing that is asked is kept beyond the next questions, or adopted."""
+    """Answers questions about texts and clusters. No text is kept beyond the next requests, or adopted."""
 
     def __init__(self, clusters: Clusters, clock: Clock, limits: Limits | None = None) -> None:
         self.clusters = clusters
@@ -121,7 +121,7 @@ class Workbench:
             return await self._run(lambda: _completion(self._document(asked.text), asked.at, known))
 
     async def hover(self, asked: About) -> Mapping[str, Any] | None:
-        """What is said of the word at a place; None for nothing."""
+        """The documentation of the word at a position; None for nothing."""
         async with self._taking_turns():
             known = (await self._opened(asked.cluster)).known if asked.cluster else None
             return await self._run(lambda: _hover(self._document(asked.text), asked.at, known))
@@ -144,7 +144,7 @@ class Workbench:
             return await self._run(partial(self._decided, asked, opened))
 
     async def upload(self, name: str, content: bytes) -> Choice:
-        """The choice that stands for a file from now on; raises InvalidObject for one that is no cluster."""
+        """The choice for a file; raises InvalidObject for one that is no cluster."""
         async with self._taking_turns():
             return await self.clusters.add(name, content, self._run)
 

@@ -33,7 +33,7 @@ class Tiles:
 class Coloring:
     """A colouring of the nodes: `values` `(n_nodes,) float64`, NaN where there is none; `low` and `high` are the ends of the scale.
 
-    `unit` is `fraction` for what is shown as percent, or what stands behind the number. `note` is a sentence about the whole.
+    `unit` is `fraction` for what is shown as percent, or the text after the number. `note` is a sentence about the whole.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodQuery:
-    """The pods whose decisions and waiting are shown. An empty text stands for all; `policy` is one that governs the pod.
+    """The pods whose decisions and waiting are shown. An empty text means all; `policy` is one that governs the pod.
 
     `result` is of decisions alone.
     """

@@ -263,7 +263,7 @@ class EventStream(Response):
 
 
 async def _left(receive: Receive) -> None:
-    """Waits until the client has gone."""
+    """Waits until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

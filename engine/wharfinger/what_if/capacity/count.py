@@ -1,17 +1,17 @@
 """How many more pods fit, where, what stops the next one, and how far one change each would help.
 
-First the pods that are asked about are placed, in the order of the scheduling queue. Then each workload gets further pods until one finds
-no node: the workload with the highest priority first, the next one on what is left. A pod that would have to evict others does not fit.
+First the given pods are placed, in the order of the scheduling queue. Then each workload gets further pods until one finds no node: the
+workload with the highest priority first, the next one on what is left. A pod that would have to evict others does not fit.
 
 The members of a group are placed whole, and further groups like it are counted instead of further pods.
 
-Each change is tried by counting once more with that change alone: one more node like an existing one, less of a resource that is short, one
+Each change is tried by counting again with that change alone: one more node like an existing one, less of a resource that is short, one
 rule of a policy less. All pods of the workload, or groups like the one, are counted then, so the gain is what the change adds to all that
 fit.
 
 Counting is what a dry run does, pod by pod. Where every filter judges a node by this node alone, the order of equal pods does not change
 their number: a node takes as many as it takes. Equal pods are then counted in rounds, with a pod on each feasible node per round, and a new
-node is asked about alone. If the limit ends a count, the order does matter, as it says which nodes have pods by then.
+node is evaluated alone. If the limit ends a count, the order matters, because it defines which nodes have pods by then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_DECISIONS = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessOf:
-    """A change: each pod asks for `amount` less of a resource, in the scheduler's units; `text` is the amount as Kubernetes writes it."""
+    """A change: each pod requests `amount` less of a resource, in the scheduler's units; `text` is the amount as Kubernetes writes it."""
 
     resource: str
     amount: int
@@ -89,7 +89,7 @@ class Room:
     """The room for one workload: `placed` of its `pods` fit, and `more` further ones; `at_least` if the limit ended the count.
 
     `by` has the shares by label key, `nodes` by node, most pods first. `stop` is None only if the limit ended the count. `gains` are the
-    changes tried, `untried` those for which there was no time. `added` says what the extra nodes add; None without extra nodes.
+    changes tried, `untried` those for which there was no time. `added` is what the extra nodes add; None without extra nodes.
     """
 
     workload: str
@@ -124,8 +124,8 @@ class GroupRoom:
     """The room for one group: `placed` of its `pods` fit, all that it needs or none, and `more` further groups like it.
 
     `at_least` if the limit ended the count. `domains` say where the groups are, most first, and `nodes` how many pods each node gets.
-    `stop` says why the group, or the next one like it, has no place; None if the limit ended the count. `gains` and `untried` as in `Room`;
-    they count groups.
+    `stop` is the reason why the group, or the next equal one, has no place; None if the limit ended the count. `gains` and `untried` as in
+    `Room`; they count groups.
     """
 
     group: str
@@ -161,7 +161,7 @@ class Capacity:
 
     @property
     def all_placed(self) -> bool:
-        """True if all pods asked about fit."""
+        """True if all given pods fit."""
         return all(room.placed == room.pods for room in self.rooms) and all(room.placed == room.pods for room in self.groups)
 
 

@@ -226,7 +226,7 @@ def _power_of_two(most: int) -> int:
 def with_less(pod: PodView, resource: str, amount: int) -> PodView | None:
     """The pod with `amount` (in the scheduler's units) less of a resource, taken from its largest containers first.
 
-    None where that cannot be said of its containers: sidecars and overhead keep what they ask for.
+    None if its containers cannot have less: sidecars and overhead keep their requests.
     """
     wanted = pod.requests.get(resource, 0) - amount
     spec = pod.object.spec
@@ -259,7 +259,7 @@ def _lowered(containers: Sequence[objects.Container], resource: str, amount: int
 
 
 def _at_most(container: objects.Container, resource: str, most: int) -> objects.Container:
-    """An init container that asks for no more than `most`; a sidecar stays as it is."""
+    """An init container that requests at most `most`; a sidecar is unchanged."""
     asked = container.resources.requests.get(resource, "0")
     if container.restart_policy == "Always" or quantity.amount(resource, asked) <= most:
         return container

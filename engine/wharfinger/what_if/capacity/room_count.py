@@ -1,4 +1,4 @@
-"""Counts what fits: pods one after the other as a dry run places them, or in rounds, and groups of pods as wholes."""
+"""Counts what fits: pods in sequence as in a dry run, or in rounds, and groups as a whole."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Found:
 class FoundGroup:
     """What is counted for one group: the nodes of its members, and for each further group like it the nodes of that one's members.
 
-    `domains` has the domains of each group that is placed, the one asked about first. `stop` says why the next one has no place, and
-    `stopped` is a member of it without a node.
+    `domains` has the domains of each placed group, the given one first. `stop` is the reason why the next one has no place, and `stopped`
+    is one of its members without a node.
     """
 
     key: str
@@ -100,7 +100,7 @@ class FoundGroup:
 class Count:
     """Places the pods of workloads, and further ones, on a state with supposed changes, which are undone at the end.
 
-    `members` are pods of groups: these are placed whole, and after `count`, `groups` says what is found for each.
+    `members` are pods of groups: these are placed as a whole, and after `count`, `groups` has the result for each.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Count:
         self._advance()
 
     def _place(self, found: Sequence[Found], together: GroupCount) -> None:
-        """Place the pods asked about, in queue order; those that fit nowhere are tried again as long as others are placed."""
+        """Place the given pods in queue order; unschedulable ones are tried again as long as others are placed."""
         numbers = {pod.uid: number for number, each in enumerate(found) for pod in each.group.pods}
         asked = [*(pod for each in found for pod in each.group.pods), *self._members]
         waiting = turns(self._chain, together.index, asked)
@@ -233,7 +233,7 @@ class Count:
             found.more.append(node)
 
     def _node_for(self, further: FurtherPod, found: Found, *, first: bool = True) -> str | None:
-        """The node that a pod was placed on, None if there is none; the reason is kept if the pod is the `first` to find none."""
+        """The node of a placed pod, None if there is none; the reason is kept if the pod is the `first` without a node."""
         pod = further.pod
         gate = self._chain.gate(pod)
         if gate is not None:

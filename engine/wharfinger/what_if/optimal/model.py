@@ -1,6 +1,6 @@
 """The model for CP-SAT: how many pods of each group are on each node, and how many are left over.
 
-A group is the pods of one template, or those of several templates that are alike (`smaller_tasks`); a node may stand for a class of nodes.
+A group is the pods of one template, or those of several templates that are alike (`smaller_tasks`); a node can represent a class of nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is to be placed where: of each group its `size`, what one pod asks for, and the rows that may take one.
+    """The task: of each group its `size`, the requests of one pod, and the rows that may take one.
 
     `room` has (n_nodes,) amounts by resource; "pods" is the number of pods. `here` pods are on their nodes now and may stay there. Of each
     group `left_over` pods may be without a place. `most` limits how many pods of a group a node takes, where that is not room / amount.

@@ -1,8 +1,7 @@
 """What groups of pods ask for, and what each node has for them: what the models count with.
 
-Of devices it is how many fit each request alone. What it says is never too little: constraints, counters that devices share and requests
-that compete for the same devices are left to the chain, and so are alternatives, `All`, claims of several pods and devices that can be
-shared.
+Of devices it is how many fit each request alone. Its result is never too low: constraints, counters that devices share and requests that
+compete for the same devices are left to the chain, and so are alternatives, `All`, claims of several pods and devices that can be shared.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ _KEY = msgspec.json.Encoder(order="deterministic").encode
 class Room:
     """The room of a cluster for groups of pods, one pod of each in `one`; `here` pods of them have been taken from their nodes.
 
-    `names` are the nodes by row. `asks` is what a pod of each group asks for, resources and devices; `amounts` what each node has of these,
-    at least what the pods of `here` take. `allowed` are the rows that all filters let each group on, `static` those that no filter rejects
-    for the sake of the node's object alone.
+    `names` are the nodes by row. `asks` are the requests of a pod of each group, resources and devices; `amounts` what each node has of
+    these, at least what the pods of `here` take. `allowed` are the rows that all filters let each group on, `static` those that no filter
+    rejects for the sake of the node's object alone.
     """
 
     def __init__(self, chain: Chain, state: ClusterState, one: Mapping[bytes, PodView], here: Counter[Place]) -> None:
@@ -88,7 +87,7 @@ def _amounts(chain: Chain, snapshot: Snapshot, one: Mapping[bytes, PodView], ask
 
 
 def _devices_of(pod: PodView, snapshot: Snapshot) -> Mapping[str, int]:
-    """How many devices the pod needs for itself, by what is asked of them; the pod names claims that exist."""
+    """How many devices the pod needs for itself, by their requirements; the pod names claims that exist."""
     found: Counter[str] = Counter()
     for each in _requests(pod, snapshot):
         found[_KEY(replace(each, count=1)).decode()] += each.count or 1
@@ -106,7 +105,7 @@ def _requests(pod: PodView, snapshot: Snapshot) -> Iterator[objects.ExactDeviceR
 
 
 def _room_for(asked: str, snapshot: Snapshot) -> list[int | None]:
-    """How many free devices of each row fit what is asked, a key of `_devices_of`; None without a limit."""
+    """How many free devices of each row fit the requirements, a key of `_devices_of`; None without a limit."""
     exactly = msgspec.json.decode(asked, type=objects.ExactDeviceRequest)
     store = snapshot.objects
     if store.get(objects.DeviceClass, exactly.device_class_name) is None:

@@ -1,16 +1,16 @@
 """Looks for a placement of all pods where the queue leaves some over: found by CP-SAT (OR-tools), and confirmed by the chain pod by pod.
 
-The model has the requests of pods, how many devices fit each request of their claims alone, the places for pods on each node, those
-filters of Kubernetes and of policies that depend on a node's object alone, what policies say about victims, and what PodDisruptionBudgets
-allow now. Running pods that a controller would create again may move; all others stay, and so do members of groups. It makes the number of
-moves small. Only where there is no placement like that, running pods may be evicted without a new place, for waiting pods of a higher
-priority: of high priorities as few as possible, then of the next lower one, and so on.
+The model has the requests of pods, how many devices fit each request of their claims alone, the places for pods on each node, those filters
+of Kubernetes and of policies that depend on a node's object alone, the rules of policies about victims, and what PodDisruptionBudgets allow
+now. Running pods that a controller would create again may move; all others stay, and so do members of groups. It makes the number of moves
+small. Only where there is no placement like that, running pods may be evicted without a new place, for waiting pods of a higher priority:
+of high priorities as few as possible, then of the next lower one, and so on.
 
-A small cluster is solved as a whole. In a larger one, a model of classes of nodes is asked first: where it has no solution, there is none.
+A small cluster is solved as a whole. In a larger one, a model of classes of nodes is solved first: if it has no solution, there is none.
 Then regions are rearranged, while all other pods stay where they are or where the chain places them; the whole is tried last.
 
 Everything else (affinity to pods, spreading, ports, volumes, what claims ask for together, policies that read pods or metrics) is in the
-chain only: a placement that the chain refuses is excluded, and the search goes on. So a plan always holds. The models allow more than the
+chain only: a placement that the chain refuses is excluded, and the search continues. So a plan always holds. The models allow more than the
 chain does; therefore, where one has no solution at all, there is none.
 """
 
@@ -68,9 +68,9 @@ class Placed:
 class Optimal:
     """The outcome of a search: `plan` has the pods that move and those that wait, in the order in which the chain places them.
 
-    `evicted` pods leave and find no other node. All pods that leave do so first. `why` says why the outcome is not known. `fewest` is True
-    if no placement has fewer evictions (of the highest priority first), and none with as few has fewer moves, as far as the model knows.
-    `left_out` says what the model does not know.
+    `evicted` pods leave and find no other node. All pods that leave do so first. `why` is the reason why the outcome is unknown. `fewest`
+    is True if no placement has fewer evictions (of the highest priority first), and none with as few has fewer moves, as far as the model
+    shows. `left_out` is what the model does not include.
     """
 
     answer: Answer

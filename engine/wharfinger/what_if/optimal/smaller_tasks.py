@@ -3,11 +3,11 @@
 **Regions.** The nodes on which a pod that is left over lacks least come first, and those with most free room, to which others may move. All
 other pods stay where they are.
 
-**Classes.** Nodes with equal room that are open to the same pods are one class; pods that ask for the same, may go to the same nodes and
-have one priority are one kind. A class counts as one large node. What holds of each single node is added: how many pods of a kind each
-takes alone, and the dual feasible functions u^(1) to u^(4) of each resource, which say for example that no node takes two pods of more than
-half of it. Every placement on nodes is one on classes. So where classes have no room, nodes have none, and where they leave pods over,
-nodes leave at least as many over.
+**Classes.** Nodes with equal room that are open to the same pods are one class; pods with equal requests, allowed nodes and priority are
+one kind. A class counts as one large node. Constraints of each single node are added: how many pods of a kind it takes alone, and the dual
+feasible functions u^(1) to u^(4) of each resource. They express, for example, that no node takes two pods with more than half of it. Every
+placement on nodes is one on classes. So where classes have no room, nodes have none, and where they leave pods over, nodes leave at least
+as many over.
 
 Source of the functions: S. P. Fekete and J. Schepers, *New classes of fast lower bounds for bin packing problems*, Mathematical
 Programming 91, 2001.
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from wharfinger.what_if.optimal.model import NO_LIMIT, Amounts, Place, Task
 
 SIZES = (16, 64, 256)
-"""The numbers of nodes of the regions that are tried, one after the other."""
+"""The numbers of nodes of the regions, in the order in which they are tried."""
 MAX_CLASSES = 200
 """Where there are more, nodes that are open to the same pods are one class, whatever their room is."""
 FUNCTIONS = range(1, 5)
@@ -43,7 +43,10 @@ def best_fit(
     room: Amounts,
     used: Amounts,
 ) -> Mapping[tuple[bytes, int], int]:
-    """How many pods of each group go to each row: the largest first, each where it leaves least free. What fits nowhere is missing."""
+    """How many pods of each group go to each row: the largest first, each where it leaves least free.
+
+    Pods that fit on no node are missing.
+    """
     free = {name: room[name] - used[name] for name in room}
     whole = {name: np.maximum(amounts, 1) for name, amounts in room.items()}
     largest = {name: int(amounts.max(initial=1)) for name, amounts in whole.items()}
@@ -67,8 +70,8 @@ def regions(
 ) -> Iterator[NDArray[np.intp]]:
     """The rows of each region, the smallest first.
 
-    `left_over` are what each kind of pods without a place asks for, and the rows that are open to it, (n_nodes,) bool. `room` is what nodes
-    have by resource, `used` what is taken of it: first by those who stay, then by those who may be evicted, the lowest priority last.
+    `left_over` are the requests of each kind of pods without a place, and the rows that are open to it, (n_nodes,) bool. `room` is what
+    nodes have by resource, `used` what is taken of it: first by those who stay, then by those who may be evicted, the lowest priority last.
     """
     total = {name: np.sum([taken[name] for taken in used], axis=0) for name in room}
     free = np.sum([(room[name] - total[name]) / np.maximum(room[name], 1) for name in room], axis=0)
@@ -121,7 +124,7 @@ def relaxed(task: Task, apart: Mapping[bytes, Hashable]) -> tuple[Task, Mapping[
         Task(
             size=_summed(task.size, kind_of),
             asks=asks,
-            open_to={kind: np.ones(len(classes), np.bool_) for kind in asks},  # `most` says where none may go
+            open_to={kind: np.ones(len(classes), np.bool_) for kind in asks},  # `most` is 0 where none may go
             here={},
             room=room,
             names=names,

@@ -1,16 +1,15 @@
 """Carries out a plan of moves on a running cluster, one move at a time.
 
-Before the first move the whole plan is rehearsed on the cluster as it is now, and before each other move the next hundred. If a pod that is
-still to move has changed its node or is gone, would find no place, or the rest would gain less than was planned, the plan no longer holds:
-it stops there and says why. A pod may end on another one of several equally good nodes, because its new uid decides; then what counts is
-what the rest gains.
+Before the first move the whole plan is rehearsed on the cluster as it is now, and before each other move the next hundred. The plan stops
+with a reason if a pod that is still to move has changed its node, is deleted or would find no node, or if the rest would gain less than was
+planned. A pod may end on another one of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
 
 Whatever happens, the nodes that were cordoned for the plan are opened again; only a process that is killed leaves them cordoned, and `undo`
 of a later one opens them. To mark these nodes, unlike those that an administrator has cordoned, an annotation is written together with the
-cordon, which says who set it and when. The nodes of one step are cordoned at the same time, a limited number at once.
+cordon, with the owner and the time. The nodes of one step are cordoned at the same time, a limited number at once.
 
-The API server may be away for a while at any time: writes are repeated until they are answered, and the watch says what has happened
-meanwhile.
+The API server may be away for a while at any time: writes are repeated until there is a response, and the watch shows the changes in the
+meantime.
 """
 
 from __future__ import annotations
@@ -70,18 +69,18 @@ def sentence_about(left: Mapping[str, str]) -> str:
 
 
 class NodeWrites(Protocol):
-    """The writes of a plan that is carried out. Both raise WriteFailed, which says whether another attempt may succeed."""
+    """The writes of a plan that is carried out. Both raise WriteFailed, which has the information whether a retry may succeed."""
 
     async def evict(self, pod: PodView) -> None:
-        """Asks the Eviction API to evict the pod of this uid; `gone` if it is not there any more."""
+        """Evicts the pod of this uid by the Eviction API; `gone` if it no longer exists."""
 
     async def cordon(self, node: str, annotations: Mapping[str, str | None], *, closed: bool) -> None:
-        """Cordons the node, or opens it, and sets these annotations (None: removes); `gone` if it is not there any more."""
+        """Cordons the node, or opens it, and sets these annotations (None: removes); `gone` if it no longer exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """A move that was carried out: the pod in the place of the one that was evicted, and its node."""
+    """A move that was carried out: the replacement of the evicted pod, and its node."""
 
     move: Move
     pod: str
@@ -90,7 +89,7 @@ class Landing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut:
-    """What was done of a plan; `stopped` says why the rest was not, and `closed` are nodes that could not be opened again.
+    """What was done of a plan; `stopped` is the reason why the rest was not, and `closed` are nodes that could not be opened again.
 
     `evicted` is the number of pods that were evicted: one more than there are landings if the last one has no replacement on a node.
     """
@@ -155,14 +154,14 @@ def _identity(obj: Any) -> str:
 
 
 class _Stopped(Exception):
-    """The plan cannot go on; the message says why."""
+    """The plan cannot continue; the message has the reason."""
 
 
 class PlanExecution:
     """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds.
 
-    `by` is what the annotation of a cordoned node says. With `exact` the plan is one that was kept: every pod must still be one that may
-    move, and go where the plan says.
+    `by` is the value of the annotation of a cordoned node. With `exact` the plan is one that was kept: every pod must still be movable, and
+    get the node of the plan.
     """
 
     def __init__(  # noqa: PLR0913 — what it needs of the world
@@ -303,7 +302,7 @@ class PlanExecution:
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
 
     async def _replacement(self, pod: PodView, known: set[str]) -> PodView:
-        """The pod in the place of an evicted one, once it has a node; raises _Stopped if it finds none."""
+        """The replacement of an evicted pod, once it has a node; raises _Stopped if there is no node."""
         unplaced_since = math.inf
 
         def placed() -> PodView | None:
@@ -328,7 +327,7 @@ class PlanExecution:
         return [other for other in self._live.pods.values() if other.namespace == pod.namespace and _same(other.controller, owner)]
 
     async def _evicted(self, pod: PodView) -> None:
-        """Returns when the pod is gone or being deleted."""
+        """Returns when the pod is deleted or terminating."""
 
         def leaves() -> bool:
             now = self._live.pods.get(pod.uid)
@@ -406,7 +405,7 @@ class PlanExecution:
                 return
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
-        """What `look` returns as soon as it is not None; raises _Stopped when patience ends."""
+        """What `look` returns as soon as it is not None; raises _Stopped after the timeout."""
         until = self._clock.monotonic() + self._patience
         while (found := look()) is None:
             if self._clock.monotonic() > until:

@@ -1,7 +1,7 @@
 """Searches the moves that free most: nodes or GPUs, for the fewest moves.
 
-What a set of bundles leads to is not estimated: it is tried on the draft, where the chain says where each pod goes. No pod is moved to a
-node that a bundle of the same set leaves, or whose value would fall.
+The result of a set of bundles is not estimated: it is tried on the draft, where the chain places each pod. No pod is moved to a node that a
+bundle of the same set leaves, or whose value would fall.
 
 Which sets are tried: of the bundles in order of what they gain per move the first 1, 1/2, 1/4, … and sizes around the best of these; then
 sets in order of what they would gain if every move succeeded, which finds the best set of a small cluster. Each set is tried twice, with

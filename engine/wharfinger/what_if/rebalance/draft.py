@@ -61,7 +61,7 @@ class Moved:
 class Draft:
     """The state of a cluster, which it changes and restores; `moves` are those that have not been taken back.
 
-    `decisions` counts what the chain was asked, and `most_cordons` limits the nodes that are cordoned at a time.
+    `decisions` counts the decisions of the chain, and `most_cordons` limits the nodes that are cordoned at a time.
     """
 
     def __init__(self, chain: Chain, state: ClusterState, most_cordons: int | None = None) -> None:

@@ -64,14 +64,14 @@ class NodeValue(Protocol):
         """The value of one node and how near it is to more, by what is free there of the resources of these names."""
 
     def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """The number of pods on each node that do not stay anyway, (n_nodes,) int64."""
+        """The number of movable pods on each node, (n_nodes,) int64."""
 
     def may_gain(self, snapshot: Snapshot) -> Mask:
         """True for each node where moves of pods may change the value."""
 
 
 class FreeNodes:
-    """1 for each node without pods other than those that stay anyway."""
+    """1 for each node without pods other than those that always stay."""
 
     def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
         """The number of free nodes."""
@@ -97,7 +97,7 @@ class FreeNodes:
         return lambda _, others: (0, 0.5 / (1 + others)) if others else (1, 0.0)
 
     def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """The number of pods on each node that do not stay anyway."""
+        """The number of movable pods on each node."""
         return np.asarray(snapshot.selection(("FreeNodes", "others"), lambda pod: not staying(pod)).by_node, np.int64)
 
     def may_gain(self, snapshot: Snapshot) -> Mask:
@@ -250,8 +250,8 @@ NO_OUTCOME = Outcome(0.0, 0, 0)
 class Search:
     """One draft, one value, and the terms of moves.
 
-    `may_move` says which pods may move, `verb` what a move does to the node that it leaves. Moves are given up if `holds` is false after
-    them. `advance` is called between steps. `ends_at` is the number of decisions after which the search ends.
+    `may_move` selects the pods that may move, `verb` is the effect of a move on the node that it leaves. Moves are given up if `holds` is
+    false after them. `advance` is called between steps. `ends_at` is the number of decisions after which the search ends.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what it searches, and by which rules

@@ -4,7 +4,7 @@ A move is an eviction, after which the controller of the pod creates it again. S
 pod that would come back to its node (DaemonSet, mirror pod) or begin its work again (Job). Rules of policies about victims, budgets,
 priorities, ages and namespaces keep further pods where they are.
 
-A member of a group stays where its group must be within a domain, or is disrupted as a whole: one that came back elsewhere would break the
+A member of a group stays where its group must be within a domain, or is disrupted as a whole: a member on another node would break the
 group apart. A member of another group moves as any pod.
 """
 
@@ -43,7 +43,7 @@ class Limits:
 
 
 class Movable:
-    """Says of each placed pod whether it may move; asked while the snapshot is current."""
+    """Computes for each placed pod whether it may move; valid while the snapshot is current."""
 
     def __init__(self, chain: Chain, snapshot: Snapshot, limits: Limits) -> None:
         self._chain = chain
@@ -82,7 +82,7 @@ class Movable:
         return f"it has the annotation {NOT_SAFE}: false" if pod.annotations.get(NOT_SAFE) == "false" else None
 
     def _not_by_limits(self, pod: PodView) -> str | None:
-        """Why the user does not want the pod to move."""
+        """Why the user excluded the pod from moving."""
         limits = self._limits
         if limits.namespaces and pod.namespace not in limits.namespaces:
             return "it is of another namespace"

@@ -72,7 +72,7 @@ NOUNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What a plan is asked for.
+    """The request for a plan.
 
     `cost`: what each move must gain at least, in units of its goal (pods, nodes, GPUs, points). `unit`: the resources that one whole GPU
     takes; empty for what the nodes offer. `most_cordons`: the most nodes that may be cordoned at a time.
@@ -268,7 +268,7 @@ class _Planning:
         return asked_without(self._draft, pod, points_gained)
 
     def _move_alone(self, pod: PodView, why: str, gain: float) -> bool:
-        """Moves one pod to wherever the chain says; False if it may not or cannot move, or is not worth it."""
+        """Moves one pod to the node that the chain chooses; False if it may not or cannot move, or is not worth it."""
         draft = self._draft
         if not self._may_move(pod) or gain <= self._plan_options.cost or len(draft.moves) >= self._plan_options.most_moves:
             return False

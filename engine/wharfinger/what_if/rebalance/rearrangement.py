@@ -1,12 +1,12 @@
 """Rearrangements of pods that free more although no single move gains anything.
 
 A share of a GPU may have to leave a node so that another one can come, whose leaving then makes a GPU whole. Such chains of moves are found
-by local search on a model of a few nodes: what is free there, and what each pod asks for. Pods change their nodes at random. A change that
-makes the cluster worse is accepted as long as the loss is small, and smaller with each step (threshold accepting; Dueck and Scheuer,
+by local search on a model of a few nodes: the free amounts there, and the requests of each pod. Pods change their nodes at random. A change
+that makes the cluster worse is accepted as long as the loss is small, and smaller with each step (threshold accepting; Dueck and Scheuer,
 Journal of Computational Physics 90, 1990). Then every pod goes back whose move was for nothing.
 
-The model knows requests, and the filters that depend on a node's object alone. Whether a rearrangement is possible, and in which order, is
-tried on the draft, where the chain decides, move by move; what it refuses is left out of the next calculation. The random numbers have
+The model includes requests, and the filters that depend only on a node's object. Whether a rearrangement is possible, and in which order,
+is tried on the draft, where the chain decides, move by move; what it refuses is left out of the next calculation. The random numbers have
 fixed seeds and only sums and products of them are compared, so the same cluster has the same result on every machine.
 """
 
@@ -43,7 +43,7 @@ REFUSALS = 3
 """How often a rearrangement is looked for again without what the chain has refused."""
 
 Ask = tuple[tuple[int, int], ...]
-"""What a pod asks for: pairs of the index of a resource and an amount."""
+"""The requests of a pod: pairs of the index of a resource and an amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class Relocations:
         return NO_OUTCOME
 
     def _has_room_at(self, each: Relocation) -> bool:
-        """True if what the pod asks for is free on its new node."""
+        """True if the requests of the pod are free on its new node."""
         snapshot = self._draft.snapshot
         row = snapshot.row(each.target)
         if row is None or snapshot.pod_count[row] >= snapshot.allowed_pods[row]:
@@ -196,7 +196,7 @@ def _only(target: str) -> Acceptable:
 
 
 def _ask(pod: PodView, names: Sequence[str]) -> Ask:
-    """What the pod asks for of these resources, and one place for a pod, which is the last."""
+    """The requests of the pod for these resources, and one place for a pod, which is the last."""
     index = {name: at for at, name in enumerate(names)}
     return (*((index[name], amount) for name, amount in pod.requests.items() if amount and name in index), (len(names), 1))
 

@@ -1,5 +1,5 @@
 """Which numbers of policies suit a cluster best: a search over params and weights, with every trial decided by the chain.
 
 A trial is an edit of the policies' texts: what it tries is what a change of the files would do, and the winner is shown as that change.
-Start with `search`; `knobs` finds the numbers, `workloads` places the pods, `objectives` says what is good.
+Start with `search`; `knobs` finds the numbers, `workloads` places the pods, `objectives` measures the result.
 """

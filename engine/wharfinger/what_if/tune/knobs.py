@@ -1,7 +1,7 @@
 """The numbers of policies that a search may change, and the texts of the policies with other numbers.
 
-A number is edited where it stands, through the places of the syntax tree, so comments and layout stay as they are. A weight that is not
-written (1 by default), or that of a plugin of Kubernetes, is written where the author would have written it.
+A number is edited in place, by the positions of the syntax tree, so comments and layout stay as they are. A weight that is not written (1
+by default), or that of a plugin of Kubernetes, is written where the author would have written it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The search: asks Optuna for numbers, runs trials with them, and returns the result.
+"""The search: gets numbers from Optuna, runs trials with them, and returns the result.
 
-Deterministic with any number of processes. A trial is asked for when the answers of all but the last `MAX_CONCURRENT_TRIALS` trials before
-it are known, and the sampler gets the answers in the order of the trials. What it knows at each question is thus the same, whichever trial
+Deterministic with any number of processes. A trial is requested when the results of all but the last `MAX_CONCURRENT_TRIALS` trials before
+it are known. The sampler gets the results in the order of the trials. So the sampler has the same results at each request, whichever trial
 ends first.
 
 No process waits for another where that can be avoided: the first trials are submitted before Optuna is imported, and when the numbers of

@@ -1,4 +1,4 @@
-"""Runs trials, here or elsewhere: in processes of this machine, on a Dask cluster, or in this process.
+"""Runs trials in processes of this machine, on a Dask cluster, or in this process.
 
 A process gets the workloads once; a trial is then the texts of the policies, and its answer the measures. A Dask cluster is reached through
 the interface of `concurrent.futures`, so a search does not know where its trials run.
@@ -78,13 +78,13 @@ def keep(pickled: bytes) -> None:
 
 
 def _keep_in_child(pickled: bytes) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-c is for the process that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-c is for the parent process
     keep(pickled)
     gc.freeze()  # the setup stays; without it, each full collection during a trial looks through all of it
 
 
 def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:
-    """The measures of a trial, or a sentence that says why these policies cannot decide."""
+    """The measures of a trial, or the reason why these policies cannot decide."""
     try:
         return _kept[0].measured(texts, held_out=held_out)
     except WharfingerError as error:
@@ -148,7 +148,7 @@ def _kept_on_workers(pickled: bytes) -> Any:
         def setup(self, worker: Any) -> None:  # noqa: ARG002 — the signature is the plugin's
             keep(pickled)
 
-        def teardown(self, worker: Any) -> None:  # noqa: ARG002 — likewise
+        def teardown(self, worker: Any) -> None:  # noqa: ARG002 — as above
             _kept.clear()
 
     return Keeping()

@@ -131,8 +131,8 @@ def _dealt(members: Iterable[tuple[str, Sequence[object]]], share: float, seed: 
 class Recorded:
     """The decisions `first` to `last` (exclusive) of a log. Before them, everything is as it was recorded.
 
-    From then on the pods go where other policies put them, and stay until the log says that they are gone; nodes, objects and metrics
-    change as they did.
+    From then on, other policies place the pods, and the pods stay until the log deletes them; nodes, objects and metrics change as they
+    did.
     """
 
     title: str
@@ -184,13 +184,13 @@ def is_log(path: str) -> bool:
         with Path(path).open("rb") as stream:
             return stream.read(len(HEAD)) == HEAD
     except OSError:
-        return False  # the reader of the log says why
+        return False  # the reader of the log reports the reason
 
 
 def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, seed: int) -> Waiting | Recorded:
     """The workload with running pods placed anew that `words` name (as of `replaced_pods`), and `load` times as many pods.
 
-    UsageError for one that has nothing to place, for a log, which says itself what came when, and for a load below 1.
+    UsageError for one without pods to place, for a log, which has its own arrivals, and for a load below 1.
     """
     if load < 1:
         raise UsageError(f"a load of {100 * load:g}%: expected 100% or more, as copies of pods are added and none is left out")

@@ -103,7 +103,7 @@ def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], la
 
 
 def _against(flags: QuestionFlags, against: AgainstFlags, asked: Question) -> tuple[Chain, str]:
-    """The chain to compare with, and what it is called. What is not given for it is as on the side after."""
+    """The chain to compare with, and its name. What is not given for it is as on the side after."""
     if not any(dataclasses.astuple(against)):
         if not asked.policies:
             return assemble(()), NO_POLICIES

@@ -130,7 +130,7 @@ def pod_value(result: PodResult) -> dict[str, Any]:
 
 
 def _explanation(found: Explanation) -> dict[str, Any]:
-    """The explanation without what the decision says already."""
+    """The explanation without the content of the decision."""
     return {key: value for key, value in plain(found).items() if key not in {"pod", "node", "message", "feasible"}}
 
 
@@ -239,7 +239,7 @@ def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
 
 
 def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:
-    """Which pods to explain: those named, or all as soon as an explanation is asked for."""
+    """The pods to explain: the named ones, or all if an explanation is requested."""
     if not names:
         everything = explain or bool(nodes)
         return lambda _pod: everything

@@ -248,7 +248,7 @@ def _carry_out(  # noqa: PLR0913, PLR0917 — a plan, and where
 ) -> CarriedOut:
     """The moves that were carried out; each is printed on standard error. UsageError if the cluster cannot be read.
 
-    With `exact` every pod must go where the plan says.
+    With `exact`, every pod must get the node of the plan.
     """
 
     async def run() -> CarriedOut:

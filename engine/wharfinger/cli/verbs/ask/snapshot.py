@@ -29,7 +29,7 @@ _GZIP_LEVEL = 6
 def whole(path: str) -> Iterator[BinaryIO]:
     """A stream into a new file, readable by its owner only, which replaces the file when the context ends without an exception.
 
-    `-` is standard output; a pipe or a device is written to as it is. UsageError when it cannot be written, said as early as possible.
+    `-` is standard output; a pipe or a device is written to as it is. Raises UsageError, as early as possible, if it cannot be written.
     """
     if path == STDOUT:
         yield sys.stdout.buffer

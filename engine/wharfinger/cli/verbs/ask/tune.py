@@ -125,7 +125,7 @@ def _trial(found: Tuned, trial: Trial) -> dict[str, Any]:
 
 
 def _values(found: Tuned, values: Sequence[float]) -> dict[str, float | None]:
-    """The values of the objectives by their texts; None where one would divide by 0, as JSON knows no infinity."""
+    """The values of the objectives by their texts; None for a division by 0, as JSON has no infinity."""
     return {goal.text: value if math.isfinite(value) else None for goal, value in zip(found.objectives, values, strict=True)}
 
 
@@ -236,7 +236,7 @@ def _workload(path: str, config: ChainConfig | None) -> Workload:
 def _parted(
     given: Sequence[Workload], held_out: Sequence[str], config: ChainConfig | None, prepare: Callable[..., Workload], seed: int
 ) -> tuple[list[Workload], list[Workload]]:
-    """(what is searched on, what is kept from the search): a share of all data, or files of their own."""
+    """(data for the search, held-out data): a share of all data, or separate files."""
     searched = [prepare(workload, seed=seed) for workload in given]
     shares = [text for text in held_out if text.endswith("%")]
     kept = [prepare(_workload(path, config), seed=seed + 1) for path in held_out if path not in shares]

@@ -33,7 +33,7 @@ def wharf_lsp(
     """
     try:
         from wharfinger.authoring import language_server  # noqa: PLC0415 — needs an extra, and half a second
-        from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — likewise
+        from wharfinger.authoring.known_cluster import KnownCluster  # noqa: PLC0415 — as above
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
             raise
@@ -53,6 +53,6 @@ def wharf_lsp(
     gc.freeze()  # what is loaded stays; without it, each full collection looks through all of it while the user types
     gc.set_threshold(*COLLECT)
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb") as reader, os.fdopen(os.dup(sys.stdout.fileno()), "wb") as writer:
-        held = cast("BinaryIO", language_server.MessageReader(reader))  # pygls asks for no more of it
-        language_server.server(cluster).start_io(held, writer)  # which closes what it is given
+        held = cast("BinaryIO", language_server.MessageReader(reader))  # pygls calls no other method of it
+        language_server.server(cluster).start_io(held, writer)  # which closes its argument
     return 0

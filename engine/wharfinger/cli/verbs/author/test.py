@@ -111,7 +111,7 @@ def _point(point: Covered) -> dict[str, Any]:
 
 
 def junit(report: Report, coverage: bool) -> str:  # noqa: ARG001 — JUnit has no place for coverage
-    """JUnit's XML: a suite per policy, a case per test; a policy without tests is a failed case of its own."""
+    """JUnit's XML: a suite per policy, a case per test; a policy without tests is one failed case."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites tests="{len(report.results)}" failures="{report.failed}">']
     for policy, results in groupby(report.results, key=lambda result: result.policy):
         found = list(results)

@@ -129,7 +129,7 @@ def _typical(found: Counter[Shape], share: float) -> list[tuple[Shape, float]]:
 
 
 def _written(name: str, requests: Sequence[tuple[Shape, float]]) -> str:
-    """The declaration of a workload in the language; each request on a line of its own."""
+    """The declaration of a workload in the language; one request per line."""
     lines = "".join(f"  {{ {', '.join(_fields(shape, weight))} }},\n" for shape, weight in requests)
     return f"workload {name} = [\n{lines}]\n"
 

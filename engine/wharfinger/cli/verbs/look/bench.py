@@ -1,6 +1,6 @@
 """`wharf bench`: how fast a chain decides, and which of its rules the time goes to.
 
-Two things are measured. Decisions: pods are decided one after another, and each decision is applied (a placement is assumed, as in the live
+Two things are measured. Decisions: pods are decided in sequence, and each decision is applied (a placement is assumed, as in the live
 scheduler); both the time of the decisions alone and that of the whole loop are kept. Rules: each filter and score is evaluated over all
 nodes without a cache; in a running scheduler it is evaluated over one or two rows at a time.
 """

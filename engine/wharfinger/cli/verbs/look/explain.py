@@ -1,4 +1,4 @@
-"""`wharf explain`: why a pod or a group is where it is, or is nowhere; whom a policy governs, and what it rejects and changes."""
+"""`wharf explain`: why a pod or a group is on its nodes or pending; which pods a policy governs, and what it rejects and changes."""
 
 from __future__ import annotations
 

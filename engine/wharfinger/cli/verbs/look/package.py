@@ -1,4 +1,4 @@
-"""What the installed package says of itself: `wharf version`, and the JSON Schemas of files and answers by `wharf schema`."""
+"""Facts about the installed package: `wharf version`, and the JSON Schemas of files and answers by `wharf schema`."""
 
 from __future__ import annotations
 

@@ -319,10 +319,10 @@ def _asked(url: str, path: str, shape: type[T]) -> T:
 def _watch(url: str, interval: float) -> None:
     """Draws again and again, also while the scheduler does not answer; never returns."""
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
-    from rich.live import Live  # noqa: PLC0415 — likewise
-    from rich.text import Text  # noqa: PLC0415 — likewise
+    from rich.live import Live  # noqa: PLC0415 — as above
+    from rich.text import Text  # noqa: PLC0415 — as above
 
-    from wharfinger.cli.live_cluster import sigterm_as_interrupt  # noqa: PLC0415 — likewise
+    from wharfinger.cli.live_cluster import sigterm_as_interrupt  # noqa: PLC0415 — as above
 
     console = Console(no_color=not streams.colors(sys.stdout), highlight=False)
     before: Readings | None = None

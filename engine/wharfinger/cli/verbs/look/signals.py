@@ -75,7 +75,7 @@ async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
     slow: float,
 ) -> list[MetricSurvey]:
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that no other verb needs
-    from wharfinger.signals.survey import survey  # noqa: PLC0415 — likewise
+    from wharfinger.signals.survey import survey  # noqa: PLC0415 — as above
 
     async with live_cluster.sources(policies, settings, kubeconfig, context) as sources:
         return await survey(policies, sources, state, SystemClock(), slow=slow)

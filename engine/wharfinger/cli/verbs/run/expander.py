@@ -1,4 +1,4 @@
-"""`wharf expander`: says to cluster-autoscaler which group of nodes the policies want to grow."""
+"""`wharf expander`: selects for cluster-autoscaler the node group to grow, by the policies."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _SHARES = uuid.UUID("6f0f2a52-7f52-4e0e-9a6b-5c5d1a0f4f0e")
 """The namespace of the names of shares."""
 
 
-def allocations(  # noqa: PLR0913 — what was asked, what was found, and where
+def allocations(  # noqa: PLR0913 — the request, the result, and the node
     claims: Sequence[objects.ResourceClaim], asked: Asked, outcome: Outcome, *, pools: NodePools, node: str, salt: str
 ) -> list[objects.Allocation]:
     """The allocation of each claim on a node, in order; the outcome has a solution. `salt` makes the names of shares unlike others."""
@@ -134,7 +134,7 @@ def text(fault: Fault, names: Sequence[str], pools: NodePools, node: str) -> str
         return f"{claim}, constraint #{fault.number}: empty constraint (unsupported constraint type?)"
     assert ask is not None  # noqa: S101 — the others are about a request
     if fault.kind is FaultKind.SELECTOR:
-        assert fault.selector is not None  # noqa: S101 — the kind says so
+        assert fault.selector is not None  # noqa: S101 — by its kind
         owner = f"class {fault.selector.of_class}" if fault.selector.of_class else claim
         return f"{owner}: selector #{fault.selector.index}: {fault.selector.text}"
     return f"{claim}, request {ask.name}: {_about_request(fault, ask, pools)}"

@@ -2,7 +2,7 @@
 
 NodeResourcesFit and NodeResourcesBalancedAllocation read these where a node does not list an extended resource that a class backs. They are
 counted as Kubernetes counts them for scores, which is not how it allocates: slices of every generation count, of incomplete and invalid
-pools too; taints and counters do not matter; a share takes a whole device; no selector sees that a device may be shared. An error of a
+pools too; taints and counters do not matter; a share takes a whole device; selectors do not see that a device can be shared. An error of a
 selector leaves all nodes of its device without any.
 
 Each slice is looked at once, and again when it or an allocation in its pool changes. Source: `calculateDRAResourceTotals` of
@@ -42,7 +42,7 @@ class _Part(NamedTuple):
 
 
 class ClassTotals:
-    """The devices of every class that was asked for."""
+    """The devices of every requested class."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.ResourceSlice, objects.DeviceClass)
 
@@ -86,7 +86,7 @@ class DevicesOfClass:
         self.log = ChangeLog()
 
     def look_again(self, name: str) -> None:
-        """Count the devices of a slice anew when they are next asked for."""
+        """Count the devices of a slice again at the next call."""
         self._stale.add(name)
 
     def counts(self, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -153,7 +153,7 @@ class DevicesOfClass:
 
 
 def _rows(reach: objects.ResourceSliceSpec | objects.Device, snapshot: Snapshot, *, otherwise: bool) -> int | Mask | None:
-    """The nodes that reach a slice, or a device that has nodes of its own; all or none where it does not say (`otherwise`)."""
+    """The nodes that can use a slice, or a device with its own nodes; `otherwise` (all or none) if it has no selection of nodes."""
     if reach.node_name and not reach.all_nodes:
         return snapshot.row(reach.node_name)
     terms = None if reach.all_nodes else node_selection.parse_terms(reach.node_selector)

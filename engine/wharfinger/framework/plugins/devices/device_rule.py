@@ -1,7 +1,7 @@
-"""The verdicts of DynamicResources on nodes: which have the devices that a pod's claims want, and which devices those are.
+"""The verdicts of DynamicResources: which nodes have the devices for a pod's claims, and which devices.
 
-The answer for a node depends on its devices and on what is taken of them, which is a number per row (`model.state.device_states`): each
-distinct number is answered once, and after a change only rows whose number changed are looked at again.
+The verdict of a node depends on its devices and their allocations, a number per row (`model.state.device_states`). Each distinct number is
+evaluated once. After a change, only rows with another number are evaluated again.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ REASONS = tuple(
 
 @dataclass(slots=True, eq=False)
 class _Variant:
-    """What is asked for on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
+    """The requests on the nodes where the same extended resources (`left`) are left to claims, and the outcomes so far.
 
-    `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown). `uses` says for how many states each
-    outcome holds: one search serves them all. These searches took `steps` together. `too_long`: those for all nodes of the cluster take
-    more steps than those of one decision may.
+    `by_state` are outcomes by state number; `bits` and `scores` are indexed by it (-1: unknown). `uses` is the number of states with each
+    outcome: one search serves them all. These searches took `steps` together. `too_long`: those for all nodes of the cluster take more
+    steps than those of one decision may.
     """
 
     left: frozenset[str]
@@ -128,7 +128,7 @@ class DeviceRule(AllocatingFilter):
         self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot.now, binding_timeout)
         self._known_asks = store.following(KnownAsks)
         self._variants: dict[frozenset[str], _Variant] = {}
-        self._named: tuple[PodView | None, frozenset[str], list[str]] = (None, frozenset(), [])  # the claims of the pod asked for last
+        self._named: tuple[PodView | None, frozenset[str], list[str]] = (None, frozenset(), [])  # the claims of the last pod
 
     # ── verdicts ──
 
@@ -236,7 +236,7 @@ class DeviceRule(AllocatingFilter):
         fault = Fault(FaultKind.GAVE_UP) if variant.too_long else self._at_row(attempt.snapshot, row)[0].fault
         assert fault is not None  # noqa: S101 — the caller has seen the bit
         pod, left, names = self._named
-        if pod is not attempt.pod or left is not variant.left:  # nodes ask one after the other, maybe all of them
+        if pod is not attempt.pod or left is not variant.left:  # called for many nodes in sequence, maybe for all
             names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
             self._named = attempt.pod, variant.left, names
         pools = self._states.at(attempt.snapshot, row).node
@@ -368,7 +368,7 @@ class DeviceRule(AllocatingFilter):
         return _Variant(left, self._known_asks.of(specs), special, mappings)
 
     def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
-        """The pod's own claims that are to be allocated, in the order of what is asked for."""
+        """The pod's own claims that are to be allocated, in the order of the requests."""
         found = pod_claims(attempt.pod, attempt.snapshot.objects)
         assert isinstance(found, PodClaims)  # noqa: S101 — the rule was prepared for pods with such claims
         claims = [claim for claim in found.users if claim.status.allocation is None]

@@ -146,7 +146,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         return tuple(given for claim, allocation in allocations if allocation is not None for given in api.given(claim, allocation))
 
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """How many devices meet each condition of each request, and which claims have devices elsewhere."""
+        """How many devices meet each condition of each request, and which claims have devices on other nodes."""
         rule = attempt.shared.once(self, _Kept).rule
         return () if rule is None else rule.shortage(attempt, rows)
 

@@ -1,8 +1,8 @@
 """Extended resources that a device class backs: `nvidia.com/gpu: 2` in a pod that no device plugin serves becomes a claim.
 
 A class backs the extended resource that it names, and always `deviceclass.resource.kubernetes.io/` and its own name. Where a node itself
-has the resource as allocatable, its device plugin serves it. Elsewhere the scheduler makes one claim for the pod, with a request for each
-container and resource; init containers use again what later long-lived containers get. Sources:
+has the resource as allocatable, its device plugin serves it. On other nodes, the scheduler makes one claim for the pod, with a request for
+each container and resource; init containers use again what later long-lived containers get. Sources:
 plugins/dynamicresources/extendeddynamicresources.go and deviceclass/extendedresourcecache, Kubernetes 1.36.
 """
 
@@ -33,7 +33,7 @@ class BackingClasses:
         self._known: Mapping[str, objects.DeviceClass] | None = None
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:  # noqa: ARG002 — the port
-        """Find the classes anew when they are next asked for."""
+        """Find the classes again at the next call."""
         self._known = None
 
     @property
@@ -140,7 +140,7 @@ def _of_resource(pod: objects.Pod, resource: str, class_name: str) -> tuple[list
             if largest is None or _count(largest) < _count(own):
                 largest = own
         passing_mapped += mapped
-    if largest is not None:  # init containers run one after the other, so the largest request serves all of them
+    if largest is not None:  # init containers run in sequence, so the largest request serves all of them
         passing_mapped = [
             Mapped(container_name=each.container_name, resource_name=each.resource_name, request_name=largest.name)
             if each.request_name in own_names

@@ -59,11 +59,11 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
         )
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if a node was added or changed, or the pod that went or changed wants GPUs."""
+        """True if a node was added or changed, or if the removed or changed pod requests GPUs."""
         return change.pod is None or self.names.wanted(change.pod) is not None
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
-        """Skip for a pod that wants no GPUs."""
+        """Skip for a pod that requests no GPUs."""
         wanted = self.names.wanted(attempt.pod)
         return SKIP if wanted is None else attempt.shared.once(GpusFree, lambda: GpusFree(wanted, self.names))
 
@@ -101,7 +101,7 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
         return (f"{count(wanted.count, 'GPU')} wanted: of {n_gpus:,}{where}, {fit:,} {has} {wanted.milli} thousandths free{each}",)
 
     def _chosen(self, attempt: Attempt, row: int, wanted: GpuDemand) -> tuple[int, ...]:
-        """The GPUs for the pod: the first that have room, in the order of the policies where one speaks, else by index."""
+        """The GPUs for the pod: the first with room, in the order of the policies if they have preferences, otherwise by index."""
         free = attempt.snapshot.gpus(self.names).free_on(row)
         order = preferred(attempt, row)
         if order is None:

@@ -78,7 +78,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def pod_claims(pod: PodView, store: ObjectStore) -> PodClaims | str | None:
-    """The claims of a pod, or the reason why it can be placed nowhere at the moment; None if it has no claims."""
+    """The claims of a pod, or the reason why no node can take it at the moment; None if it has no claims."""
     named = pod.object.spec.resource_claims
     backed = extended_resources.backed(pod, store)
     if not named and not backed:

@@ -4,9 +4,9 @@ An *ask* is a request, or one alternative of a request. The search reads devices
 match and the taints are tolerated, the attributes that constraints compare, and what the device offers and consumes. Devices with other
 names, or that differ in attributes which nothing reads, have the same code, so nodes with such devices share an answer.
 
-A device that may be shared says, for each of its capacities, which amounts can be consumed: multiples of a step between two limits, or some
-values. What a request wants is rounded up to such an amount (`Portion`); a request that names no amount gets the default, or all of it.
-Amounts are in nanos. Source: `structured/internal/incubating/consumable_capacity.go`, Kubernetes 1.36.
+A device that can be shared defines for each of its capacities which amounts can be consumed: multiples of a step between two limits, or
+some values. The amount of a request is rounded up to such an amount (`Portion`). A request without an amount gets the default, or all of
+the capacity. Amounts are in nanos. Source: `structured/internal/incubating/consumable_capacity.go`, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_ASKED = 32
 
 
 COST_ASKED, COST_TOLERATED = 160, 10
-"""What it costs to look at a device for each kind of asks, and for each toleration and taint; in the units of `Spending`."""
+"""The cost of checking a device for each kind of asks, and for each toleration and taint; in the units of `Spending`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SelectorFault:
 
 
 BEYOND_BUDGET = SelectorFault("", -1, "")
-"""Stands for an answer that would have cost too much, where no selector is to blame."""
+"""The result of a request that would have cost too much, not because of a selector."""
 
 Match = bool | SelectorFault
 
@@ -112,7 +112,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Claim:
-    """What one claim asks for; `unknown` is the index of a constraint without an attribute, -1 for none."""
+    """The requests of one claim; `unknown` is the index of a constraint without an attribute, -1 for none."""
 
     requests: tuple[Request, ...]
     constraints: tuple[Constraint, ...]
@@ -378,7 +378,7 @@ class Portion:
 
 
 def portions(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCapacity]) -> tuple[Portion, ...] | None:
-    """What a request that wants these amounts consumes of each capacity of a device; None if the device cannot be had that way."""
+    """What a request for these amounts consumes of each capacity of a device; None if the device cannot be had that way."""
     if not wanted.keys() <= capacity.keys():
         return None
     found = []

@@ -8,11 +8,11 @@ constraints of its claim; if what follows cannot be met, it is given back and th
 Where an unused device has failed, another one of its pool that looks the same is not tried in its place: whatever could be
 taken with that one could be taken with the first.
 
-The search knows nothing of names: it sees the codes of pools (`requests`) and what is taken of them, so its outcome holds for every node
-that looks the same. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MAX_STEPS`;
-kube-scheduler does after ten seconds. Source:
-`structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its oddities: the counters of two pools
-of one name are counted together, and a constraint on different values remembers the last device of each request only.
+The search uses no names. It uses the codes of pools (`requests`) and their allocations, so its outcome is valid for every node with equal
+devices. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MAX_STEPS`; kube-scheduler
+does after ten seconds. Source: `structured/internal/incubating/allocator_incubating.go` and `constraint.go`, Kubernetes 1.36, with its
+oddities: the counters of two pools of one name are counted together, and a constraint on different values remembers the last device of each
+request only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS_PER_NODE: Final = 40
 
 
 class FaultKind(Enum):
-    """An error of a search, by what kube-scheduler says about it."""
+    """An error of a search, by the message of kube-scheduler."""
 
     SELECTOR = "selector"
     UPDATING = "updating"
@@ -116,7 +116,7 @@ def search(
 ) -> Outcome:
     """The outcome for a node with these pools, of which this is taken; `groups` numbers the pools by name.
 
-    `order` are the places of all devices in the order in which a policy wants them tried; without it, they are tried as Kubernetes does.
+    `order` are the positions of all devices in the order that a policy prefers; without it, they are tried in the order of Kubernetes.
     """
     return Search(asked, pools, groups, usage, order).run()
 
@@ -325,7 +325,7 @@ class Search:
                 yield number, position
 
     def _places(self, from_pool: int, from_position: int) -> Iterator[Place]:
-        """The devices of pools that can be trusted, from a place on: by pool and position, or in the order that a policy wants."""
+        """The devices of pools that can be trusted, from a place on: by pool and position, or in the order that a policy prefers."""
         trusted = self._trusted
         if self._order is not None:
             begin = self._ranks[from_pool, from_position - 1] + 1 if from_position else 0  # behind the device that was taken last

@@ -125,7 +125,7 @@ def _funnel(ask: Ask, asked: Asked, pools: NodePools, codes: Sequence[PoolCode],
 
 
 Lacks = Callable[[Place], str | None]
-"""What is wrong with a device that does not meet a condition, \"\" if the condition says so; None for a device that meets it."""
+"""The reason why a device does not meet a condition, \"\" if the condition is enough; None for a device that meets it."""
 
 
 def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Iterator[tuple[_Condition, Lacks, bool]]:

@@ -123,7 +123,7 @@ class Hints:
     """Hints for `newcomer`, a pod that InterPodAffinity rejected: the changes of placed pods that may make it schedulable.
 
     As `isSchedulableAfterPodChange` of `plugins/interpodaffinity`, with one addition: the pod may also be schedulable after the last pod
-    that it wants was removed, if it matches its own required terms.
+    that matches its required affinity was removed, if it matches its own required terms.
     """
 
     newcomer: PodView

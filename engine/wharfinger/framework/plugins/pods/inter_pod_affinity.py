@@ -247,7 +247,7 @@ class IncomingPod:
 
 
 class SharedIncomingPod:
-    """The incoming pod of a template that filter and score share, renewed when it does not stand."""
+    """The incoming pod of a template, shared by filter and score, and renewed when it is outdated."""
 
     __slots__ = ("_latest",)
 

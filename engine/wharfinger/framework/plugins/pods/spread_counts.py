@@ -1,7 +1,7 @@
 """Topology spread constraints of a pod, parsed or defaulted, with their eligible nodes and counts; kept for one pod template.
 
-A pod without constraints of its own gets the default constraints of the profile, over the pods selected by its Services and its controller.
-Rules of `pkg/scheduler/framework/plugins/podtopologyspread/common.go` and `plugins/helper/spread.go`, Kubernetes 1.36.
+A pod without constraints gets the default constraints of the profile, over the pods selected by its Services and its controller. Rules of
+`pkg/scheduler/framework/plugins/podtopologyspread/common.go` and `plugins/helper/spread.go`, Kubernetes 1.36.
 
 `HardSpread` and `SoftSpread` are created again when node objects, Services or controllers change, and follow the counts otherwise.
 """

@@ -1,11 +1,11 @@
 """The volumes that drivers attach to nodes: those that a pod uses, and those that count on each node.
 
 A volume is identified by its driver and handle, and counts once per node, whether a pod uses it or it is attached without one. A claim
-without a volume counts as one volume of its class's provisioner, with a handle of its own. In-tree volumes count for the CSI driver that
-they are migrated to, on nodes that report it (plugins/nodevolumelimits/csi.go and csi-translation-lib, Kubernetes 1.36).
+without a volume counts as one volume of its class's provisioner, with a unique handle. In-tree volumes count for the CSI driver that they
+are migrated to, on nodes that report it (plugins/nodevolumelimits/csi.go and csi-translation-lib, Kubernetes 1.36).
 
-Nearly every pod of a StatefulSet has a claim of its own, so whether a node can attach one more is asked anew for each pod. The numbers are
-therefore kept by node and driver, and only nodes are read again whose pods changed, or an object that their volumes depend on.
+Nearly every pod of a StatefulSet has its own claim, so the limit of a node is checked again for each pod. The numbers are therefore kept by
+node and driver, and only nodes are read again whose pods changed, or an object that their volumes depend on.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ SEPARATOR = "__"  # between the zones of a volume that is in several
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodClaims:
-    """A pod's claims: with a volume, to get one when the pod is placed, and to get one from elsewhere before that."""
+    """A pod's claims: those with a volume, those that get a volume when the pod is placed, and those that must get one before."""
 
     bound: tuple[objects.PersistentVolumeClaim, ...]
     waiting: tuple[objects.PersistentVolumeClaim, ...]

@@ -98,7 +98,7 @@ class Restrictions(PreparedFilter):
         return self._claims_taken == claims_taken and _equal(self._disks_taken, disks_taken)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
-        """`OUTDATED` unless everything stands."""
+        """`OUTDATED` unless everything is still valid."""
         return None if self.stands(snapshot) else OUTDATED
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:

@@ -305,7 +305,7 @@ _WITHOUT = typed.Entries(("group",), (0.0,), Kind.COUNT)  # a table that has not
 
 
 def _where_there_is(name: typed.Expr, value: typed.Expr, span: Span) -> typed.Expr:
-    """The value where the pod has a group, and missing elsewhere."""
+    """The value if the pod has a group, missing otherwise."""
     if not name.type.optional:
         return value
     nothing = typed.Const(span=span, type=Type(Kind.STRING), value="")

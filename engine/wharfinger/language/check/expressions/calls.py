@@ -1,4 +1,4 @@
-"""Calls of builtin functions, by the record of the function, and calls with rules of their own: `has`, `curve`, aggregates."""
+"""Calls of builtin functions, by the record of the function, and calls with special rules: `has`, `curve`, aggregates."""
 
 from __future__ import annotations
 

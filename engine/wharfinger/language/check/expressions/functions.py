@@ -1,9 +1,9 @@
 """Functions that a policy declares: `let headroom(x: memory) = …`.
 
-The body is checked where it stands, with its parameters as values of the declared types. A call then checks it once more with what it is
-given, and the result becomes a let that the author did not write, named as the call is (`headroom(node.free.memory)`). So calls with equal
-arguments share one let, an argument that is calculated is calculated once, and nothing behind the checker knows of functions. Each call
-spends as many steps as the body has parts, which bounds what functions that call each other many times can grow to.
+The body is checked at its definition, with its parameters as values of the declared types. A call then checks it again with its arguments.
+The result becomes a generated let with the name of the call (`headroom(node.free.memory)`). So calls with equal arguments share one let, an
+argument is evaluated once, and the later stages need not handle functions. Each call spends as many steps as the body has parts, which
+bounds what functions that call each other many times can grow to.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A value as it stands at any place."""
+    """A value that can be used at any position."""
 
     value: typed.Expr
 
@@ -149,7 +149,7 @@ def _called(context: Context, expr: ast.Call, own: OwnFunction, given: Sequence[
 
 
 def _is_simple(value: typed.Expr) -> bool:
-    """True if a value may stand in many places at no cost."""
+    """True if a value can be repeated at no cost."""
     if isinstance(value, typed.AttributeRef):
         return value.key is None or isinstance(value.key, typed.Const)
     return isinstance(value, (typed.Const, typed.ParamRef, typed.LetRef, typed.MetricRef))

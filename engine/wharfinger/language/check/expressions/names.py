@@ -170,7 +170,7 @@ def index(context: Context, expr: ast.Index) -> typed.Expr:
 
 
 def _keyed(context: Context, base: ast.Expr) -> typed.Expr:
-    """The attribute before a key; unlike elsewhere, one that needs its key is welcome."""
+    """The attribute before a key; an attribute that needs its key is allowed here."""
     root, fields = path_of(base)
     if fields and isinstance(root, ast.Name) and root.name in SUBJECTS:
         subject = subject_named(context, root.name)
@@ -249,7 +249,7 @@ def name(context: Context, expr: ast.Name) -> typed.Expr:  # noqa: PLR0911 — o
         return context.error(Code.P301, message, expr.span, label="a function", help=f"write `{expr.name}(…)`")
     if binding.reference is None:
         if binding.members is None:
-            return unknown(expr.span)  # an import that failed, and said so
+            return unknown(expr.span)  # an import that failed with a finding
         members = listed(binding.members or ())
         return context.error(
             Code.P309,

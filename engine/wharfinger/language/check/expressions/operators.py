@@ -108,7 +108,7 @@ def _is_literal(item: ast.Expr) -> bool:
 def _one_of(context: Context, expr: ast.Binary, left: typed.Expr, choices: ast.SetLiteral) -> typed.Expr:
     """`x in [a, b]` with members that are not literals, as `x == a or x == b`."""
     found: list[typed.Expr] = []
-    repeated = sum(1 for _ in walk(left))  # the left side stands in every comparison
+    repeated = sum(1 for _ in walk(left))  # the left side occurs in every comparison
     for item in choices.items:
         context.work.spend(repeated)
         right = infer(context, item)
@@ -223,7 +223,7 @@ def binary(context: Context, expr: ast.Binary) -> typed.Expr:
 
 
 def _operands(context: Context, expr: ast.Binary) -> tuple[typed.Expr, typed.Expr] | None:
-    """Both operands, or None when one has an error; an unknown unit is reported with what stands on the other side."""
+    """Both operands, or None when one has an error; an unknown unit is reported with the type of the other side."""
     left, right = expr.left, expr.right
     if has_unknown_unit(right) and not has_unknown_unit(left) and isinstance(right, ast.Number):
         unknown_unit(context, right, infer(context, left))

@@ -30,7 +30,7 @@ SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING, Kind.VERSION}  # kinds of single val
 
 
 def assignable(value: Type, wanted: Type) -> bool:
-    """True if a value of one type may stand where the other is declared; a whole number is also a number."""
+    """True if a value of one type can be used for the other declared type; a whole number is also a number."""
     if value.kind is Kind.UNKNOWN or wanted.kind is Kind.UNKNOWN:
         return True
     if value.kind is Kind.SET and wanted.kind is Kind.SET:
@@ -50,7 +50,7 @@ def calculated(op: typed.Op, *kinds: Kind) -> Kind | None:
 
 
 def operation(op: typed.Op, kind: Kind, span: Span, *operands: typed.Expr, optional: bool | None = None) -> typed.Operation:
-    """An operation whose shape and optionality are those of its operands, unless said otherwise."""
+    """An operation with the shape and optionality of its operands, unless given."""
     shape, missing = joined(*operands)
     return typed.Operation(span=span, type=Type(kind, shape, missing if optional is None else optional), op=op, operands=operands)
 
@@ -228,7 +228,7 @@ def folded(expr: typed.Expr) -> Any:
 
 
 def literal_of(context: Context, expr: ast.Expr, wanted: Type, place: str, code: Code = Code.P211) -> typed.Const | None:
-    """The literal that stands for a value of the wanted type, or None after reporting why there is none."""
+    """The literal as a value of the expected type, or None after reporting an error."""
     found = infer(context.at(constant(place)), expr)
     if is_unknown(found):
         return None

@@ -154,7 +154,7 @@ def cidr(text: str) -> dict[str, str]:
     try:
         address, length = _prefix(text)
     except ValueError as error:
-        # Kubernetes says it twice.
+        # Kubernetes repeats it.
         again = "network address parse error during conversion from string: "
         raise ValueError(f"{again}{again}netip.ParsePrefix({quoted(text)}): {error}") from None
     if _is_mapped(address):
@@ -226,7 +226,7 @@ def is_canonical(text: str) -> bool:
 
 
 def kind_of(name: str) -> Callable[[Value], bool]:
-    """The function that says if an address is of a kind."""
+    """The function that checks if an address is of a kind."""
 
     def kind(value: Value) -> bool:
         return bool(getattr(address_of(value), name))

@@ -3,8 +3,8 @@
 The runtime has no limit on the time or memory of an expression but a number of iterations. Kubernetes estimates a cost and refuses dear
 expressions when they are written; expressions in files were checked by no API server. This estimate follows that of Kubernetes
 (`checker/cost.go` of cel-go): an operation costs 1 and what it reads and makes, and a loop its body times the length of what it goes
-through. It knows bounds of values instead of types, so it is higher where a value may be one of several; so it is for functions of
-Kubernetes, which are called in Python here.
+through. It uses bounds of values instead of types. So it is higher where a value can have several types, and for functions of Kubernetes,
+which are called in Python here.
 """
 
 from __future__ import annotations

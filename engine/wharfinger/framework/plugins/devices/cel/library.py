@@ -5,7 +5,7 @@ maps with one key that names the type (`{"quantity": nanos}`), because values of
 equal maps. `compareTo` and its like exist for two such types, so each is one function that looks at its arguments.
 
 A function raises ValueError with the text that the user sees. The runtime takes no second function of a name that its own extension for
-strings has. So `indexOf` and `lastIndexOf`, which lists have too, get names of their own here (`selector`).
+strings has. So `indexOf` and `lastIndexOf`, which lists have too, get separate names here (`selector`).
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _call(message: tree.Message, scope: _Scope) -> _Depth:
     values = [_of(part, scope) for number in (1, 3) for part in tree.every(message, number)]
     deepest = max((value.depth for value in values), default=0)
     if not is_native(function):
-        as_map = function in _OF_EQUALITY  # which are asked about maps only
+        as_map = function in _OF_EQUALITY  # which are used for maps only
         if any(value.depth and not (as_map and value.sure) for value in values):
             raise _Reached("==" if as_map else function)
         return _NONE

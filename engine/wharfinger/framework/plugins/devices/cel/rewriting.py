@@ -1,9 +1,9 @@
-"""Changes of compiled expressions where the runtime lacks what Kubernetes has: macros, some functions, and equality of its own types.
+"""Rewrites compiled expressions to add features of Kubernetes: macros, some functions, and equality of its own types.
 
 Macros that the parser of the runtime does not know are those with two variables, and `sortBy`. They are parsed as calls of functions that
-exist for this alone, with the variables of the macros declared. Each call is replaced by the loop that it stands for, as in cel-go
-(`ext/comprehensions.go` and `ext/lists.go`); the runtime evaluates it. So are functions whose results Python cannot give back to the
-runtime: optional values, durations and times, and numbers without a sign.
+exist for this alone, with the variables of the macros declared. Each call is replaced by its loop, as in cel-go (`ext/comprehensions.go`
+and `ext/lists.go`); the runtime evaluates it. So are functions whose results Python cannot give back to the runtime: optional values,
+durations and times, and numbers without a sign.
 
 The runtime sees a version, quantity or address as a map. Equality of such a value with one of another type is an error in Kubernetes, and
 false for the runtime. So `left == right` becomes a comparison for each answer to whether the left side is a value of a foreign type. In
@@ -76,7 +76,7 @@ def declarations(cel: Any) -> list[Any]:
 
 
 def expanded(call: tree.Message, make: tree.Maker) -> bytes | None:
-    """What a call of a macro, or of a function that is made of others, stands for; None for other calls."""
+    """The expansion of a call of a macro, or of a function that consists of others; None for other calls."""
     name = tree.text(call, 2)
     count, made_of = _MADE.get(name, (-1, None))
     arguments = [*tree.every(call, 1), *tree.every(call, 3)]
@@ -94,14 +94,14 @@ def _is_by_domain(expression: bytes) -> bool:
 
 
 def _loop(call: tree.Message, make: tree.Maker) -> bytes | None:
-    """The loop that a call stands for; None if it is no call of a macro."""
+    """The loop for a call; None if it is no call of a macro."""
     name, arguments = tree.text(call, 2), list(tree.every(call, 3))
     if 1 not in call or len(arguments) not in _COUNTS.get(name, ()):
         return None
     over = tree.first(call, 1)
     names = [_identifier(each) for each in arguments[: 2 if len(arguments) > 2 else 1]]
     if not all(names):
-        return None  # the function that stands for it has no implementation: an error
+        return None  # its replacement has no implementation: an error
     rest = arguments[len(names) :]
     if name in {"all", "exists"}:
         return make.loop(over, names, _RESULT, _every_or_any(rest[0], make, every=name == "all"))

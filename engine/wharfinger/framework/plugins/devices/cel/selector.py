@@ -44,7 +44,7 @@ COST_OF_DEVICE = 2_400
 COST_COMPILED, COST_OF_LETTER = 30_000, 100
 """The cost of compiling an expression, and each of its characters, once in a decision."""
 COST_EACH = 200
-"""The cost of asking a selector about a device, besides that of an evaluation where no device with such attributes was asked about."""
+"""The cost of a selector for a device, besides the cost of the evaluation if it is the first device with such attributes."""
 COST_EVALUATED = 150
 """The cost of one evaluation, besides that of its expression."""
 
@@ -104,7 +104,7 @@ class Selector:
         return self._costs[size]
 
     def matches(self, device: DeviceTraits) -> bool:
-        """True if the device is selected; SelectorFailed with kube-scheduler's text if that cannot be said."""
+        """True if the device is selected; Raises SelectorFailed with kube-scheduler's text if the result is an error."""
         answer = self._answers.get(device.key)
         if answer is None:
             if len(self._answers) >= MAX_ANSWERS:
@@ -256,7 +256,7 @@ def reads(expression: str) -> tuple[Read, ...] | None:
 
 
 def _renamed(expression: str) -> str:
-    """An expression in which `indexOf` and `lastIndexOf` have the names that they have here; what stands in texts stays."""
+    """An expression in which `indexOf` and `lastIndexOf` have their names of this module; string literals are unchanged."""
     return _RENAMED.sub(lambda match: match[0] if match[1] is None else f".kubernetes_{match[1]}", expression)
 
 

@@ -90,7 +90,7 @@ def _written_number(number: int) -> bytes:
 
 
 def changed(message: bytes, change: Callable[[int, bytes], bytes]) -> bytes:
-    """A message in which `change` was asked for each text, bytes or message of a field, given its number."""
+    """A message after `change` was applied to each string, bytes or message field, with the number of the field."""
     parts = []
     for tag, value in _entries(message):
         if isinstance(value, int):
@@ -116,7 +116,7 @@ def is_empty_list(message: bytes) -> bool:
 
 
 class Maker:
-    """Makes expressions with ids of their own."""
+    """Creates expressions with new ids."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1 << 20)  # the parser counts from 1
@@ -157,7 +157,7 @@ class Maker:
         return self._form(COMPREHENSION, b"".join([variables[0], written(2, over), written(3, collected.encode()), *body, *variables[1:]]))
 
     def bound(self, name: str, value: bytes, result: bytes) -> bytes:
-        """An expression in which a name stands for a value: `cel.bind`, a loop over nothing."""
+        """An expression with a name bound to a value: `cel.bind`, a loop over nothing."""
         return self.loop(self.items(), ["#unused"], name, [value, self.truth(False), self.name(name), result])
 
     def _form(self, form: int, message: bytes) -> bytes:
@@ -165,7 +165,7 @@ class Maker:
 
 
 def rewritten(serialized: bytes, replace: Callable[[Message, Maker], bytes | None]) -> bytes:
-    """A compiled expression, serialized, in which `replace` was asked for each call, the inner ones first (None: it stays)."""
+    """A serialized compiled expression after `replace` was applied to each call, the inner ones first (None: unchanged)."""
     maker = Maker()
 
     def of(expression: bytes) -> bytes:

@@ -156,7 +156,7 @@ def _authority(scheme: str, authority: str) -> dict[str, str | None]:
 
 
 def _parsed(text: str, *, request: bool) -> _Url:  # noqa: C901 — as Go reads it
-    """A URL without a fragment (`parse`); `request`: it must be absolute, as `ParseRequestURI` wants it."""
+    """A URL without a fragment (`parse`); `request`: it must be absolute, as for `ParseRequestURI`."""
     if any(letter < " " or letter == "\x7f" for letter in text):
         raise ValueError("net/url: invalid control character in URL")
     if not text and request:
@@ -229,7 +229,7 @@ def is_url(text: str) -> bool:
 
 
 def why_no_url(text: str) -> str:
-    """Why a text is no absolute URL, as `ParseRequestURI` says it; "" if it is one."""
+    """The error of `ParseRequestURI` for a text; "" if it is an absolute URL."""
     try:
         _parsed(_encoded(text), request=True)
     except ValueError as error:
