@@ -19,7 +19,7 @@ from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.render import human
+from wharfinger.language.report.render import as_text
 from wharfinger.language.semantics.authority import TenantPolicies
 
 ROOT = Path(__file__).parent.parent
@@ -106,7 +106,7 @@ def page(code: Code) -> str:
     case = diagnostic_case.read(diagnostic_case.FOLDER / f"{code.name}.case")
     with tempfile.TemporaryDirectory() as folder:
         found = diagnostic_case.diagnose(Path(folder), case.broken, case.files, case.authority)
-    printed = "\n".join(human(diagnostic) for diagnostic in found)
+    printed = "\n".join(as_text(diagnostic) for diagnostic in found)
     lines = [f"# {code.name}: {code.title}", "", code.value.explanation, "", *_what_follows(code), "", "## Example", ""]
     if case.authority.namespace is not None:
         off = " while `tenantPolicies` is `Off`" if case.authority.allowed is TenantPolicies.OFF else ""

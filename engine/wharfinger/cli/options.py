@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -199,6 +199,9 @@ Servers = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="A WharfingerConfiguration with the Prometheus servers and the policies."),
 ]
+FORMAT = typer.Option("--format", help="How the result is printed.")
+"""Every verb that prints a result has `text`, for people, and `json`; further ones are in the type of its parameter."""
+TextOrJson = Annotated[Literal["text", "json"], FORMAT]
 PrometheusUrl = Annotated[str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server for metrics that name none.")]
 
 

@@ -9,7 +9,6 @@ the root of the repository (`$GITHUB_WORKSPACE`, else the current folder), becau
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import wharfinger
+from wharfinger.cli import streams
 from wharfinger.language.report.codes import Code, Severity
 from wharfinger.language.report.diagnostics import Diagnostic, Label, Span
 
@@ -148,7 +148,7 @@ def sarif(findings: Iterable[Finding]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, rules) for finding in found],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return streams.json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

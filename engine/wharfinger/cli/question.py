@@ -12,8 +12,7 @@ import json
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -37,16 +36,8 @@ from wharfinger.simulate.dry_run import Utilisation
 
 MAX_LINE_LENGTH = 1_000_000  # never fold a line of YAML: folding makes diffs noisy
 
-
-class Format(Enum):
-    """How a report is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-Output = Annotated[Format, typer.Option("--format", help="How the report is printed.")]
+Format = Literal["text", "json", "yaml"]
+Output = Annotated[Format, options.FORMAT]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +153,11 @@ def revisions(chain: Chain) -> dict[str, str]:
     return {"policies": chain.policy_revision, "chain": chain.revision}
 
 
-def rendered(output: Format, table: Callable[[], str], value: Callable[[], Mapping[str, Any]]) -> str:
-    """A report as text: the table for people, or the plain value as JSON or YAML."""
-    if output is Format.TABLE:
-        return table()
-    if output is Format.JSON:
+def rendered(output: Format, text: Callable[[], str], value: Callable[[], Mapping[str, Any]]) -> str:
+    """A report in a format: the text for people, or the plain value as JSON or YAML."""
+    if output == "text":
+        return text()
+    if output == "json":
         # indented by msgspec: json's own indentation takes five times as long
         return msgspec.json.format(json.dumps(plain(value()), ensure_ascii=False), indent=2) + "\n"
     return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MAX_LINE_LENGTH))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 TRACEBACK = "WHARF_TRACEBACK"
 """The environment variable that has tracebacks written instead of one line."""
@@ -27,6 +28,11 @@ def prepare() -> None:
 def out(text: str) -> None:
     """Writes text to stdout."""
     sys.stdout.write(text)
+
+
+def json_text(value: Any) -> str:
+    """Plain values as JSON that people can read too, with a newline at the end."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def complain(text: str) -> None:

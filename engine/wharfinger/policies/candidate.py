@@ -202,7 +202,7 @@ def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: 
     checked = texts.check(text.name, CATALOGUE, diagnostics, text.authority)
     needs |= {name: digest(texts.texts.get(name)) for name in checked.needs}
     findings = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
-    report = render.render(diagnostics, "human")
+    report = render.render(diagnostics)
     if checked.policy is None or diagnostics.has_errors:
         silent = checked.without_policy and not diagnostics.has_errors
         return _outcome(None, findings, report, title=checked.title, silent=silent, needs=needs)

@@ -30,4 +30,4 @@ def test_without_the_library_the_extra_is_named(wharf, monkeypatch):
 
     code, _, err = wharf("expander")
     assert code == 2
-    assert "wharf expander needs grpc: pip install 'wharfinger[autoscaler]'" in err
+    assert "`wharf expander` needs grpc: pip install 'wharfinger[autoscaler]'" in err

@@ -44,7 +44,7 @@ def test_junit_counts_what_json_counts(wharf):
 UNTESTED = 'policy "untested"\n\nscore s weight 1 = least_allocated()\n'
 
 
-@pytest.mark.parametrize("output", ["human", "plain", "json", "junit"])
+@pytest.mark.parametrize("output", ["text", "plain", "json", "junit"])
 def test_no_tests_is_a_failure(wharf, tmp_path, output):
     (tmp_path / "untested.policy").write_text(UNTESTED)
     code, out, _ = wharf("test", tmp_path, "--format", output)

@@ -200,7 +200,7 @@ def test_check_finds_nothing_wrong_with_a_good_policy(wharf, tmp_path):
     assert wharf("check", tmp_path) == (0, "", "")
 
 
-@pytest.mark.parametrize("output", ["human", "plain", "json"])
+@pytest.mark.parametrize("output", ["text", "plain", "json"])
 def test_check_prints_findings_and_fails(wharf, tmp_path, output):
     (tmp_path / "p.policy").write_text(POLICY + "let unused = 1\nscore t weight 1 = nod.pod_count\n")
     code, out, err = wharf("check", tmp_path, "--format", output)

@@ -140,12 +140,12 @@ def _underlines(marks: list[Mark], paint: Paint, style: str) -> Iterator[str]:
         yield row + " " * (mark.start - cursor) + paint(mark.text, style if mark.primary else "other")
 
 
-def render(diagnostics: Diagnostics | Iterable[Diagnostic], format: str = "human", *, color: bool = False) -> str:  # noqa: A002  # the word of the flag
+def render(diagnostics: Diagnostics | Iterable[Diagnostic], format: str = "text", *, color: bool = False) -> str:  # noqa: A002  # the word of the flag
     """All findings in one of `FORMATS`, ending with a newline; "" without findings (JSON is never empty)."""
     return FORMATS[format](list(diagnostics), color)
 
 
-def human(diagnostic: Diagnostic, *, color: bool = False) -> str:
+def as_text(diagnostic: Diagnostic, *, color: bool = False) -> str:
     """One finding with its lines of source, as compilers print it; no newline at the end."""
     paint = Paint(color)
     word = diagnostic.severity.value
@@ -201,8 +201,8 @@ def capped(found: list[Diagnostic]) -> tuple[list[Diagnostic], int]:
     return shown, len(found) - len(shown)
 
 
-def _render_human(found: list[Diagnostic], color: bool) -> str:
-    return _blocks(found, lambda diagnostic: human(diagnostic, color=color), "\n\n")
+def _render_text(found: list[Diagnostic], color: bool) -> str:
+    return _blocks(found, lambda diagnostic: as_text(diagnostic, color=color), "\n\n")
 
 
 def _render_plain(found: list[Diagnostic], color: bool) -> str:
@@ -259,4 +259,4 @@ def _place(span: Span) -> dict[str, Any]:
     return {"file": span.source.name, **place, "start": span.start, "end": span.end}
 
 
-FORMATS: Mapping[str, Callable[[list[Diagnostic], bool], str]] = {"human": _render_human, "plain": _render_plain, "json": _render_json}
+FORMATS: Mapping[str, Callable[[list[Diagnostic], bool], str]] = {"text": _render_text, "plain": _render_plain, "json": _render_json}

@@ -57,7 +57,7 @@ def test_depth_and_length(text, expected):
 def test_the_findings_that_are_shown_are_limited_and_the_rest_is_counted():
     _, diagnostics = parsed("let a = +\n" * 80)
     assert len(diagnostics) == 80
-    for form in ("human", "plain"):
+    for form in ("text", "plain"):
         assert render(diagnostics, form).count("P100") == MAX_PER_FILE
         assert "… and 30 more" in render(diagnostics, form)
     assert '"omitted": 30' in render(diagnostics, "json")

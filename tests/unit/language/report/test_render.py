@@ -7,7 +7,7 @@ import pytest
 from tests.unit.language.parsing import source
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Label, Span
-from wharfinger.language.report.render import human, plain, render
+from wharfinger.language.report.render import as_text, plain, render
 
 TEXT = 'policy "p"\n\nfilter f {\n\trequire node.free.memory >= 2Gb else "漢字 é"\n}\n' + "\n" * 100 + "let a = " + "b + " * 100 + "c\n"
 FILE = source(TEXT)
@@ -108,12 +108,12 @@ error[P203]: cannot compare
 @pytest.mark.parametrize("name", CASES)
 def test_for_people(name):
     diagnostic, expected = CASES[name]
-    assert human(diagnostic) == expected
+    assert as_text(diagnostic) == expected
 
 
 def test_a_place_in_another_file_shows_that_file():
     other = Span(type(FILE)(name="shared.policy", text="let a = 1\n"), 4, 5)
-    assert human(finding(at("policy"), Label(other, "declared here"))) == (
+    assert as_text(finding(at("policy"), Label(other, "declared here"))) == (
         'error[P203]: cannot compare\n  --> example.policy:1:1\n   |\n 1 | policy "p"\n   | ^^^^^^\n'
         "  ::: shared.policy:1:5\n   |\n 1 | let a = 1\n   |     - declared here"
     )
@@ -123,7 +123,7 @@ def test_colour_changes_nothing_but_colour():
     import re
 
     for diagnostic, expected in CASES.values():
-        coloured = human(diagnostic, color=True)
+        coloured = as_text(diagnostic, color=True)
         assert "\x1b[1;31merror[P203]\x1b[0m" in coloured
         assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == expected
 

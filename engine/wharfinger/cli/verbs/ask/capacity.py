@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import options, question, streams
-from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.question import QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
 from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, Room, Share, capacity
@@ -190,7 +190,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     most: Annotated[
         int, typer.Option("--most", metavar="N", min=1, max=MAX_PODS, help="The maximum number of further pods that are counted.")
     ] = DEFAULT_LIMIT,
-    output: question.Output = Format.TABLE,
+    output: question.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if not all of the pods fit.")] = False,
 ) -> int:
     """Report how many more pods fit, where, what stops the next one, and what would help. Writes nothing to the cluster.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -23,13 +22,7 @@ DEFAULT_ROWS = 50
 NO_POLICIES = "no policies, the settings of Kubernetes"
 
 
-class Format(Enum):
-    """How the report is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    MARKDOWN = "markdown"
+Format = Literal["text", "json", "yaml", "markdown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +61,7 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None, typer.Option("--by", metavar="LABEL", help=f"Count pods by the values of this label of nodes; default: {ZONE}.")
     ] = None,
     most: Annotated[int, typer.Option("--most", metavar="N", min=0, help="List no more than N changes in tables.")] = DEFAULT_ROWS,
-    output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
+    output: Annotated[Format, options.FORMAT] = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if something differs.")] = False,
 ) -> int:
     """Compare where pods are placed by two sets of policies: which pods differ, and by which rule. Writes nothing to the cluster.
@@ -162,8 +155,6 @@ def _refuse_cluster(flags: QuestionFlags, against: AgainstFlags, replace: list[s
 
 
 def _rendered(found: Diff | LogDiff, titles: Titles, output: Format, most: int) -> str:
-    if output is Format.MARKDOWN:
+    if output == "markdown":
         return diff_report.markdown(found, titles, most)
-    return question.rendered(
-        question.Format(output.value), lambda: diff_report.table(found, titles, most), lambda: diff_report.value(found, titles)
-    )
+    return question.rendered(output, lambda: diff_report.table(found, titles, most), lambda: diff_report.value(found, titles))

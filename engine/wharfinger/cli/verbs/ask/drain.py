@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import options, question, streams
-from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.question import QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.dry_run import pod_value
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
@@ -135,7 +135,7 @@ def wharf_drain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     delete_emptydir_data: Annotated[bool, typer.Option("--delete-emptydir-data", help="Evict pods with an emptyDir too.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the nodes at the end instead of keeping them cordoned.")] = False,
     pending: Annotated[bool, typer.Option("--pending", help="Place the pending pods of the snapshot too.")] = False,
-    output: question.Output = Format.TABLE,
+    output: question.Output = "text",
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 if a pod may not be evicted, or finds no other node.")
     ] = False,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import options, question, streams
-from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.question import QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework import pod_devices
@@ -148,7 +148,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
             help="sequential: each placement counts for the next pods; independent: each pod is placed as if it were the only one.",
         ),
     ] = Mode.SEQUENTIAL,
-    output: question.Output = Format.TABLE,
+    output: question.Output = "text",
     explain: Annotated[bool, typer.Option("--explain", help="Explain each pod: the result of every rule, with values.")] = False,
     node: Annotated[
         list[str] | None,

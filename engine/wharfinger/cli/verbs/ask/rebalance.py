@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import live_cluster, options, question, streams
-from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.question import QuestionFlags, with_flags
 from wharfinger.cli.verbs.ask.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
@@ -151,7 +151,7 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     patience: Annotated[
         str, typer.Option("--patience", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
     ] = "5m",
-    output: question.Output = Format.TABLE,
+    output: question.Output = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if the plan has moves.")] = False,
 ) -> int:
     """Plan moves of running pods that free nodes or GPUs, or improve placements. Writes nothing to the cluster without --apply.

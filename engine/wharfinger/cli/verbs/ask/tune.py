@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import chosen_policies, question, streams
-from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.question import QuestionFlags, with_flags
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
@@ -173,7 +173,7 @@ def wharf_tune(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     patch: Annotated[str | None, typer.Option("--patch", metavar="FILE", help="Write the change of the policies to this file.")] = None,
     draw: Annotated[str | None, typer.Option("--picture", metavar="FILE", help="Write the trials as an SVG picture to this file.")] = None,
-    output: question.Output = Format.TABLE,
+    output: question.Output = "text",
 ) -> int:
     """Search for better params and weights of policies, and print the best ones as a patch. Changes no policy.
 

@@ -6,8 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -24,26 +23,16 @@ from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics import typed
 
 
-class Format(Enum):
-    """How findings are printed."""
-
-    HUMAN = "human"
-    PLAIN = "plain"
-    JSON = "json"
-    SARIF = "sarif"
-    GITHUB = "github"
-
-
 def wharf_check(
     paths: options.Paths = None,
-    output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
+    output: Annotated[Literal["text", "plain", "json", "sarif", "github"], options.FORMAT] = "text",
     with_cost: Annotated[bool, typer.Option("--cost", help="Print the cost of each rule in a decision too.")] = False,
 ) -> int:
     """Check policies: types, missing values, ranges of scores, costs. Exit code 1 if there is an error or a warning.
 
     $ wharf check policies/
     """
-    if with_cost and output is Format.SARIF:
+    if with_cost and output == "sarif":
         raise UsageError("--cost and --format sarif exclude each other: SARIF has no place for costs")
     policies, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)
     costs = _costs([policy for policy in policies if policy is not None], diagnostics)
@@ -51,9 +40,9 @@ def wharf_check(
     if output in PIPELINES:
         text = PIPELINES[output]([*pipeline.of_diagnostics(diagnostics), *refused])
     else:
-        text = render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout))
+        text = render.render(diagnostics, format=output, color=streams.colors(sys.stdout))
     if with_cost:
-        text = with_costs(text, costs) if output is Format.JSON else text + cost_tables(costs)
+        text = with_costs(text, costs) if output == "json" else text + cost_tables(costs)
     streams.out(text)
     if output not in PIPELINES:
         for finding in refused:
@@ -61,7 +50,7 @@ def wharf_check(
     return 1 if len(diagnostics) or refused else 0
 
 
-PIPELINES = {Format.SARIF: pipeline.sarif, Format.GITHUB: pipeline.github}
+PIPELINES = {"sarif": pipeline.sarif, "github": pipeline.github}
 
 
 def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[str, cost.Cost]:
@@ -116,7 +105,7 @@ def _cost_row(title: str, cost: Cost | RuleCost) -> tuple[str, ...]:
 def with_costs(findings: str, costs: Mapping[str, Cost]) -> str:
     """The findings, as JSON, with what the policies cost."""
     whole = json.loads(findings) | {"cost": [_cost_plain(name, cost) for name, cost in costs.items()]}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return streams.json_text(whole)
 
 
 def _cost_plain(name: str, cost: Cost) -> dict[str, Any]:

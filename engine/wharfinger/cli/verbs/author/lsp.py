@@ -37,7 +37,7 @@ def wharf_lsp(
     except ModuleNotFoundError as error:
         if error.name not in {"pygls", "lsprotocol"}:
             raise
-        raise missing_extra("wharf lsp needs pygls", "lsp") from error
+        raise missing_extra("`wharf lsp` needs pygls", "lsp") from error
     if sys.stdin.isatty():
         raise UsageError("wharf lsp is started by an editor, which writes to its standard input; docs/writing/authoring.md says how")
     cluster = None

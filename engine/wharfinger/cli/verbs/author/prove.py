@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +14,6 @@ from wharfinger.language.report.diagnostics import PolicyError
 
 PROVED, REFUTED, FAULTY, UNKNOWN = 0, 1, 2, 3
 CODES = {"proved": PROVED, "counterexample": REFUTED, "unknown": UNKNOWN}
-
-
-class Format(Enum):
-    """How verdicts are printed."""
-
-    HUMAN = "human"
-    JSON = "json"
 
 
 def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
@@ -90,7 +81,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
         ),
     ] = None,
     param: options.Params = None,
-    output: Annotated[Format, typer.Option("--format", help="How verdicts are printed.")] = Format.HUMAN,
+    output: options.TextOrJson = "text",
 ) -> int:
     """Prove statements about a policy for all pods and all clusters, or print a test that fails.
 
@@ -123,7 +114,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--keeps": lambda: statements.keeps(found, str(keeps), others),
         }
         answers = [make[given[0]]()] if given else statements.survey(found)
-        streams.out(_as_json(answers) if output is Format.JSON else "\n".join(map(str, answers)))
+        streams.out("\n".join(map(str, answers)) if output == "text" else streams.json_text(list(map(_plain, answers))))
         return _code([answer.verdict.value for answer in answers], bool(given))
     except PolicyError as error:
         error.exit_code = FAULTY  # 1 is a counterexample
@@ -158,15 +149,11 @@ def _code(verdicts: list[str], stated: bool) -> int:
     return REFUTED if "proved" in verdicts else UNKNOWN if "unknown" in verdicts else PROVED
 
 
-def _as_json(answers: list[Any]) -> str:
-    plain = [
-        {
-            "statement": answer.statement,
-            "verdict": answer.verdict.value,
-            "counterexample": answer.counterexample,
-            "failsWith": answer.fails_with,
-            "because": answer.because,
-        }
-        for answer in answers
-    ]
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+def _plain(answer: Any) -> dict[str, Any]:
+    return {
+        "statement": answer.statement,
+        "verdict": answer.verdict.value,
+        "counterexample": answer.counterexample,
+        "failsWith": answer.fails_with,
+        "because": answer.because,
+    }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
 import typer
@@ -24,7 +22,7 @@ from wharfinger.policies.policy_tests import Failure, Report, Result
 GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
-def human(report: Report, coverage: bool) -> str:
+def text(report: Report, coverage: bool) -> str:
     """Results by policy with a mark each, failures with the values that led to them."""
     colored = streams.colors(sys.stdout)
     good, bad = (f"{GREEN}✓{RESET}", f"{RED}✗{RESET}") if colored else ("✓", "✗")
@@ -87,7 +85,7 @@ def as_json(report: Report, coverage: bool) -> str:  # noqa: ARG001 — coverage
         "tests": [_result(result) for result in report.results],
         "coverage": {"fraction": round(covered_fraction(report.coverage), 6), "points": [_point(point) for point in report.coverage]},
     }
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return streams.json_text(value)
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -152,20 +150,9 @@ def _findings(report: Report, policies: Sequence[typed.Policy], wanted: float | 
         yield Finding(rule=pipeline.COVERAGE, message=f"the coverage is {_percent(report)}, below {wanted:g} %")
 
 
-class Format(Enum):
-    """How results are printed."""
-
-    HUMAN = "human"
-    PLAIN = "plain"
-    JSON = "json"
-    JUNIT = "junit"
-    SARIF = "sarif"
-    GITHUB = "github"
-
-
 def wharf_test(
     paths: options.Paths = None,
-    output: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.HUMAN,
+    output: Annotated[Literal["text", "plain", "json", "junit", "sarif", "github"], options.FORMAT] = "text",
     coverage: Annotated[bool, typer.Option("--coverage", help="List clauses that no test has seen true, false or missing.")] = False,
     fail_under: Annotated[
         float, typer.Option("--fail-under", metavar="PERCENT", min=0, max=100, help="Exit with 1 below this coverage.")
@@ -192,9 +179,9 @@ def wharf_test(
 
 
 _RENDERERS = {
-    Format.HUMAN: human,
-    Format.PLAIN: plain,
-    Format.JSON: as_json,
-    Format.JUNIT: junit,
+    "text": text,
+    "plain": plain,
+    "json": as_json,
+    "junit": junit,
 }
-_PIPELINES = {Format.SARIF: pipeline.sarif, Format.GITHUB: pipeline.github}
+_PIPELINES = {"sarif": pipeline.sarif, "github": pipeline.github}

@@ -7,7 +7,6 @@ nodes without a cache; in a running scheduler it is evaluated over one or two ro
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,13 +35,6 @@ Clock = Callable[[], int]
 Family = Enum("Family", {name: name for name in workloads.FAMILIES})  # type: ignore[misc]  # the names are known at run time only
 
 
-class Format(Enum):
-    """How the figures are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def wharf_bench(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: options.Policies = None,
     nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=1_000_000, help="Nodes of the generated cluster.")] = 5000,
@@ -60,7 +52,7 @@ def wharf_bench(  # noqa: PLR0913, PLR0917 — one parameter per flag
     param: options.Params = None,
     config: options.Config = None,
     scheduler_name: options.SchedulerName = None,
-    output: Annotated[Format, typer.Option("--format", help="How the figures are printed.")] = Format.TABLE,
+    output: options.TextOrJson = "text",
 ) -> int:
     """Measure decisions per second, and the time of each rule over all nodes.
 
@@ -69,7 +61,7 @@ def wharf_bench(  # noqa: PLR0913, PLR0917 — one parameter per flag
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
     size = workloads.Size(nodes=nodes, pods=pods, running=running, templates=templates)
     found = measure(chain, _given(snapshot) if snapshot else workloads.workload(family.value, size))
-    streams.out(_as_json(found) if output is Format.JSON else _table(found))
+    streams.out(_table(found) if output == "text" else streams.json_text(_plain(found)))
     return 0
 
 
@@ -80,8 +72,8 @@ def _given(paths: list[str]) -> workloads.Workload:
     return workloads.Workload(state=found.state, pods=tuple(found.pending))
 
 
-def _as_json(found: Measurement) -> str:
-    value: dict[str, Any] = {
+def _plain(found: Measurement) -> dict[str, Any]:
+    return {
         "decisionsPerSecond": round(found.decisions_per_second, 1),
         "microsecondsPerDecision": round(found.microseconds_per_decision, 2),
         "placementsPerSecond": round(found.placements_per_second, 1),
@@ -92,7 +84,6 @@ def _as_json(found: Measurement) -> str:
         "seconds": round(found.seconds, 6),
         "rules": [{"rule": rule.rule, "point": rule.point, "microseconds": _rounded(rule)} for rule in found.rules],
     }
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _rounded(rule: RuleTime) -> float | None:

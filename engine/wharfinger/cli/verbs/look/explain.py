@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from enum import Enum
 from typing import Annotated
 from urllib.parse import quote
 
@@ -25,13 +23,6 @@ from wharfinger.simulate.cluster import Cluster
 PODS = ("pod", "pods", "po")
 GROUPS = ("group", "groups", "podgroup", "podgroups")
 POLICIES = ("policy", "policies")
-
-
-class Format(Enum):
-    """How the explanation is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -66,7 +57,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
             autocompletion=options.offered_nodes,
         ),
     ] = None,
-    output: Annotated[Format, typer.Option("--format", help="How the explanation is printed.")] = Format.TEXT,
+    output: options.TextOrJson = "text",
 ) -> int:
     """Explain why a pod is on its node or is pending, why a group waits, or what a policy does. Writes nothing to the cluster.
 
@@ -137,8 +128,8 @@ def _refuse_ways_in(*given: str | None) -> None:
         raise UsageError("--kubeconfig and --context say which cluster --live is about; a running scheduler is asked at its --url")
 
 
-def _asked(url: str, path: str, nodes: list[str], output: Format) -> str:
-    query = "&".join([f"format={output.value}", *(f"node={quote(node, safe='')}" for node in nodes)])
+def _asked(url: str, path: str, nodes: list[str], output: str) -> str:
+    query = "&".join([f"format={output}", *(f"node={quote(node, safe='')}" for node in nodes)])
     return running_process.text(url, f"{path}?{query}")
 
 
@@ -152,5 +143,5 @@ def _pod(found: Cluster, key: str) -> PodView:
     return pods[key]
 
 
-def _shown(explained: ExplainedPod | ExplainedGroup | ExplainedPolicy, output: Format) -> str:
-    return str(explained) if output is Format.TEXT else json.dumps(explained.plain(), indent=2, ensure_ascii=False, default=str) + "\n"
+def _shown(explained: ExplainedPod | ExplainedGroup | ExplainedPolicy, output: str) -> str:
+    return str(explained) if output == "text" else streams.json_text(explained.plain())

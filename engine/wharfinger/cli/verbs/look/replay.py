@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +14,6 @@ from wharfinger.language.report import wording
 from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.replay import Change, Difference, Replay
-
-
-class Format(Enum):
-    """How the outcome is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -48,7 +39,7 @@ def wharf_replay(  # noqa: PLR0913, PLR0917 — one parameter per flag
         str | None, typer.Option("--scheduler-name", metavar="NAME", help="The profile that --policy and --param belong to; default: all.")
     ] = None,
     pod: Annotated[str | None, typer.Option("--pod", metavar="NAMESPACE/NAME", help="Only decisions about this pod.")] = None,
-    output: Annotated[Format, typer.Option("--format", help="How the outcome is printed.")] = Format.TABLE,
+    output: options.TextOrJson = "text",
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if other policies change a decision.")] = False,
 ) -> int:
     """Make every decision of a decision log again, and compare to the last bit. Exit code 1 if one differs.
@@ -72,7 +63,7 @@ def wharf_replay(  # noqa: PLR0913, PLR0917 — one parameter per flag
         raise UsageError(
             f"--scheduler-name {scheduler_name}: no decision is of that profile; there are {', '.join(sorted(outcome.profiles))}"
         )
-    streams.out(_table(outcome) if output is Format.TABLE else json.dumps(_plain(outcome), indent=2, ensure_ascii=False) + "\n")
+    streams.out(_table(outcome) if output == "text" else streams.json_text(_plain(outcome)))
     return int(bool(outcome.differences) or (exit_code and bool(outcome.changes)))
 
 

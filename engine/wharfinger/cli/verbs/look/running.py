@@ -6,7 +6,6 @@ terminal. Colour is never the only sign.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -42,7 +41,7 @@ def wharf_status(
     answer = shaped(whole, Policies, f"{url}{POLICIES}")
     not_ready = [f"not ready: {reason}" for reason in unready]
     if output:
-        streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        streams.out(streams.json_text(whole))
         for line in not_ready:
             streams.complain(line)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -31,13 +30,6 @@ class Action(Enum):
     CHECK = "check"
 
 
-class Format(Enum):
-    """How findings are printed."""
-
-    HUMAN = "human"
-    JSON = "json"
-
-
 def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
     action: Annotated[Action, typer.Argument(help="`check` is the only action.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
@@ -48,7 +40,7 @@ def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     slow: Annotated[float, typer.Option("--slow", metavar="SECONDS", help="The time after which an answer is reported as slow.")] = 1.0,
-    output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
+    output: options.TextOrJson = "text",
 ) -> int:
     """Run each metric query of the policies once, and report problems. Exit code 1 if there is one.
 
@@ -62,7 +54,7 @@ def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
     if state is None:
         streams.warn(["without --snapshot or --live nothing can be said of nodes"])
     found = asyncio.run(_surveyed(policies, settings, state, kubeconfig, context, slow))
-    streams.out(as_json(found) if output is Format.JSON else table(found))
+    streams.out(table(found) if output == "text" else as_json(found))
     return 1 if any(each.errors or each.warnings for each in found) else 0
 
 
@@ -98,7 +90,7 @@ def table(found: Sequence[MetricSurvey]) -> str:
 
 def as_json(found: Sequence[MetricSurvey]) -> str:
     """The same as one JSON document."""
-    return json.dumps([_plain(each) for each in found], ensure_ascii=False, indent=2) + "\n"
+    return streams.json_text([_plain(each) for each in found])
 
 
 def _lines(each: MetricSurvey) -> Iterator[str]:

@@ -74,7 +74,7 @@ def _certificate(listen: str, certificate: str | None, private_key: str | None) 
     try:
         from wharfinger.web.expander import Certificate  # noqa: PLC0415 — an optional library
     except ImportError as error:
-        raise missing_extra(f"wharf expander needs {error.name}", "autoscaler") from error
+        raise missing_extra(f"`wharf expander` needs {error.name}", "autoscaler") from error
     host, _ = _address("--listen", listen)
     if (certificate is None) != (private_key is None):
         raise UsageError("--certificate and --private-key belong together; give both")
