@@ -26,11 +26,12 @@ from wharfinger.model.objects import quantity
 from wharfinger.model.objects.matching import taint_text
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.objects.requests import NATIVE
+from wharfinger.model.objects.requests import NATIVE_BY_FIELD
 from wharfinger.policies import policy_tests
 
 MAX_NODES = 3  # the chosen one and others
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELDS = {**{resource: field for field, resource in NATIVE_BY_FIELD.items()}, "pods": "pods"}  # of a node in a test
 
 
 def decision_test(document: Document, cluster: KnownCluster, pod_key: str | None = None) -> str:
@@ -122,8 +123,8 @@ class _Written:
 
     def _node_fields(self, node: NodeView) -> dict[str, str]:
         offered = node.allocatable
-        fields = {key.replace("-", "_"): quantity_text(key, offered[key]) for key in (*NATIVE, "pods") if offered.get(key)}
-        extended = {key: amount for key, amount in offered.items() if key not in (*NATIVE, "pods")}
+        fields = {field: quantity_text(key, offered[key]) for key, field in _FIELDS.items() if offered.get(key)}
+        extended = {key: amount for key, amount in offered.items() if key not in _FIELDS}
         if extended:
             fields["resources"] = _amounts(extended)
         fields |= self._texts(Subject.NODE, {"labels": node.labels, "annotations": node.annotations, "conditions": node.conditions})
@@ -186,7 +187,7 @@ def _object(fields: Mapping[str, str]) -> str:
 
 
 def _key(key: str) -> str:
-    plain = key.replace("-", "_") if key in NATIVE else key
+    plain = _FIELDS.get(key, key)
     return plain if _PLAIN.fullmatch(plain) else quoted(plain)
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wharfinger.language import ast, test_steps
-from wharfinger.language.format_expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, quoted, string
+from wharfinger.language.format_expressions import INDENT, WIDTH, key, name, one_line, pretty, pretty_object, string
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
+from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.test_steps import Expectation
 
 
@@ -419,7 +420,7 @@ def _outcome(step: test_steps.Expect) -> str:
         case Expectation.ON | Expectation.NOT_ON:
             return f"{step.expectation.value} {nodes}"
         case Expectation.ON_DEVICE:
-            return f"on device {', '.join(quoted(device, chr(34)) for device in step.devices)}"
+            return f"on device {', '.join(quoted(device) for device in step.devices)}"
         case Expectation.REJECTED:
             return f"rejected by {rule}" if rule else "rejected"
     if step.op and step.points:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from wharfinger.language import ast
 from wharfinger.language.ast import BinaryOp
 from wharfinger.language.parse import grammar
+from wharfinger.language.semantics.describe import quoted
 
 WIDTH = 120
 INDENT = "  "
@@ -24,7 +25,6 @@ BINDING = {
     BinaryOp.MUL: PRODUCT,
     BinaryOp.DIV: PRODUCT,
 }
-ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def one_line(expr: ast.Expr) -> str:  # noqa: PLR0911  # one case per kind
@@ -140,15 +140,10 @@ def string(text: ast.String) -> str:
     return quoted(value, quote)
 
 
-def quoted(value: str, quote: str) -> str:
-    """A text in quotes, escaped."""
-    return quote + "".join(ESCAPES.get(char, f"\\{char}" if char == quote else char) for char in value) + quote
-
-
 def name(text: str) -> str:
     """A name of a test object, in quotes unless it is a plain word."""
     plain = text.isascii() and text.isidentifier() and text not in grammar.terminals().reserved
-    return text if plain else quoted(text, '"')
+    return text if plain else quoted(text)
 
 
 def key(text: str) -> str:

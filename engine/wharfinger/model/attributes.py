@@ -35,7 +35,7 @@ Each function of a text costs time and memory for its length, once for each node
 262,144.
 """
 _KINDS: Final = (Kind.CPU, Kind.MEMORY, Kind.MEMORY)
-_NATIVE: Final = tuple((resource, resource.replace("-", "_"), kind) for resource, kind in zip(requests.NATIVE, _KINDS, strict=True))
+_NATIVE: Final = tuple((resource, name, kind) for (name, resource), kind in zip(requests.NATIVE_BY_FIELD.items(), _KINDS, strict=True))
 
 
 def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: Any) -> Attribute:

@@ -35,6 +35,7 @@ from wharfinger.model.devices.device import Device
 from wharfinger.model.node_labels import HOSTNAME
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.requests import NATIVE_BY_FIELD
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import TimeAndObjects
@@ -45,8 +46,7 @@ Fields = Mapping[str, Any]
 
 MAX_STEPS = 2_000  # of the search for a group in a test
 NODE_DEFAULTS: Fields = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-_SPELLING = {"ephemeral_storage": "ephemeral-storage"}
-_NODE_AMOUNTS = ("cpu", "memory", "ephemeral_storage", "pods")
+_NODE_AMOUNTS = (*NATIVE_BY_FIELD, "pods")
 
 
 def plain(value: ast.Expr | tuple[ast.ObjectField, ...]) -> Any:
@@ -94,7 +94,7 @@ def merged(base: Fields, own: Fields) -> Fields:
 def node_manifest(name: str, fields: Fields, *, now: datetime = test_steps.START) -> Manifest:
     """A node as a manifest."""
     amounts = {**NODE_DEFAULTS, **{key: fields[key] for key in _NODE_AMOUNTS if key in fields}, **fields.get("resources", {})}
-    allocatable = {_SPELLING.get(key, key): value for key, value in amounts.items()}
+    allocatable = {NATIVE_BY_FIELD.get(key, key): value for key, value in amounts.items()}
     conditions = {"Ready": "True", **fields.get("conditions", {})}
     return {
         "metadata": _metadata(name, fields, now) | {"labels": {HOSTNAME: name, **fields.get("labels", {})}},
@@ -157,7 +157,7 @@ def _containers(fields: Fields) -> list[Manifest]:
 
 
 def _amounts(fields: Fields) -> Manifest:
-    return {_SPELLING.get(key, key): value for key, value in fields.items()}
+    return {NATIVE_BY_FIELD.get(key, key): value for key, value in fields.items()}
 
 
 def _taint(text: str) -> Manifest:

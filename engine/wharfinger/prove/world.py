@@ -23,8 +23,7 @@ from wharfinger.language.test_steps import START
 from wharfinger.model.attributes import NODE_ATTRIBUTES, POD_ATTRIBUTES
 from wharfinger.model.devices.shared_gpus import MAX_GPUS, WHOLE, GpuNames
 from wharfinger.model.node_labels import HOSTNAME
-from wharfinger.model.objects.requests import MAX_AMOUNT
-from wharfinger.model.objects.requests import NATIVE as RESOURCES
+from wharfinger.model.objects.requests import MAX_AMOUNT, NATIVE_BY_FIELD
 from wharfinger.prove.logic import Condition, Numbers, Term, Value, as_bool, both, implied, real
 
 POD = "pod"
@@ -35,7 +34,7 @@ MAX_SUMMED = 6  # of them, where values of theirs are added up
 LAST_TIME = 253402300800.0  # seconds from 1970 to the year 10000
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 QOS = ("Guaranteed", "Burstable", "BestEffort")
-NATIVE = tuple(name.replace("-", "_") for name in RESOURCES)  # as attributes are named
+NATIVE = tuple(NATIVE_BY_FIELD)
 TEXTS = frozenset({Kind.STRING, Kind.VERSION})
 READY = ("True", "False", "Unknown")
 MAX_EXAMPLE_AMOUNTS = {Kind.CPU: 64_000, Kind.MEMORY: 1 << 40, Kind.COUNT: 10_000, Kind.NUMBER: 2**31 - 1}

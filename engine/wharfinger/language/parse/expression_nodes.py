@@ -18,6 +18,7 @@ from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
 from wharfinger.language.report.wording import closest
+from wharfinger.language.semantics.types import ESCAPES
 
 Choice = TypeVar("Choice")
 
@@ -29,7 +30,6 @@ SCORE_MISSING = {"neutral": ast.MissingAction.NEUTRAL, "skip": ast.MissingAction
 
 NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?)(.*)")
 ESCAPE = re.compile(r"\\(.)")
-ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 Node = TypeVar("Node")
 OPERATORS = {operator.value: operator for operator in ast.BinaryOp}
 
@@ -104,7 +104,7 @@ class Expressions(Transformer_NonRecursive[Token, Any]):
         character = found.group(1)
         if character not in ESCAPES:
             start = token.start + 1 + found.start()
-            help_ = "the escapes are `\\n`, `\\t`, `\\\\`, `\\\"` and `\\'`; a backslash itself is written `\\\\`"
+            help_ = "the escapes are `\\n`, `\\t`, `\\r`, `\\\\`, `\\\"` and `\\'`; a backslash itself is written `\\\\`"
             self.diagnostics.error(Code.P110, f"`\\{character}` is not an escape", Span(self.source, start, start + 2), help=help_)
         return ESCAPES.get(character, character)
 

@@ -22,11 +22,11 @@ from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
+from wharfinger.language.semantics.types import ESCAPES
 
 MAX_FINDINGS = 100
 
 PIECE = re.compile(r"""\{\{|\}\}|\{[^{}]*\}|[{}]|\\.|[^{}\\]+""", re.DOTALL)
-ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 
 MAX_DEPTH = 100
 DECLARES = frozenset({"LET", "PARAM", "METRIC", "WORKLOAD", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})

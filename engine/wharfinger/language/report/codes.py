@@ -104,7 +104,7 @@ class Code(Enum):
     P109 = Record(
         "malformed number", "A number is digits, perhaps a point and more digits, and a unit without a space: `500m`, `0.5`, `2Gi`, `10%`."
     )
-    P110 = Record("unknown escape", r"In strings a backslash begins `\n`, `\t`, `\\`, `\"` or `\'`.")
+    P110 = Record("unknown escape", r"In strings a backslash begins `\n`, `\t`, `\r`, `\\`, `\"` or `\'`.")
     P111 = Record("word that cannot stand here", "Only a few words can stand in this place.")
     P112 = Record("part given twice", "This part was given before; which of the two holds would be a guess.")
     P113 = Record("unknown keyword", "A word stands where a declaration, a rule or a line of a test begins, but nothing begins with it.")

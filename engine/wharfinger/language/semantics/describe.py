@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.types import Kind, literal
+from wharfinger.language.semantics.types import ESCAPES, Kind, literal
 
 # How tightly an operator binds, loosest first; an operand that binds less is put in parentheses.
 _IF, _OR, _AND, _NOT, _COMPARE, _COALESCE, _ADD, _MULTIPLY, _NEGATE, _ATOM = range(10)
@@ -43,11 +43,16 @@ def describe(expr: typed.Expr) -> str:
     return _text(expr, _IF)
 
 
+_ESCAPED = {
+    quote: str.maketrans({char: f"\\{letter}" for letter, char in ESCAPES.items() if char == quote or char not in {'"', "'"}})
+    for quote in ('"', "'")
+}
+
+
 @lru_cache(maxsize=4096)
-def quoted(text: str) -> str:
-    """A string literal of the language."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-    return f'"{escaped}"'
+def quoted(text: str, quote: str = '"') -> str:
+    """A string literal of the language, in double or single quotes."""
+    return f"{quote}{text.translate(_ESCAPED[quote])}{quote}"
 
 
 def value_text(value: Any, kind: Kind) -> str:

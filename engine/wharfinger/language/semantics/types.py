@@ -126,6 +126,9 @@ def _table() -> dict[str, Unit]:
 
 UNITS = _table()
 
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'"}
+"""The characters that a backslash and a letter stand for in a string, by the letter."""
+
 # Units of other languages and configuration files, by their lower-case spelling.
 _USUAL_SPELLINGS = {
     **{f"{letter}b": (f"{letter.upper()}i", letter if letter == "k" else letter.upper()) for letter in "kmgtpe"},

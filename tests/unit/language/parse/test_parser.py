@@ -6,6 +6,7 @@ from tests.unit.language.parsing import codes, expression, grouped, parsed, sour
 from wharfinger.language import ast
 from wharfinger.language.parse.parser import parse_message
 from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics.describe import quoted
 from wharfinger.language.test_steps import Expectation
 
 
@@ -54,10 +55,16 @@ def test_digits_and_unit_are_one_number(text, digits, unit):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [('"a"', "a"), ("'a\"b'", 'a"b'), (r'"a\"\\\n\t\'"', "a\"\\\n\t'"), ('""', ""), ('"# no comment"', "# no comment")],
+    [('"a"', "a"), ("'a\"b'", 'a"b'), (r'"a\"\\\n\t\r\'"', "a\"\\\n\t\r'"), ('""', ""), ('"# no comment"', "# no comment")],
 )
 def test_strings_lose_their_quotes_and_escapes(text, value):
     assert expression(text).value == value
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_every_text_can_be_written_as_a_string(quote):
+    text = "".join(map(chr, range(32, 127))) + "\n\t\r\\n"
+    assert expression(quoted(text, quote)).value == text
 
 
 def test_keywords_are_names_after_a_point_and_before_a_colon():
