@@ -18,6 +18,7 @@ import asyncio
 import gc
 import math
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
@@ -222,6 +223,44 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
         if clock.monotonic() >= ends:
             await clock.sleep(SLICE_PAUSE)
             ends = clock.monotonic() + SLICE
+
+
+class BatchThread:
+    """A thread that calls `work` some seconds after it was woken; once more when it is closed, and then `at_end`."""
+
+    def __init__(self, name: str, seconds: float, work: Callable[[], None], at_end: Callable[[], None] = lambda: None) -> None:
+        self._seconds = seconds
+        self._work = work
+        self._at_end = at_end
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Has `work` called; may be called from any thread."""
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def close(self, timeout: float) -> None:
+        """Has `work` called at once for the last time, and waits for the end of the thread for at most `timeout` seconds."""
+        self._closing.set()
+        self._woken.set()
+        self._thread.join(timeout)
+
+    @property
+    def is_closing(self) -> bool:
+        """True from the call of `close` on."""
+        return self._closing.is_set()
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            self._woken.wait()
+            closing = self._closing.wait(self._seconds)
+            self._woken.clear()
+            self._work()
+        self._at_end()
 
 
 class BuildThread:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import msgspec
 
 from wharfinger.errors import printable, printable_lines
+from wharfinger.event_loop import BatchThread
 
 Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -228,16 +229,12 @@ class LineWriter:
         self._write = write
         self._gap = gap
         self._most_bytes = most_bytes
-        self._gathering = gathering
         self._lock = threading.Lock()
         self._lines: list[bytes] = []
         self._n_bytes = 0
         self._missing = 0
         self.dropped = 0
-        self._waiting = threading.Event()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        self._thread.start()
+        self._thread = BatchThread("log", gathering, self._deliver)
         atexit.register(self.close)
 
     def line(self, text: bytes) -> None:
@@ -251,34 +248,25 @@ class LineWriter:
             self._lines.append(text)
             first = len(self._lines) == 1
         if first:
-            self._waiting.set()
+            self._thread.wake()
 
     def close(self) -> None:
         """Writes what is left, within `CLOSE_TIMEOUT`. Later lines are dropped."""
         atexit.unregister(self.close)
-        self._closing.set()
-        self._waiting.set()
-        self._thread.join(CLOSE_TIMEOUT)
-
-    def _run(self) -> None:
-        closing = False
-        while not closing:
-            self._waiting.wait()
-            closing = self._closing.wait(self._gathering)
-            content = self._take()
-            if content:
-                self._deliver(content)
+        self._thread.close(CLOSE_TIMEOUT)
 
     def _take(self) -> bytes:
         with self._lock:
-            self._waiting.clear()
             lines, self._lines, self._n_bytes = self._lines, [], 0
             missing, self._missing = self._missing, 0
         if missing:
             lines.append(self._gap(missing))
         return b"".join(line + b"\n" for line in lines)
 
-    def _deliver(self, content: bytes) -> None:
+    def _deliver(self) -> None:
+        content = self._take()
+        if not content:
+            return
         try:
             self._write(content)
         except (OSError, ValueError):  # the reader has ended, or the stream is closed

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.event_loop import BatchThread
 from wharfinger.scheduler.decision_log.lines import ENCODE, HEAD, MADE_BY, VERSION, Encoding, Line
 
 _NUMBER = re.compile(r"\.(\d{6,})$")
@@ -59,15 +59,12 @@ class LogWriter:
         self._lost = False
         self._paused_until = 0.0
         self.wants_checkpoint = True
-        self._waiting = threading.Event()
-        self._closing = threading.Event()
         try:
             self._empty: FileIO | None = begun(self._path)
             prune(self._path, most_files)
         except OSError as error:
             raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
-        self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
-        self._thread.start()
+        self._thread = BatchThread("decision log", BATCH_SECONDS, self._write_entries, self._end)
 
     def put(self, entry: Entry) -> None:
         """Queue an entry to be written; from one thread only. Without room the entry is lost, and so are all others until a checkpoint."""
@@ -82,8 +79,7 @@ class LogWriter:
         elif self.wants_checkpoint and self._lost:
             return
         self._entries.append(entry)
-        if not self._waiting.is_set():
-            self._waiting.set()
+        self._thread.wake()
 
     @property
     def has_room(self) -> bool:
@@ -92,20 +88,15 @@ class LogWriter:
 
     def close(self) -> None:
         """Write what is left, in at most `CLOSE_TIMEOUT` seconds."""
-        self._closing.set()
-        self._waiting.set()
-        self._thread.join(CLOSE_TIMEOUT)
+        self._thread.close(CLOSE_TIMEOUT)
 
-    def _run(self) -> None:
-        closing = False
-        while not closing:
-            self._waiting.wait()
-            closing = self._closing.wait(BATCH_SECONDS)
-            self._waiting.clear()
-            try:
-                self._write_all()
-            except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
-                self._failed_write(error)
+    def _write_entries(self) -> None:
+        try:
+            self._write_all()
+        except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
+            self._failed_write(error)
+
+    def _end(self) -> None:
         self._end_file()
         if self._empty is not None:
             self._empty.close()
@@ -130,7 +121,7 @@ class LogWriter:
         while self._entries:
             for line in self._lines(self._entries.popleft()):
                 self._content.append(line)
-                if time.perf_counter() >= pause_at and not self._closing.is_set():
+                if time.perf_counter() >= pause_at and not self._thread.is_closing:
                     self._write()
                     time.sleep(PAUSE_SECONDS)
                     pause_at = time.perf_counter() + WORK_SECONDS

@@ -268,7 +268,7 @@ def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatc
             recording.state.add_node(node(f"n{number}"))
         recording._writer._write_all = written
         for _ in range(100):
-            recording._writer._waiting.set()
+            recording._writer._thread.wake()
             if not recording._writer._entries:
                 break
             time.sleep(0.02)
