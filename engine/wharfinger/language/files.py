@@ -1,12 +1,15 @@
 """Policy files: where those that ship are, their bytes to text, a policy and the file of its tests, and all that a file imports.
 
 A wrong file is a common mistake: an empty one, an image, a log of 10 MB. Each of those gets one sentence instead of a thousand
-syntax errors.
+syntax errors. Files are written by `replacing`: they are complete at any moment.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -30,6 +33,35 @@ def read_source(path: Path | str, diagnostics: Diagnostics, name: str | None = N
             return read_stream(stream, name or str(path), diagnostics)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool) -> Iterator[BinaryIO]:
+    """A new file in the folder of a path, readable by its owner only; it takes the path when the context ends without an exception.
+
+    Otherwise it is removed, and the old file stays. `durable`: the new file is synced to disk before it takes the path, then its folder.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_stream(stream: BinaryIO, name: str, diagnostics: Diagnostics) -> Source | None:

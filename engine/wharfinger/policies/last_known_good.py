@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from wharfinger.language.files import replacing
 
 FORMAT = 1
 _MAX_BYTES = 64 * 1024 * 1024
@@ -77,7 +78,8 @@ class LastKnownGood:
             "namespace": record.namespace,
             "texts": {name: content.decode() for name, content in sorted(record.texts.items())},
         }
-        _replace(self._path(record.source, record.key), {"format": FORMAT, "sha256": _digest(body), "policy": body})
+        with replacing(self._path(record.source, record.key), durable=True) as stream:
+            stream.write(json.dumps({"format": FORMAT, "sha256": _digest(body), "policy": body}).encode())
 
     def drop(self, source: str, key: str) -> None:
         """Remove a record; raises OSError."""
@@ -105,22 +107,3 @@ def _read(path: Path) -> Record:
 
 def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _replace(path: Path, document: Mapping[str, Any]) -> None:
-    """Replace a file as a whole, so that it never holds a part of the new content."""
-    new = path.with_suffix(".new")
-    with new.open("w", encoding="utf-8") as stream:
-        json.dump(document, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
@@ -15,6 +14,7 @@ import typer
 
 from wharfinger.cli import live_cluster, options, streams
 from wharfinger.errors import UsageError
+from wharfinger.language.files import replacing
 from wharfinger.language.report.wording import count
 from wharfinger.model.reading import snapshot_file
 
@@ -39,7 +39,7 @@ def whole(path: str) -> Iterator[BinaryIO]:
     with _as_usage_errors(path):
         if target.is_dir():
             raise UsageError(f"{path}: this is a folder; give the name of a file")
-        with target.open("wb") if target.exists() and not target.is_file() else _replacing(target) as stream:
+        with target.open("wb") if target.exists() and not target.is_file() else replacing(target, durable=True) as stream:
             yield stream
 
 
@@ -51,21 +51,6 @@ def _as_usage_errors(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """A new file in the folder of the target (on the same disk, mode 0600), renamed when it is complete and on disk, else removed."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def write(stream: BinaryIO, pieces: Iterable[bytes], *, compressed: bool) -> None:

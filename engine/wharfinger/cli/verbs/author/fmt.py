@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -62,13 +62,10 @@ def _read(name: str, diagnostics: Diagnostics) -> Source | None:
 def _write(name: str, text: str) -> None:
     """Replaces a file in one step, so that the policy is complete at any moment."""
     path = Path(name).resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.open("r+b").close()  # a file that may not be written must not be replaced either
-        temporary.write_text(text, encoding="utf-8", newline="")
-        shutil.copymode(path, temporary)
-        temporary.replace(path)
+        with files.replacing(path, durable=False) as stream:
+            stream.write(text.encode("utf-8"))
+            os.fchmod(stream.fileno(), stat.S_IMODE(path.stat().st_mode))
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
