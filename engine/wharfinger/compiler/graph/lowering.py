@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import Graph, Node, Op, Rep, Stage, Value
-from wharfinger.compiler.graph.passes import Magnitudes
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.intervals import Magnitudes
 
 Forms = Mapping[type[typed.Expr], Callable[..., Value]]
 """The function that lowers an expression of a type, called with the lowering and the expression."""
