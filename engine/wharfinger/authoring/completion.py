@@ -24,7 +24,8 @@ from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEP_TERMINALS, Interactive
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS
-from wharfinger.language.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field, Many
+from wharfinger.language.test_steps import Field, Many
+from wharfinger.model.objects.requests import NATIVE_BY_FIELD
 
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\Z")
 _OPERAND = "NUMBER"  # expected exactly where an expression may begin
@@ -293,28 +294,22 @@ def _keys(place: Place, frame: Frame) -> Iterator[Offer]:
 
 def _keys_of_object(place: Place, path: tuple[str, ...]) -> Iterator[Offer]:
     """The fields of a node, pod or device of a test, or the keys of one of them."""
-    fields: Mapping[str, Field] = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS
-    if path == OF_A_DEVICE:
-        fields, path = DEVICE_FIELDS, path[:1]
-    if len(path) == 1:
+    fields, inside = vocabulary.object_fields(path)
+    if not inside:
         for name, row in fields.items():
             yield Offer.word(place, name, "key", insert=f"{name}: {_opening(row)}", snippet=True, detail=row.form.value, doc=row.doc)
-    elif len(path) == 2 and path[1] in fields:
-        yield from _nested_keys(place, path, fields)
+    elif len(inside) == 1 and inside[0] in fields:
+        yield from _nested_keys(place, Subject.NODE if path[0] == "NODE" else Subject.POD, inside[0], fields[inside[0]])
 
 
-OF_A_DEVICE = ("NODE", "")  # the path of an object in a list: nodes have no other lists of objects than their devices
-
-
-def _nested_keys(place: Place, path: tuple[str, ...], fields: Mapping[str, Field]) -> Iterator[Offer]:
+def _nested_keys(place: Place, subject: Subject, name: str, field: Field) -> Iterator[Offer]:
     """The keys of a field with keys: those that the field has, or the cluster."""
-    resources = ("cpu", "memory", "ephemeral_storage") if path[1] in {"requests", "limits", "capacity"} else ()
-    for name in sorted(fields[path[1]].keys) or resources:
-        yield Offer.word(place, name, "key", insert=f"{name}: ")
-    if place.cluster is not None and path[1] in {"labels", "annotations", "node_selector", "resources"}:
-        subject = Subject.NODE if path[0] == "NODE" else Subject.POD
-        for name in place.cluster.keys(subject, path[1]):
-            yield Offer.word(place, f'"{name}"', "key", insert=f'"{name}": ')
+    resources = NATIVE_BY_FIELD if name in {"requests", "limits", "capacity"} else ()
+    for key in sorted(field.keys) or resources:
+        yield Offer.word(place, key, "key", insert=f"{key}: ")
+    if place.cluster is not None and name in {"labels", "annotations", "node_selector", "resources"}:
+        for key in place.cluster.keys(subject, name):
+            yield Offer.word(place, f'"{key}"', "key", insert=f'"{key}": ')
 
 
 def _opening(row: Field) -> str:

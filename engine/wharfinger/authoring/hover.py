@@ -19,7 +19,6 @@ from wharfinger.language.report import wording
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, literal_kind
-from wharfinger.language.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS
 
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?")
 _SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
@@ -197,11 +196,8 @@ def _key(_: Document, word: Word, __: typed.Expr | None) -> str:
         return vocabulary.OPTIONS.get(word.text, "") if word.item == "METRIC" else ""
     if word.item == "WORKLOAD":
         return REQUEST_FIELDS.get(word.text, "")
-    path = frame.path()
-    fields = NODE_FIELDS if path[:1] == ("NODE",) else POD_FIELDS if path[:1] in {("POD",), ("RUNNING",)} else {}
-    if path == ("NODE", ""):  # an object in a list, which devices alone are
-        fields, path = DEVICE_FIELDS, path[:1]
-    return fields[word.text].doc if len(path) == 1 and word.text in fields else ""
+    fields, inside = vocabulary.object_fields(frame.path())
+    return fields[word.text].doc if not inside and word.text in fields else ""
 
 
 def _plugin(_: Document, word: Word, __: typed.Expr | None) -> str:

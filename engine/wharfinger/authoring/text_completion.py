@@ -14,7 +14,6 @@ from wharfinger.builtins.nodes import EFFECTS
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report import wording
 from wharfinger.language.semantics.catalogue import SOURCES, Subject
-from wharfinger.language.test_steps import NODE_FIELDS, POD_FIELDS, Form
 from wharfinger.model.objects.requests import NATIVE
 
 SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
@@ -166,10 +165,10 @@ def _arguments(before: Sequence[Token], frame: Frame, reading: Reading, cluster:
 def _of_object(before: Sequence[Token], frame: Frame, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
     """The keys and values of fields of a node or pod in a test."""
     path = frame.path()
-    if not path or path[0] not in {"NODE", "POD", "RUNNING"}:
+    fields, _ = vocabulary.object_fields(path)
+    if not fields:
         return
     subject = Subject.NODE if path[0] == "NODE" else Subject.POD
-    fields = NODE_FIELDS if subject is Subject.NODE else POD_FIELDS
     last = before[-1].type if before else ""
     key = before[-2].text.strip("\"'") if last == "COLON" and len(before) > 1 else ""
     if len(path) == 2 and last in {"LBRACE", "COMMA"}:
@@ -182,5 +181,5 @@ def _of_object(before: Sequence[Token], frame: Frame, cluster: KnownCluster | No
     elif frame.holds == "set" and cluster is not None and frame.name == ":":
         opened = next(at for at, token in enumerate(before) if token.start == frame.at)
         name = before[opened - 2].text if opened > 1 else ""
-        if name in {"taints", "tolerations"} and fields[name].form in {Form.TAINT, Form.TEXT}:
+        if name in {"taints", "tolerations"} & fields.keys():
             yield from _shown(cluster.taints, "node")

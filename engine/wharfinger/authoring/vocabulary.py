@@ -15,6 +15,7 @@ from wharfinger.language.check.rules import possible
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Function, Parameter
 from wharfinger.language.semantics.types import NUMERIC, UNITS, Kind, Type
+from wharfinger.language.test_steps import DEVICE_FIELDS, NODE_FIELDS, POD_FIELDS, Field
 from wharfinger.model import node_labels
 
 KEYWORDS: Mapping[str, str] = {
@@ -184,6 +185,17 @@ KNOWN_LABELS: Mapping[str, str] = {
     node_labels.INSTANCE_TYPE: "The type of machine.",
 }
 """Labels of nodes that Kubernetes defines."""
+
+
+_OBJECT_FIELDS: Mapping[str, Mapping[str, Field]] = {"NODE": NODE_FIELDS, "POD": POD_FIELDS, "RUNNING": POD_FIELDS}
+_DEVICE = ("NODE", "")  # the path of an object in a list: nodes have no other lists of objects than their devices
+
+
+def object_fields(path: tuple[str, ...]) -> tuple[Mapping[str, Field], tuple[str, ...]]:
+    """The fields of the object of a test that the path of a bracket leads into, none for other brackets; and the names inside of it."""
+    if path == _DEVICE:
+        return DEVICE_FIELDS, ()
+    return _OBJECT_FIELDS.get(path[0], {}) if path else {}, path[1:]
 
 
 def unit_doc(unit: str) -> str:

@@ -118,6 +118,10 @@ def test_labels_of_namespaces_are_no_resources(openb):
     assert offered('filter f { require pod.namespace_labels["|"] == "a" }', openb) == []
 
 
+def test_nodes_of_a_test_have_no_tolerations(openb):
+    assert offered('test "t" {\n  node a { tolerations: ["|"] }\n}', openb) == []
+
+
 @pytest.mark.parametrize(("text", "wanted"), OF_CLUSTER, ids=[case[0].replace("\n", " ") for case in OF_CLUSTER])
 def test_offers_what_the_cluster_has(text, wanted, openb):
     assert wanted in offered(text, openb)
