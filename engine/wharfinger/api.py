@@ -33,10 +33,10 @@ from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, dry_run
 from wharfinger.simulate.placing import Mode
 from wharfinger.simulate.replay import others
+from wharfinger.what_if import capacity as counting
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
-from wharfinger.what_if.capacity import count as counting
-from wharfinger.what_if.capacity.count import Capacity
+from wharfinger.what_if.capacity import Capacity
 from wharfinger.what_if.diff import Diff, LogDiff, log_diff
 from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.leaving_pods import replaced_pods

@@ -36,7 +36,7 @@ from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import Checks, application
-from wharfinger.web.playground import routes as playground
+from wharfinger.web.playground import workbench as playground
 from wharfinger.web.playground.clusters import OwnClusters
 from wharfinger.web.playground.workbench import Workbench
 from wharfinger.web.server import Server

@@ -21,7 +21,7 @@ from wharfinger.model.reading import workloads
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.dry_run import dry_run
-from wharfinger.what_if.capacity.count import LessOf, WithoutRule, capacity
+from wharfinger.what_if.capacity import LessOf, WithoutRule, capacity
 from wharfinger.what_if.supposed_changes import NodesLike
 
 MARGIN = 3

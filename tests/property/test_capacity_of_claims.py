@@ -12,9 +12,9 @@ from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import queue_order
-from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, capacity
-from wharfinger.what_if.capacity.further_pods import grouped
-from wharfinger.what_if.capacity.room_count import Count
+from wharfinger.what_if.capacity import DEFAULT_LIMIT, capacity
+from wharfinger.what_if.further_pods import grouped
+from wharfinger.what_if.room_count import Count
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
 DRIVER = "gpu.example.com"

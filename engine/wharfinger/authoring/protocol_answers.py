@@ -12,17 +12,7 @@ from typing import Any
 from lsprotocol import types as lsp
 from pygls import uris
 
-from wharfinger.authoring import (
-    actions,
-    completion,
-    completion_place,
-    highlighting,
-    hover,
-    inline_texts,
-    navigation,
-    structure,
-    test_from_decision,
-)
+from wharfinger.authoring import actions, completion, completion_place, highlighting, hover, inline_texts, navigation, test_from_decision
 from wharfinger.authoring.actions import Action
 from wharfinger.authoring.completion_place import Offer
 from wharfinger.authoring.document import Document, Finding, findings
@@ -284,9 +274,9 @@ class Answers:
 
     def symbols(self, document: Document) -> list[lsp.DocumentSymbol]:
         """The outline."""
-        return [self._symbol(document, each) for each in structure.outline(document)]
+        return [self._symbol(document, each) for each in navigation.outline(document)]
 
-    def _symbol(self, document: Document, symbol: structure.Symbol) -> lsp.DocumentSymbol:
+    def _symbol(self, document: Document, symbol: navigation.Symbol) -> lsp.DocumentSymbol:
         return lsp.DocumentSymbol(
             name=symbol.name,
             detail=symbol.kind,
@@ -312,7 +302,7 @@ class Answers:
         """What can be folded."""
         kinds = {"comment": lsp.FoldingRangeKind.Comment, "region": lsp.FoldingRangeKind.Region}
         found = []
-        for fold in structure.folds(document):
+        for fold in navigation.folds(document):
             first, last = self.position(document, fold.start), self.position(document, fold.end)
             end_line = last.line if fold.kind == "comment" else last.line - 1
             if end_line > first.line:
@@ -324,7 +314,7 @@ class Answers:
         found = []
         for offset in offsets:
             grown: lsp.SelectionRange | None = None
-            for start, end in reversed(structure.selections(document, offset)):
+            for start, end in reversed(navigation.selections(document, offset)):
                 grown = lsp.SelectionRange(self.range(document, start, end), grown)
             found.append(grown or lsp.SelectionRange(self.range(document, offset, offset)))
         return found

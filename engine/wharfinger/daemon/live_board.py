@@ -21,8 +21,7 @@ from wharfinger.scheduler.queued_pods import Place, QueuedGroup, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
 from wharfinger.telemetry.recent_decisions import Reading
 from wharfinger.web import decisions, policies
-from wharfinger.web.ui.board import Picture, PodQuery
-from wharfinger.web.ui.tiles import flags_of, plain_node, tiles_of
+from wharfinger.web.ui.board import Picture, PodQuery, flags_of, plain_node, tiles_of
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon

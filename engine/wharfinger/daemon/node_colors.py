@@ -30,8 +30,7 @@ from wharfinger.model.devices.pools import Pools
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.requests import listing_order
 from wharfinger.model.state.device_states import DeviceStates, State
-from wharfinger.web.ui.board import Coloring
-from wharfinger.web.ui.tiles import points, scale_of, share
+from wharfinger.web.ui.board import Coloring, points, scale_of, share
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -36,9 +36,8 @@ from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import requests_seen, reviews_seen
 from wharfinger.telemetry.timing import LoopSteps
 from wharfinger.web import decisions, policies
-from wharfinger.web.app import application
-from wharfinger.web.debug import Debug
-from wharfinger.web.playground import routes as playground
+from wharfinger.web.app import Debug, application
+from wharfinger.web.playground import workbench as playground
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages as ui
 

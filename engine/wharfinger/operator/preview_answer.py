@@ -27,8 +27,8 @@ from wharfinger.model.state.copies import copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
 from wharfinger.simulate import placing
-from wharfinger.what_if.capacity.further_pods import further_groups, grouped
 from wharfinger.what_if.drain import Drain, Fate, drain_steps
+from wharfinger.what_if.further_pods import further_groups, grouped
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added
 
 _MAX_REASONS = 8

@@ -1,9 +1,9 @@
-"""The web application of the scheduler: its routes, error answers, health checks and `/metrics`.
+"""The web application of the scheduler: its routes, error answers, health checks, `/metrics` and `/debug`.
 
 /healthz /livez /readyz   health, as Kubernetes' components answer it
 /metrics                  Prometheus
-/debug/profile            CPU profile of the event loop                 (debug.py)
-/debug/cache              the cache compared with the API server        (debug.py)
+/debug/profile            CPU profile of the event loop
+/debug/cache              the cache compared with the API server
 
 The format of health checks is that of staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go, Kubernetes 1.36, with one difference:
 reasons are not withheld, as clients that may ask for the health may know why a check fails.
@@ -12,16 +12,26 @@ reasons are not withheld, as clients that may ask for the health may know why a 
     GET /readyz?verbose               200 [+]informer-sync ok … readyz check passed
     GET /readyz?exclude=informer-sync
     GET /readyz/informer-sync         that check alone
+
+`/debug` answers only requests from this machine by default: profiles cost time, and the cache names every pod of the cluster.
+`/debug/profile?seconds=N` profiles the thread of the event loop, where everything decides, watches and binds. Profiling slows it by about a
+half, so there is a limit and only one profile at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import cProfile
 import gzip
 import inspect
+import io
+import pstats
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
@@ -30,10 +40,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wharfinger.web import debug as looking_inside
-from wharfinger.web.debug import Debug
-from wharfinger.web.requests import Shared
+from wharfinger.errors import WharfingerError
+from wharfinger.web.requests import Shared, is_ours, not_ours
+from wharfinger.web.server import STOPPING
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
 """A health check: returns None if it passes, else the reason why it fails; an exception is a failure too."""
@@ -154,10 +165,10 @@ def application(
     """The application; without `debug` nothing under `/debug` is there."""
     routes: list[BaseRoute] = [*health_routes(checks), route(registry), *extra_routes]
     if debug is not None:
-        routes += looking_inside.routes(debug)
+        routes += debug_routes(debug)
     app = Starlette(
         routes=[Route("/", _index(routes)), *routes],
-        middleware=[Middleware(looking_inside.Nearby)] if debug is not None and not debug.from_anywhere else (),
+        middleware=[Middleware(Nearby)] if debug is not None and not debug.from_anywhere else (),
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     app.router.redirect_slashes = False
@@ -183,3 +194,126 @@ async def _refused(_request: Request, error: Exception) -> Response:
 async def _failed(_request: Request, _error: Exception) -> Response:
     """The answer to a request that failed, without the error: the server logs that."""
     return PlainTextResponse("500 Internal Server Error\n", 500)
+
+
+MAX_PROFILE_SECONDS = 60.0
+"""Longest profile, in seconds."""
+USUAL = 5.0
+LINES = 100
+
+
+class Profiling:
+    """One profile at a time."""
+
+    def __init__(self) -> None:
+        self._busy = False
+
+    @property
+    def route(self) -> Route:
+        """The route of `/debug/profile`."""
+        return Route("/debug/profile", self._answer)
+
+    async def _answer(self, request: Request) -> Response:
+        seconds = _seconds(request.query_params.get("seconds"))
+        if seconds is None:
+            return PlainTextResponse(f"seconds: expected a number above 0 and up to {MAX_PROFILE_SECONDS:g}\n", 400)
+        if self._busy:
+            return PlainTextResponse("another profile is being taken; only one can be\n", 409)
+        self._busy = True
+        try:
+            return PlainTextResponse(await _profiled(seconds, request))
+        finally:
+            self._busy = False
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        seconds = USUAL if text is None else float(text)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds <= MAX_PROFILE_SECONDS else None
+
+
+async def _profiled(seconds: float, request: Request) -> str:
+    """The functions by cumulative time. Profiling ends early if the client disconnects or the server stops."""
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await _left_or_stopping(request)
+    finally:
+        profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats(pstats.SortKey.CUMULATIVE).print_stats(LINES)
+    return text.getvalue()
+
+
+async def _left_or_stopping(request: Request) -> None:
+    """Waits until the client disconnects or the server stops."""
+    stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
+    waits = [asyncio.ensure_future(_left(request))]
+    if stopping is not None:
+        waits.append(asyncio.ensure_future(stopping.wait()))  # type: ignore[arg-type]  # what it returns does not matter
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _left(request: Request) -> None:
+    """Waits until the client disconnects."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
+"""The differences between the cache and the API server as plain values; WharfingerError if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debug:
+    """What is served under `/debug`: only to this machine, unless `from_anywhere`."""
+
+    cache: CacheReport | None = None
+    from_anywhere: bool = False
+
+
+def debug_routes(debug: Debug) -> list[Route]:
+    """The routes of `/debug/profile` and, where there is a cache, `/debug/cache`."""
+    found = [Profiling().route]
+    if debug.cache is not None:
+        found.append(Route("/debug/cache", _cache_answer(debug.cache)))
+    return found
+
+
+def _cache_answer(report: CacheReport) -> Callable[[Request], Awaitable[Response]]:
+    async def cache(_request: Request) -> Response:
+        try:
+            found = await report()
+        except WharfingerError as error:
+            return PlainTextResponse(f"cannot compare: {error}\n", 503)
+        return Response(msgspec.json.format(msgspec.json.encode(found)) + b"\n", media_type="application/json")
+
+    return cache
+
+
+class Nearby:
+    """An ASGI middleware that allows `/debug/…` from this machine only."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers 403, or passes the request on."""
+        answer = self._refusal(Request(scope)) if scope["type"] == "http" and scope["path"].startswith("/debug/") else None
+        await (self._app if answer is None else answer)(scope, receive, send)
+
+    @staticmethod
+    def _refusal(request: Request) -> Response | None:
+        if not is_ours(request):
+            return not_ours(request, "remoteDebugging")
+        if request.headers.get("sec-fetch-site") == "cross-site":  # it could not read the answer, but let the process profile itself
+            return PlainTextResponse("not for pages of other sites; open it by its own address\n", 403)
+        return None

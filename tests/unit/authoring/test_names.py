@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from wharfinger.authoring import navigation, structure
+from wharfinger.authoring import navigation
 from wharfinger.authoring.actions import Edit, applied
 from wharfinger.authoring.document import Document, findings
 from wharfinger.authoring.hover import hover
@@ -141,7 +141,7 @@ def test_names_are_found_in_a_text_that_does_not_parse():
 
 
 def test_outline():
-    found = structure.outline(document())
+    found = navigation.outline(document())
     names = [
         ("policy", "x"),
         ("import", "shared"),
@@ -159,13 +159,13 @@ def test_outline():
 
 
 def test_folds():
-    folded = [(TEXT[each.start], TEXT.count("\n", each.start, each.end), each.kind) for each in structure.folds(document())]
+    folded = [(TEXT[each.start], TEXT.count("\n", each.start, each.end), each.kind) for each in navigation.folds(document())]
     assert folded == [("#", 1, "comment"), ("{", 3, "region"), ("{", 8, "region"), ("{", 5, "region")]
 
 
 def test_selections_grow():
     offset = TEXT.index("free >= keep") + 1
-    found = structure.selections(document(), offset)
+    found = navigation.selections(document(), offset)
     texts = [TEXT[start:end] for start, end in found]
     assert texts[:3] == ["free", "free >= keep", 'require free >= keep else "only {free} of {keep}"']
     assert texts[-1] == TEXT
@@ -200,7 +200,7 @@ def test_a_workload_is_renamed_where_it_is_used():
 
 
 def test_the_outline_names_workloads_and_preferences_among_devices():
-    found = [(each.name, each.kind) for each in structure.outline(Document("p.policy", MIXES))]
+    found = [(each.name, each.kind) for each in navigation.outline(Document("p.policy", MIXES))]
     assert found == [
         ("p", "policy"),
         ("typical", "workload"),
@@ -228,7 +228,7 @@ def test_hover_over_workloads_and_devices(at, said):
 
 def test_a_workload_may_be_a_name_too():
     text = 'policy "p"\nlet workload = node.pod_count\nscore s = workload normalize max\n'
-    assert [(each.name, each.kind) for each in structure.outline(Document("p.policy", text))] == [
+    assert [(each.name, each.kind) for each in navigation.outline(Document("p.policy", text))] == [
         ("p", "policy"),
         ("workload", "let"),
         ("s", "score"),

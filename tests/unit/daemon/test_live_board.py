@@ -26,7 +26,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.policies import MAX_RELOADS, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions, SchedulingHistory
 from wharfinger.web.policies import Policies
-from wharfinger.web.ui import tiles
+from wharfinger.web.ui import board
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, PodQuery
 
 ZONE = "topology.kubernetes.io/zone"
@@ -263,7 +263,7 @@ def test_the_devices_of_a_node_are_listed_by_pool_with_their_states(setting):
 
 
 def test_most_devices_and_holders_are_counted_and_not_listed(setting, monkeypatch):
-    monkeypatch.setattr(tiles, "MAX_DEVICES_OF_NODE", 3)
+    monkeypatch.setattr(board, "MAX_DEVICES_OF_NODE", 3)
     given = node("e")
     given.status.allocatable["example.com/port"] = "5"
     setting.put(given, pod("user", nodeName="e"))

@@ -4,7 +4,9 @@ import subprocess
 import sys
 
 SPARED = ("kubernetes", "requests", "rich", "prometheus_api_client")
-LOADED = f"import sys; import wharfinger.cli.verbs.run.run; print([name for name in {SPARED} if name in sys.modules])"
+LOADED = (
+    f"import sys; import wharfinger.cli.verbs.run.run, wharfinger.daemon.serve; print([name for name in {SPARED} if name in sys.modules])"
+)
 
 
 def test_what_most_runs_do_not_use_is_not_imported():

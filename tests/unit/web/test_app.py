@@ -7,7 +7,7 @@ from starlette.routing import Route
 
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import WharfingerError
-from wharfinger.web.debug import Debug
+from wharfinger.web.app import Debug
 
 
 async def _report():

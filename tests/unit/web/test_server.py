@@ -11,8 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from wharfinger.errors import UsageError
-from wharfinger.web.app import Checks, application
-from wharfinger.web.debug import Debug
+from wharfinger.web.app import Checks, Debug, application
 from wharfinger.web.server import Server
 
 

@@ -17,13 +17,13 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.copies import checkpoint_of, copied
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.simulate.placing import Direct
-from wharfinger.what_if.capacity.further_pods import grouped
-from wharfinger.what_if.capacity.room_count import Count
 from wharfinger.what_if.diff import diff
 from wharfinger.what_if.drain import Fate, drain
+from wharfinger.what_if.further_pods import grouped
 from wharfinger.what_if.optimal.model import Answer
 from wharfinger.what_if.optimal.search import optimal
 from wharfinger.what_if.rebalance.draft import Draft
+from wharfinger.what_if.room_count import Count
 from wharfinger.what_if.supposed_changes import NodesLike, SupposedChanges, added, evaluated, nodes_like
 
 EXTENDED = "deviceclass.resource.kubernetes.io/gpu"

@@ -1,1 +1,1 @@
-"""The playground: a page to write policies on. Start with `routes`, then `workbench`."""
+"""The playground: a page to write policies on. Start with `workbench`: its routes, and what they answer."""

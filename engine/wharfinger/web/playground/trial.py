@@ -33,7 +33,7 @@ from wharfinger.policies.coverage import Covered, covered_fraction
 from wharfinger.policies.policy_tests import Failure
 from wharfinger.policies.scenario import Attempt, Scenario
 from wharfinger.web.playground.clusters import Opened
-from wharfinger.web.ui import board, tiles
+from wharfinger.web.ui import board
 from wharfinger.web.ui.board import Coloring
 from wharfinger.what_if.supposed_changes import SupposedChanges
 
@@ -137,12 +137,12 @@ def _usage(snapshot: Snapshot) -> Coloring:
     index = snapshot.resource_index("cpu")
     none = np.zeros(snapshot.n_nodes, np.int64)
     used = (none, none) if index is None else (snapshot.requested[index], snapshot.allocatable[index])
-    return tiles.share("cpu requested", *used)
+    return board.share("cpu requested", *used)
 
 
 def _tiles(snapshot: Snapshot) -> Mapping[str, Any]:
-    found = tiles.tiles_of(snapshot)
-    flags = tiles.flags_of(snapshot).tolist()
+    found = board.tiles_of(snapshot)
+    flags = board.flags_of(snapshot).tolist()
     digest = hashlib.sha256(repr((found.names, found.zones, flags)).encode()).hexdigest()[:16]
     return {
         "tiles": {"names": list(found.names), "zones": list(found.zones), "zoneNames": list(found.zone_names)},
@@ -192,7 +192,7 @@ def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
         found = _tiles(snapshot)
         return {
             **(found if found["layout"] != layout else {"layout": layout}),
-            **_coloring(tiles.points(f"points for {pod.key}", decision.evaluation, snapshot)),
+            **_coloring(board.points(f"points for {pod.key}", decision.evaluation, snapshot)),
             **explained_decision(pod, decision, snapshot, nodes).plain(),
             "difference": None if policy is None else _difference(plain, decision, snapshot),
             "node": _node(snapshot, nodes),
@@ -205,4 +205,4 @@ def _difference(plain: Decision, decision: Decision, snapshot: Snapshot) -> Mapp
 
 
 def _node(snapshot: Snapshot, nodes: Sequence[str]) -> Mapping[str, Any] | None:
-    return tiles.plain_node(snapshot, snapshot.known_row(nodes[0])) if nodes else None
+    return board.plain_node(snapshot, snapshot.known_row(nodes[0])) if nodes else None

@@ -1,4 +1,16 @@
-"""Answers the requests of the playground, one at a time, in a thread.
+"""The playground: a page to write a policy on, with its tests and its effect on a cluster.
+
+/ui/playground                    the page
+/ui/playground/static/<file>      its files; those of the live page are in /ui/static
+/ui/playground/start              what there is to choose from
+/ui/playground/clusters/<key>     a cluster as a map, and its pods
+/ui/playground/check              POST: findings, highlighting and tests of a text
+/ui/playground/complete           POST: candidates at a position; `hover`: the documentation of a word; `format`: the text in its layout
+/ui/playground/decide             POST: what is decided about a pod with the policy
+/ui/playground/clusters           POST: a file with a cluster, where uploads are taken: on the machine of the author only
+
+Bodies are `application/json`, files `application/octet-stream`: a page of another site cannot send these unasked. Requests are answered
+one at a time, in a thread.
 
 A scheduler has better things to do than to try policies for visitors. So texts are limited in length, checks in steps and decisions in
 their cost; one request is answered at a time, in a thread for which the scheduler does not rest; after a response there is a pause in
@@ -10,7 +22,7 @@ The results are those of `wharf check`, `wharf fmt` and `wharf lsp`, as plain va
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +30,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from wharfinger.authoring.completion import offers
 from wharfinger.authoring.document import Document, Finding, findings
@@ -30,14 +45,23 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
 from wharfinger.language.files import shipped_policies
+from wharfinger.language.report import render
+from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.report.plain_values import plain
 from wharfinger.language.semantics import typed
+from wharfinger.web import page_files
 from wharfinger.web.playground import trial
 from wharfinger.web.playground.clusters import Choice, Clusters, Opened
+from wharfinger.web.requests import TRY_LATER, Answer, refusal, status_of, with_body
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
 
+MAX_QUESTION_BYTES = 2**20
+"""Bytes of a question: a policy and a manifest, with every character escaped."""
+MAX_UPLOAD_BYTES = 256 * 2**20
+"""Bytes of an uploaded file."""
+PATH = "/ui/playground"
 MAX_TEXT_LENGTH = 65_536
 """Characters of a policy, and of a manifest."""
 NAME = "playground.policy"
@@ -48,6 +72,70 @@ MAX_KEPT = 2
 Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 Name = Annotated[str, Meta(max_length=600)]
 T = TypeVar("T")
+
+
+def routes(workbench: Workbench, *, to_anybody: bool = False, setting: str | None = None) -> list[Route]:
+    """The routes; they answer this machine only, unless `to_anybody`, which `setting` decides."""
+    files = page_files.files_of(__package__)
+    guarded = partial(page_files.guarded, to_anybody=to_anybody, setting=setting)
+
+    async def start(_request: Request) -> Response:
+        return page_files.fresh_json(workbench.start())
+
+    async def cluster(request: Request) -> Response:
+        return await _response(workbench.cluster(request.path_params["key"]))
+
+    async def slash(_request: Request) -> Response:
+        return RedirectResponse("../playground", 308)
+
+    read_only: dict[str, Answer] = {
+        "": page_files.page(files, "playground.html"),
+        "/": slash,
+        "/static/{name}": page_files.static(files),
+        "/start": start,
+        "/clusters/{key:path}": cluster,
+    }
+    asked: dict[str, Answer] = {
+        "/check": _question(About, workbench.check),
+        "/complete": _question(About, workbench.complete),
+        "/hover": _question(About, workbench.hover),
+        "/format": _question(About, workbench.format),
+        "/decide": _question(Placing, workbench.decide),
+    }
+    if workbench.clusters.uploads:
+        asked["/clusters"] = with_body("application/octet-stream", MAX_UPLOAD_BYTES, partial(_upload, workbench), called="file")
+    return [
+        *(Route(f"{PATH}{path}", guarded(answer), methods=["POST"]) for path, answer in asked.items()),
+        *(Route(f"{PATH}{path}", guarded(answer)) for path, answer in read_only.items()),
+    ]
+
+
+def _question(kind: type[T], answer: Callable[[T], Awaitable[Any]]) -> Answer:
+    async def asked(_request: Request, body: bytes) -> Response:
+        try:
+            question = read(body, kind)
+        except UsageError as error:
+            return refusal(str(error), status_of(error))
+        return await _response(answer(question))
+
+    return with_body("application/json", MAX_QUESTION_BYTES, asked)
+
+
+async def _upload(workbench: Workbench, request: Request, body: bytes) -> Response:
+    name = request.query_params.get("name", "")[:100] or "the file"
+    return await _response(workbench.upload(name, body), plain)
+
+
+async def _response(answer: Awaitable[Any], shown: Callable[[Any], Any] = lambda found: found) -> Response:
+    try:
+        return page_files.fresh_json(shown(await answer))
+    except PolicyError as error:
+        return PlainTextResponse(render.render(error.diagnostics, "plain"), 400)
+    except WharfingerError as error:
+        found = refusal(str(error), status_of(error))
+        if found.status_code == TRY_LATER:
+            found.headers["Retry-After"] = "2"
+        return found
 
 
 class PlaygroundBusy(WharfingerError):

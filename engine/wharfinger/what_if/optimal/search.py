@@ -35,8 +35,7 @@ from wharfinger.model.state.copies import Checkpoint, restored
 from wharfinger.model.state.object_store import Circumstances, ObjectStore, TimeAndObjects
 from wharfinger.simulate.placing import Direct, place_on, queue_order
 from wharfinger.what_if.leaving_pods import Evictions, recreated, staying
-from wharfinger.what_if.optimal.model import Amounts, Answer, Masks, Model, Place, Solution, Task
-from wharfinger.what_if.optimal.room import Room
+from wharfinger.what_if.optimal.model import Amounts, Answer, Masks, Model, Place, Room, Solution, Task
 from wharfinger.what_if.optimal.smaller_tasks import best_fit, regions, relaxed
 
 NEVER = "Never"

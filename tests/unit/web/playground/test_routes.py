@@ -9,8 +9,7 @@ from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.simulate.cluster import load_cluster
 from wharfinger.web.playground.clusters import Examples, OwnClusters
-from wharfinger.web.playground.routes import routes
-from wharfinger.web.playground.workbench import MAX_TEXT_LENGTH, Workbench
+from wharfinger.web.playground.workbench import MAX_TEXT_LENGTH, Workbench, routes
 
 POLICY = """policy "p"
 filter team when pod.priority >= 0 { require (node.labels["team"] ?? "") == "search" else "not of the team" }

@@ -11,7 +11,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import workloads
 from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.what_if.capacity.further_pods import grouped
+from wharfinger.what_if.further_pods import grouped
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "web"}]}}
 CLAIM = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}}

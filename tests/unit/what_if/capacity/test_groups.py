@@ -7,7 +7,7 @@ from tests.unit.simulate.clusters import policy
 from tests.unit.simulate.test_groups import cluster, members, pod_group
 from wharfinger.framework.chain import assemble
 from wharfinger.groups.results import GroupState
-from wharfinger.what_if.capacity.count import capacity
+from wharfinger.what_if.capacity import capacity
 from wharfinger.what_if.supposed_changes import NodesLike
 
 RACK = "rack"

@@ -5,7 +5,7 @@ import pytest
 
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.what_if.capacity.further_pods import reductions, with_less
+from wharfinger.what_if.further_pods import reductions, with_less
 
 GI = 2**30
 

@@ -12,8 +12,8 @@ from wharfinger.cli import options, question, streams
 from wharfinger.cli.question import QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
-from wharfinger.what_if.capacity.count import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, Room, Share, capacity
-from wharfinger.what_if.capacity.room_count import Stop
+from wharfinger.what_if.capacity import DEFAULT_LIMIT, Capacity, Change, Gain, GroupRoom, LessOf, Room, Share, capacity
+from wharfinger.what_if.room_count import Stop
 from wharfinger.what_if.supposed_changes import NodesLike
 
 MAX_ROWS = 10

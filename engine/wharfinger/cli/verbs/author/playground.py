@@ -17,8 +17,7 @@ from wharfinger.cli import options, streams
 from wharfinger.event_loop import SystemClock
 from wharfinger.simulate.cluster import load_cluster, with_nodes
 from wharfinger.web.playground.clusters import OwnClusters
-from wharfinger.web.playground.routes import PATH, routes
-from wharfinger.web.playground.workbench import Workbench
+from wharfinger.web.playground.workbench import PATH, Workbench, routes
 from wharfinger.web.server import Server
 from wharfinger.web.ui.pages import static_route
 

@@ -24,7 +24,7 @@ from wharfinger.model.node_labels import BETA_ZONE, HOSTNAME, REGION, ZONE
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.placing import place_on
-from wharfinger.what_if.capacity.further_pods import FurtherPod, WorkloadPods, further_groups
+from wharfinger.what_if.further_pods import FurtherPod, WorkloadPods, further_groups
 from wharfinger.what_if.supposed_changes import NewNode, SupposedChanges, nodes_like
 
 if TYPE_CHECKING:

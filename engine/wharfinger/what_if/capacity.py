@@ -31,8 +31,8 @@ from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.placing import queue_order
-from wharfinger.what_if.capacity.further_pods import WorkloadPods, grouped, reductions, with_less
-from wharfinger.what_if.capacity.room_count import Candidates, Count, Found, FoundGroup, Stop
+from wharfinger.what_if.further_pods import WorkloadPods, grouped, reductions, with_less
+from wharfinger.what_if.room_count import Candidates, Count, Found, FoundGroup, Stop
 from wharfinger.what_if.supposed_changes import NewNode, NodesLike, SupposedChanges, nodes_like
 
 DEFAULT_LIMIT = 10_000
