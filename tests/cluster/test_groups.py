@@ -167,6 +167,33 @@ def test_a_group_waits_for_a_podgroup_that_comes_late_and_for_its_last_member(co
         assert "PodGroup" not in "".join(line for line in wharf.log.splitlines() if '"error"' in line)
 
 
+def test_a_group_with_a_gated_member_gets_the_status_that_kube_scheduler_gives(control_plane, nodes):
+    nodes(1)
+    api = control_plane.api
+    for group, scheduler in (("theirs", "default-scheduler"), ("ours", "wharfinger")):
+        for number in range(3):
+            gates = [{"name": "example.com/wait"}] if number == 2 else []
+            member = {"schedulingGroup": {"podGroupName": group}, "schedulingGates": gates}
+            api.create(objects.pod(f"{group}-{number}", scheduler=scheduler, **member))
+        api.create(objects.podgroup(group, 3))
+    start_kube_scheduler(control_plane, groups=True)
+    with WharfProcess(control_plane) as wharf:
+        found = eventually(lambda: both if len(both := conditions(api)) == 2 else None)
+        assert found["ours"][:2] == found["theirs"][:2] == ("False", "Unschedulable")
+        assert found["ours"][2].startswith(f"{found['theirs'][2]}; ")
+        eventually(lambda: pod_reasons(api, "ours") == pod_reasons(api, "theirs") == ["Unschedulable", "Unschedulable", "SchedulingGated"])
+        for group in ("theirs", "ours"):
+            api.patch("Pod", f"{group}-2", {"spec": {"schedulingGates": []}})
+        eventually(lambda: all(placed_on(api, f"{group}-{number}") for group in ("theirs", "ours") for number in range(3)))
+        assert wharf.terminate() == 0
+
+
+def pod_reasons(api, group):
+    """The reason of `PodScheduled` of each of three members, "" without the condition."""
+    found = [api.get("Pod", f"{group}-{number}")["status"].get("conditions", []) for number in range(3)]
+    return [next((each.get("reason", "") for each in of if each["type"] == "PodScheduled"), "") for of in found]
+
+
 def test_pods_of_the_coscheduling_plugin_move_with_their_labels(control_plane, nodes, kubectl, tmp_path, capsys):
     (node,) = nodes(1, cpu="4")
     kubectl("apply", "-f", "-", content=json.dumps(COSCHEDULING))

@@ -68,11 +68,9 @@ def domains(keys: Sequence[str], snapshot: Snapshot) -> list[Domain]:
         return [Domain({keys[0]: text}, topologies[0].rows_of(number)) for number, text in enumerate(texts[0])]
     complete = np.logical_and.reduce([topology.ids >= 0 for topology in topologies])
     rows = np.flatnonzero(complete)
-    codes = np.zeros(len(rows), np.int64)
-    for topology in topologies:
-        codes = codes * topology.n_domains + topology.ids[rows]
-    order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ids = np.stack([topology.ids[rows] for topology in topologies])
+    order = np.lexsort(ids)
+    starts = np.flatnonzero(np.diff(ids[:, order], prepend=-1).any(axis=0))
     return [
         _domain(keys, texts, [topology.ids for topology in topologies], part) for part in np.split(rows[order], starts[1:]) if len(part)
     ]

@@ -2,9 +2,9 @@
 
 `placing` is a generator of short steps; `event_loop.at_once` runs it to its end. Members are assumed on the state in sequence and then
 forgotten, so filters and scores see the members placed before. Domains are tried best first: those that may take the whole group come
-first, among them the one whose nodes score best. The first that takes every member is the answer; if none does, the one that takes most, as
-kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where that leaves out members that would fit, the exact
-search looks for more.
+first, among them those where members are placed already, then the one whose nodes score best. The first that takes every member is the
+answer; if none does, the one that takes most, as kube-scheduler 1.36 chooses (schedule_one_podgroup.go, plugins/podgrouppodscount). Where
+that leaves out members that would fit, the exact search looks for more.
 
 Between two steps some members may be assumed on the state. Pass a copy (`FollowedCopy`) if others must not see that.
 """
@@ -152,6 +152,11 @@ class _Search:
 
     def _pinned(self, required: Sequence[str]) -> Mapping[str, str] | None:
         """The values that the placed members give to the required levels; None if they disagree."""
+        rows = self._placed_rows()
+        return domains.of_rows(required, rows, self.tentative.snapshot) if rows else {}
+
+    def _placed_rows(self) -> list[int]:
+        """The nodes of the placed members, one entry for each; those that are gone are left out."""
         snapshot = self.tentative.snapshot
         rows = []
         for pod in self._group.placed:
@@ -159,7 +164,7 @@ class _Search:
             row = snapshot.row(pod.node_name) if placed is None else placed[0]
             if row is not None:
                 rows.append(row)
-        return domains.of_rows(required, rows, snapshot) if rows else {}
+        return rows
 
     def _best_of(
         self, keys: Sequence[str], pinned: Mapping[str, str]
@@ -175,8 +180,11 @@ class _Search:
         self._proven = True
         quality = self._quality(candidates)
         crowd = [self._crowd(domain) for domain in candidates]
+        there = np.bincount(np.array(self._placed_rows(), np.intp), minlength=snapshot.n_nodes)
+        own = [int(there[domain.rows].sum()) for domain in candidates]
         order = sorted(
-            range(len(candidates)), key=lambda number: (-bounds[number], crowd[number], -quality[number], str(candidates[number]))
+            range(len(candidates)),
+            key=lambda number: (-bounds[number], -own[number], crowd[number], -quality[number], str(candidates[number])),
         )
         best: DomainPlacement | None = None
         failed = False

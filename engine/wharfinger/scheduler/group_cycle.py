@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from wharfinger.emit import Failed
+from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 MAX_SEARCHES = 3
 """Searches in one attempt: what a search in slices finds may be taken by others meanwhile."""
 OVERTAKEN = f"the nodes that were found for the group were taken by other pods {MAX_SEARCHES} times while it was placed"
+SCHEDULER_NAMES = 'all pods in a single pod group should have the same .spec.schedulerName set, got: "{}" and "{}"'
+TOO_FEW = "{} members must be placed at once, and fewer may be tried: the others have scheduling gates, or are being deleted"
 MAX_KINDS = 16
 """Templates of one group whose rejecting plugins are looked at one by one."""
 
@@ -154,6 +157,11 @@ class GroupCycle:
         placed = tuple(pod for pod in self._groups.index.members(entry.key) if pod.node_name and pod.uid not in members)
         group = Group(key=entry.key, terms=terms, waiting=tuple(member.pod for member in members.values()), placed=placed)
         self._tried = attempt = _Attempt(entry=entry, group=group, members=members)
+        if len(names := sorted({member.profile.name for member in members.values()})) > 1:
+            raise CycleAborted(SCHEDULER_NAMES.format(*names))
+        if group.needed > len(members):
+            yield from self._rejected(attempt, TOO_FEW.format(group.needed), frozenset({hints.GROUP_MEMBERS}))
+            return
         try:
             self._raise_if_held(attempt)
             yield from self._decide(attempt)
@@ -383,6 +391,7 @@ class GroupCycle:
         entry, group = attempt.entry, attempt.group
         message = answered(group, answer).message
         rejectors = yield from self._until_held(attempt, self._rejectors(attempt, group.waiting))
+        nominated: Mapping[str, str] | None = None
         if self._victims_are_leaving(group):
             message = f"{message}. preemption: {default_preemption.WAITING}"
         elif isinstance(answer, Impossible):
@@ -394,15 +403,22 @@ class GroupCycle:
                 yield from self._preempt(attempt, found, rejectors)
                 return
             message = f"{message}. {found.message}"
+            rejectors |= self._protectors(attempt) if rejectors else frozenset()
             if not self.reservations.holds(group.key):
                 self._take_nominations_back(group)
+                nominated = {}
         if group.terms.reserve:
             said = yield from self._until_held(attempt, self.reservations.consider(attempt.profile, group))
             message = f"{message}. {said}" if said else message
         if entry.stale:
             self._groups.put_back(entry)
             return
-        yield from self._rejected(attempt, message, rejectors)
+        yield from self._rejected(attempt, message, rejectors, nominated)
+
+    def _protectors(self, attempt: _Attempt) -> frozenset[Plugin]:
+        """What stands for pods that preemption may be allowed to evict for the group later, and is not now."""
+        group, snapshot, chain = attempt.group, self._cluster.snapshot(), attempt.profile.chain
+        return hints.protectors((chain.lineup(pod, snapshot) for pod in group.kinds), priority_of(group), snapshot)
 
     def _victims_are_leaving(self, group: Group) -> bool:
         """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
@@ -451,13 +467,15 @@ class GroupCycle:
             if node is not None and self._cluster.state.denominate(pod):
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
-    def _rejected(self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin]) -> Steps:
-        """Let the group wait for an event that may help."""
+    def _rejected(
+        self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin], nominated: Mapping[str, str] | None = None
+    ) -> Steps:
+        """Let the group wait for an event that may help; its members are nominated as they are, or to the nodes of `nominated`."""
         members = list(attempt.members.values())
         self._groups.reject(attempt.entry, rejectors)
         self._status.unschedulable(attempt.group, message)
         self._ended(attempt, "unschedulable", message)
-        yield from self._report(attempt, members, f"group {attempt.group.key}: {message}", rejectors)
+        yield from self._report(attempt, members, f"group {attempt.group.key}: {message}", rejectors, nominated)
 
     def _report(
         self,

@@ -14,6 +14,7 @@ from tests.group_searches import place, preempt
 from tests.unit.framework.fleet import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.groups import domains
 from wharfinger.groups.membership import group_of_policies
 from wharfinger.groups.placing import placing
 from wharfinger.groups.preempting import preempting
@@ -290,6 +291,16 @@ def test_pods_that_a_policy_protects_stay() -> None:
     assert isinstance(one, Preemption)
     assert [pod.name for pod in one.victims] == ["p0"]
     assert isinstance(preempt(finding, state, group(members(2, 4))), Impossible)
+
+
+def test_domains_of_many_levels_are_told_apart():
+    """Two nodes that differ in the widest of six levels alone, with so many domains that a number for each combination has more than 64 bits."""
+    keys = [f"level{number}" for number in range(6)]
+    values = [[f"v{node}"] * len(keys) for node in range(2048)]
+    values.append(["v512", *values[0][1:]])
+    state = cluster([node(f"n{number}", **dict(zip(keys, each, strict=True))) for number, each in enumerate(values)])
+    found = domains.domains(keys, state.snapshot())
+    assert sorted(each.rows.tolist() for each in found) == [[row] for row in range(2049)]
 
 
 def test_with_few_steps_the_rack_that_needs_fewest_victims_is_looked_at_first():

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.unit.scheduler.running import node, pod, running
+from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
@@ -166,6 +167,44 @@ def test_a_deleted_member_gates_the_rest_again():
     asyncio.run(story())
 
 
+def test_a_group_of_which_too_many_members_have_scheduling_gates_says_so_and_is_placed_without_them():
+    async def story():
+        gated = member("g", 2, schedulingGates=[{"name": "quota"}])
+        async with running(node("a", "8"), gang("g", 3), *members("g", 2), gated) as world:
+            await world.calm()
+            (condition,) = world.cluster._objects["PodGroup"]["default/g"].status.conditions
+            assert (condition.type, condition.status, condition.reason) == ("PodGroupScheduled", "False", "Unschedulable")
+            assert condition.message.startswith("0/1 placements are available, first placement status: pod group is unschedulable; 3 members")
+            written = {name: world.cluster.pod(f"default/{name}").status.conditions for name in ("g-0", "g-1", "g-2")}
+            assert {name: [one.reason for one in found] for name, found in written.items()} == {
+                "g-0": ["Unschedulable"],
+                "g-1": ["Unschedulable"],
+                "g-2": [],
+            }
+            attempts = len(world.seen.groups)
+            world.cluster.put(node("b", "8"))
+            await world.pass_time(20)
+            assert len(world.seen.groups) == attempts  # nothing but a member helps
+            world.cluster.put(member("g", 2))
+            await world.pass_time(1)
+            assert len(bound(world, "g")) == 3
+
+    asyncio.run(story())
+
+
+def test_members_with_different_schedulers_are_not_placed_and_their_conditions_name_both():
+    async def story():
+        chains = {"wharfinger": assemble(), "other": assemble()}
+        async with running(node("a", "8"), gang("g", 2), member("g", 0), member("g", 1, scheduler="other"), chains=chains) as world:
+            await world.pass_time(3)
+            text = 'all pods in a single pod group should have the same .spec.schedulerName set, got: "other" and "wharfinger"'
+            found = {(one.reason, one.message) for of in world.cluster.pods() for one in of.status.conditions}
+            assert found == {("SchedulerError", text)}
+            assert bound(world, "g") == set()
+
+    asyncio.run(story())
+
+
 def test_a_podgroup_that_is_deleted_gates_its_members_and_a_smaller_minimum_lets_them_in():
     async def story():
         async with running(node("a", "2"), gang("g", 3), *members("g", 2)) as world:
@@ -204,6 +243,33 @@ def test_a_member_that_fails_to_bind_is_tried_again_with_the_others(failing):
             assert len(racks_of(world, "g")) == 1
             keys = [key for key, _ in world.cluster.bindings]
             assert sorted(keys) == sorted(set(keys))
+
+    asyncio.run(story())
+
+
+def test_the_rest_of_a_group_is_tried_elsewhere_when_the_member_that_held_it_in_a_rack_is_gone():
+    """The member that goes is small, so the room that it leaves helps no other member where it was."""
+
+    async def story():
+        there = member("g", 0, "1", nodeName="r0n0")
+        async with running(*racks(2, 1, "4"), pod("other", "3", nodeName="r0n0"), gang("g", 1, RACK), there, member("g", 1, "3")) as world:
+            await world.pass_time(1)
+            assert bound(world, "g") == {"default/g-0"}
+            world.cluster.remove("Pod", "default/g-0")
+            await world.pass_time(3)
+            assert racks_of(world, "g") == {"r1"}
+
+    asyncio.run(story())
+
+
+def test_late_members_go_to_the_rack_of_the_others_where_that_is_preferred():
+    async def story():
+        chains = {"wharfinger": assemble([policy('policy "p"\ngroup by pod.labels["gang"] { within preferred "rack" }')])}
+        labels = {"gang": "g"}
+        there = pod("g-0", "2", labels=labels, nodeName="r1n0")
+        async with running(*racks(3, 2, "4"), there, pod("g-1", "1", labels=labels), chains=chains) as world:
+            await world.pass_time(1)
+            assert racks_of(world, "g") == {"r1"}
 
     asyncio.run(story())
 

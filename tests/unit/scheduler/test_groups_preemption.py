@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.scheduler.test_groups_live import RACK, bound, gang, members, racks, racks_of
@@ -86,6 +87,18 @@ def test_a_group_that_is_disrupted_as_a_whole_leaves_as_a_whole():
             await world.pass_time(4)
             assert bound(world, "old") == set()
             assert len(bound(world, "g")) == 2
+
+    asyncio.run(story())
+
+
+def test_the_nominated_nodes_of_a_group_are_taken_back_from_its_pods_when_they_do_not_help():
+    async def story():
+        async with running(node("n", "4"), gang("g", 2)) as world:
+            for one in members("g", 2, "3", priority=3):
+                world.cluster.put(replace(one, status=replace(one.status, nominated_node_name="n")))
+            await world.pass_time(1)
+            assert list(world.scheduler.state.snapshot().nominated_rows) == []
+            assert {world.cluster.pod(f"default/g-{number}").status.nominated_node_name for number in range(2)} == {""}
 
     asyncio.run(story())
 

@@ -76,6 +76,26 @@ def test_a_pod_is_woken_when_others_may_be_evicted_for_it(rules):
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "preemption { never_evict when age(it.created) < 60s on missing keep }",
+        f"for pods where {YOUNG}\npreemption {{ never_evict when it.priority < 1 }}",
+    ],
+)
+def test_a_group_is_woken_when_others_may_be_evicted_for_it(rules):
+    async def story():
+        chains = {"wharfinger": assemble([policy(f'policy "p"\n{rules}')])}
+        low, high = created(pod("low", cpu="4", nodeName="a")), map(created, members("g", 2, "2", priority=9))
+        async with running(node("a"), low, gang("g", 2), *high, chains=chains) as world:
+            await world.pass_time(55)
+            assert world.seen.preemptions == []
+            await world.pass_time(16)
+            assert [(node, victims) for _, node, victims in world.seen.preemptions] == [("a", 1)]
+
+    asyncio.run(story())
+
+
 def test_no_pod_is_woken_by_time_where_none_could_be_evicted():
     async def story():
         chains = {"wharfinger": assemble([policy('policy "p"\npreemption { never_evict when age(it.created) < 60s on missing keep }')])}

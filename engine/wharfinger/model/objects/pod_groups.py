@@ -13,7 +13,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from wharfinger.model.objects.metadata import Int32, Int64, KubeStruct, ObjectMeta, Quantities, Time
-from wharfinger.model.objects.pods import Pod
+from wharfinger.model.objects.pods import Pod, PodResourceClaim
 
 GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 """The labels in which pods name their group for the coscheduling plugin; the second is the one before Kubernetes 1.22."""
@@ -60,7 +60,10 @@ class DisruptionModes(KubeStruct, frozen=True):
 
 
 class PodGroupSpec(KubeStruct, frozen=True):
-    """spec of a PodGroup; `disruption_mode` is `Pod` or `PodGroup` in v1alpha2, which has no `preemption_policy`."""
+    """spec of a PodGroup; `disruption_mode` is `Pod` or `PodGroup` in v1alpha2, which has no `preemption_policy`.
+
+    The claims are there if the API server's feature gate `DRAWorkloadResourceClaims` is on.
+    """
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
@@ -68,6 +71,7 @@ class PodGroupSpec(KubeStruct, frozen=True):
     priority_class_name: str = ""
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class ObjectCondition(KubeStruct, frozen=True):

@@ -6,14 +6,14 @@ not rule out that the change helps. Pods of one template that the same plugins r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.errors import PluginFault
-from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.cluster_event import NO_EVENT, ClusterEvent
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
 from wharfinger.framework.plugin_calls import is_foreign
@@ -23,6 +23,7 @@ from wharfinger.scheduler.queued_pods import QueuedGroup
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
     from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.framework.rules.lineup import Lineup
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.queued_pods import QueuedPod
@@ -58,6 +59,16 @@ class ProtectedByLabels(Plugin):
 PROTECTED_BY_LABELS = ProtectedByLabels()
 
 
+class GroupMembers(Plugin):
+    """The rejector for members of a group that cannot be tried yet: the queue tries the group again when one of them can."""
+
+    name = "members of the group"
+    wakes_on = NO_EVENT
+
+
+GROUP_MEMBERS = GroupMembers()
+
+
 class GroupLevels(Plugin):
     """The rejector for the levels of a group: nodes that get or lose one of these labels change the domains."""
 
@@ -89,18 +100,18 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
     Empty when there are no nodes.
     """
     found = _rejectors(decision)
-    return found | _protectors(decision) if found else found
+    if not found or decision.nominated is not None:
+        return found
+    return found | protectors((decision.evaluation.lineup,), decision.pod.priority, decision.snapshot)
 
 
-def _protectors(decision: Decision) -> set[Plugin]:
-    """The rejectors for pods that preemption may evict for this pod later, but not now."""
-    lineup = decision.evaluation.lineup
-    found: set[Plugin] = {PROTECTED_FOR_NOW} if lineup.eviction_depends_on_time else set()
-    if lineup.eviction_depends_on_namespaces:
-        found.add(PROTECTED_BY_LABELS)
-    if decision.nominated is not None or not found:
-        return set()
-    return found if default_preemption.has_lower(decision.pod.priority, decision.snapshot).any() else set()
+def protectors(lineups: Iterable[Lineup], priority: int, snapshot: Snapshot) -> frozenset[Plugin]:
+    """The rejectors for pods of lower priority that preemption may evict later, but not now, for pods with these lineups."""
+    found: set[Plugin] = set()
+    for lineup in lineups:
+        found |= {PROTECTED_FOR_NOW} if lineup.eviction_depends_on_time else set()
+        found |= {PROTECTED_BY_LABELS} if lineup.eviction_depends_on_namespaces else set()
+    return frozenset(found) if found and default_preemption.has_lower(priority, snapshot).any() else frozenset()
 
 
 def _rejectors(decision: Decision) -> frozenset[Plugin]:

@@ -96,10 +96,19 @@ class QueuedGroups:
         return key
 
     def gone(self, uid: str) -> None:
-        """Note that a pod is deleted or finished."""
+        """Note that a pod is deleted or finished: the others may be too few, or be placed in another domain than where it was."""
+        placed = self.index.is_placed(uid)
         key = self.index.remove(uid)
-        if key is not None:
-            self._look_at(key)
+        if key is None:
+            return
+        self._look_at(key)
+        entry = self._entries.get(key)
+        if entry is None or entry.place in {Place.GATED, Place.GONE}:
+            return
+        terms = self.index.terms(key)
+        elsewhere = placed and entry.place is Place.UNSCHEDULABLE and terms is not None and bool(terms.levels)
+        if elsewhere or self.index.awaited(key) is not None:
+            self._changed(entry, CHANGED)
 
     def terms_changed(self, key: str) -> None:
         """Note that the PodGroup of that key was added, changed or deleted: the group is tried again."""
@@ -357,16 +366,8 @@ class QueuedGroups:
 
     def _awaited(self, entry: QueuedGroup) -> Reason | None:
         """Why the group may not be tried yet, in kube-scheduler's words; None if it may."""
-        terms = self.index.terms(entry.key)
-        if terms is None:
-            return Reason(self.index.awaited(entry.key) or "", resolvable=False)
-        if self.index.n_placed(entry.key) + len(entry.members) < terms.min_count:
-            return Reason("waiting for minCount pods from a gang to appear in scheduling queue", resolvable=False)
-        if len(entry.profiles) > 1:
-            one, other, *_ = sorted(entry.profiles)
-            text = f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{one}" and "{other}"'
-            return Reason(text, resolvable=False)
-        return None
+        text = self.index.awaited(entry.key)
+        return None if text is None else Reason(text, resolvable=False)
 
     def _order(self, entry: QueuedGroup) -> None:
         """Give the entry the position of the group's priority in the queue."""

@@ -21,6 +21,7 @@ from wharfinger.framework.plugins.devices.cel.addresses import quoted
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, InFlight, claim_uid
 from wharfinger.model.objects.devices import IN_MEMORY
+from wharfinger.model.objects.pod_groups import podgroup_name
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -83,6 +84,8 @@ def pod_claims(pod: PodView, store: ObjectStore) -> PodClaims | str | None:
     backed = extended_resources.backed(pod, store)
     if not named and not backed:
         return None
+    if unsupported := _claim_of_podgroup(pod, store):
+        return unsupported
     users: list[objects.ResourceClaim] = []
     for name, found in _users(pod, store):
         if isinstance(found, str):
@@ -106,6 +109,20 @@ def _shared(claims: Sequence[objects.ResourceClaim], store: ObjectStore) -> Mapp
         return {}
     waiting = (claim for claim in claims if claim.status.allocation is None)
     return {claim_uid(claim): flight for claim in waiting if (flight := allocations.shareable(claim)) is not None}
+
+
+def _claim_of_podgroup(pod: PodView, store: ObjectStore) -> str:
+    """Why a pod is refused that shares a claim with all pods of its PodGroup (`BindTo`, dynamic-resource-allocation); "" for any other."""
+    name = podgroup_name(pod.object)
+    group = store.get(objects.PodGroup, name, pod.namespace) if name else None
+    shared = () if group is None else group.spec.resource_claims
+    use = next((use for use in pod.object.spec.resource_claims if use in shared), None)
+    if use is None:
+        return ""
+    return (
+        f'spec.resourceClaims "{use.name}": the claim is shared by all pods of PodGroup "{name}" (its spec.resourceClaims), '
+        "which is not supported; give each pod a claim of its own"
+    )
 
 
 def _users(pod: PodView, store: ObjectStore) -> Iterator[tuple[str, objects.ResourceClaim | str | None]]:

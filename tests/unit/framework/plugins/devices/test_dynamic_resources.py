@@ -17,6 +17,7 @@ from wharfinger.framework.plugins.devices.dynamic_resources import DynamicResour
 from wharfinger.framework.plugins.devices.requests import portions
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, with_allocation
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 
 CHAIN = assemble()
@@ -312,6 +313,20 @@ def test_only_changes_of_claims_that_matter_wake_a_pod():
     assert helps(with_allocation(other, allocation), None, removed=True)
     assert not helps(other, None, removed=True)
     assert plugin.may_help(pod, Change(events=ClusterEvent.RESOURCE_SLICE, label="x"), state.snapshot())
+
+
+@pytest.mark.parametrize("template", ["shared", "other"])
+def test_a_claim_that_all_pods_of_a_podgroup_share_is_refused_and_no_other(template):
+    uses = [{"name": "gpu", "resourceClaimTemplateName": template}]
+    shared = [{"name": "gpu", "resourceClaimTemplateName": "shared"}]
+    state = devices.cluster(1)
+    state.put(devices.claim("p", 1))
+    state.put(decode.convert({"metadata": {"name": "g", "namespace": "default"}, "spec": {"resourceClaims": shared}}, objects.PodGroup))
+    (pod,) = pods(["p"])
+    spec = decode.convert({"schedulingGroup": {"podGroupName": "g"}, "resourceClaims": uses}, objects.PodSpec)
+    spec = structs.replace(pod.object.spec, scheduling_group=spec.scheduling_group, resource_claims=spec.resource_claims)
+    decision = decide(CHAIN, state.snapshot(), PodView(structs.replace(pod.object, spec=spec)))
+    assert ("shared by all pods of PodGroup" in decision.message) == (template == "shared"), decision.message
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10m", 600.0), ("1h1m1s", 3661.0), ("1.5s", 1.5), ("250ms", 0.25), ("1µs", 1e-6)])
