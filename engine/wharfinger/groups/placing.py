@@ -272,9 +272,11 @@ class _Search:
 
     def _quality(self, candidates: Sequence[Domain]) -> list[float]:
         """The mean total of the best nodes of each domain for the class of most members, as many nodes as it has members."""
+        if len(candidates) < 2:
+            return [0.0] * len(candidates)
         each = max(self._classes, key=lambda found: len(found.members))
         evaluation = self.tentative.decider.evaluation(self.tentative.snapshot, each.pod)
-        if not evaluation.filtering.count or len(candidates) == 1:
+        if not evaluation.filtering.count:
             return [0.0] * len(candidates)
         keys = np.where(evaluation.filtering.feasible, evaluation.scoring.tiers[0].key(slice(None)), -np.inf)
         return [_mean_of_best(keys[domain.rows], len(each.members)) for domain in candidates]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 MAX_VECTORS = 1 << 17
+NODES_PER_STEP = 32
 MAX_LOWEST_COUNTS = 64  # combinations of the lowest final counts of spread constraints that are tried
 
 
@@ -119,11 +120,14 @@ class GroupModel:
         found: Mask = (self.space.coordinate(left) == 0) | (self.space.coordinate(right) == 0)
         return found
 
-    def _node(self, packing: Packing, row: int) -> Part:
-        is_open = tuple(bool(reading.open_rows[row]) for reading in self._readings)
-        free = tuple(self._free[:, row].tolist())
-        slots = int(self._slots[row])
-        return packing.node(row, ("node", is_open, free, slots), lambda: self._takes(is_open, free, slots))
+    def _nodes(self, packing: Packing, rows: NDArray[np.intp]) -> list[Part]:
+        """The nodes of some rows."""
+        is_open = np.stack([reading.open_rows[rows] for reading in self._readings])
+        numbers = np.vstack((self._free[:, rows], self._slots[rows]))
+        found = []
+        for row, may, (*free, slots) in zip(rows.tolist(), is_open.T.tolist(), numbers.T.tolist(), strict=True):
+            found.append(packing.node(row, ("node", *may, *free, slots), partial(self._takes, may, free, slots)))
+        return found
 
     def _takes(self, is_open: Sequence[bool], free: Sequence[int], slots: int) -> CountSet:
         """The vectors that fit a node."""
@@ -131,7 +135,7 @@ class GroupModel:
         if all(reading.needs is not None for reading in self._readings):
             mask = self._n_pods <= max(0, slots)
             for name, amount in zip(self._names, free, strict=True):
-                mask &= (self._sums[name] <= amount) | (self._sums[name] == 0)
+                mask &= self._sums[name] <= max(0, amount)
             found = space.of(mask)
         else:
             found = space.all
@@ -206,9 +210,9 @@ class GroupModel:
     ) -> Generator[None, None, Part]:
         if level == len(keys):
             parts = []
-            for number, row in enumerate(rows.tolist()):
-                parts.append(self._node(packing, row))
-                if number % 32 == 31:
+            for start in range(0, len(rows), NODES_PER_STEP):
+                parts += self._nodes(packing, rows[start : start + NODES_PER_STEP])
+                if len(parts) == start + NODES_PER_STEP:
                     yield
             return parts[0] if len(parts) == 1 else (yield from packing.domain(parts, None))
         key = keys[level]
@@ -334,7 +338,7 @@ class Solution:
         totals = np.where(vectors, self._space.total(range(members)), -1)
         most = int(totals.max())
         # of vectors with equally many members, the one with most of the first classes, which are those of the highest priority
-        candidates = [self._space.vector(int(index)) for index in np.flatnonzero(totals == most)[:1000]]
+        candidates = self._space.vectors_at(np.flatnonzero(totals == most)[:1000])
         vector = max(candidates, key=lambda each: each[:members])
         key = (most, *vector[:members])
         if self._best is None or key > self._best[0]:

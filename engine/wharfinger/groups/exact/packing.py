@@ -15,7 +15,7 @@ least number of members, break that; on closed axes only the highest vectors mus
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,6 +45,7 @@ class Space:
         self._strides = strides
         self._coordinates: dict[int, NDArray[np.int64]] = {}
         self._upto: dict[tuple[int, int], CountSet] = {}
+        self._above: dict[tuple[int, int], CountSet] = {}
         self.all: CountSet = (1 << self.n_vectors) - 1
 
     @staticmethod
@@ -80,17 +81,18 @@ class Space:
         """The number of a vector: its bit."""
         return sum(each * stride for each, stride in zip(vector, self._strides, strict=True))
 
-    def vector(self, index: int) -> Vector:
-        """The vector of a bit."""
-        return tuple(index // stride % (most + 1) for stride, most in zip(self._strides, self.most, strict=True))
-
     def has(self, found: CountSet, vector: Vector) -> bool:
         """True if a set contains a vector."""
         return bool(found >> self.index(vector) & 1)
 
     def vectors(self, found: CountSet) -> list[Vector]:
-        """The vectors of a set."""
-        return [self.vector(int(index)) for index in np.flatnonzero(self.mask(found))]
+        """The vectors of a set, in the order of their bits."""
+        return self.vectors_at(np.flatnonzero(self.mask(found)))
+
+    def vectors_at(self, bits: NDArray[np.intp]) -> list[Vector]:
+        """The vectors of some bits `(n,)`."""
+        coordinates = np.unravel_index(bits, [most + 1 for most in self.most], order="F")
+        return list(zip(*(each.tolist() for each in coordinates), strict=True))
 
     def upto(self, axis: int, limit: int) -> CountSet:
         """The set of all vectors with a coordinate of at most `limit` on an axis."""
@@ -101,21 +103,42 @@ class Space:
             kept = self._upto[axis, limit] = self.of(self.coordinate(axis) <= limit) if limit >= 0 else 0
         return kept
 
+    def above(self, axis: int, limit: int) -> CountSet:
+        """The set of all vectors with a coordinate above `limit` on an axis."""
+        kept = self._above.get((axis, limit))
+        if kept is None:
+            kept = self._above[axis, limit] = self.all & ~self.upto(axis, limit)
+        return kept
+
     def shifted(self, found: CountSet, vector: Vector) -> CountSet:
         """The sums of a vector and those of a set; sums beyond the space are left out."""
-        by = 0
-        for axis, each in enumerate(vector):
-            if each:
-                found &= self.upto(axis, self.most[axis] - each)
-                by += each * self._strides[axis]
-        return found << by
+        return next(self.sums(found, (vector,)))
+
+    def sums(self, found: CountSet, vectors: Iterable[Vector]) -> Iterator[CountSet]:
+        """For each vector its sums with those of a set; sums beyond the space are left out.
+
+        Quick for vectors in the order of their bits, as neighbours have the last coordinates in common.
+        """
+        n_axes = len(self.most)
+        within, by = [found] * (n_axes + 1), [0] * (n_axes + 1)  # what the coordinates from an axis on can be added to, and their bits
+        before: Vector = (-1,) * n_axes
+        for vector in vectors:
+            first = n_axes - 1
+            while first > 0 and vector[first] == before[first]:
+                first -= 1
+            for axis in range(first, -1, -1):
+                each = vector[axis]
+                within[axis] = within[axis + 1] & self.upto(axis, self.most[axis] - each) if each else within[axis + 1]
+                by[axis] = by[axis + 1] + each * self._strides[axis]
+            before = vector
+            yield within[0] << by[0]
 
     def closed(self, found: CountSet, axes: Iterable[int]) -> CountSet:
         """The set with all vectors that are lower than one of it on some axes, and equal on the others."""
         for axis in axes:
             step = 1
             while step <= self.most[axis]:
-                found |= (found & ~self.upto(axis, step - 1)) >> step * self._strides[axis]
+                found |= (found & self.above(axis, step - 1)) >> step * self._strides[axis]
                 step *= 2
         return found
 
@@ -123,7 +146,7 @@ class Space:
         """The vectors of a set without those from which a step up on one of the axes stays in the set."""
         kept = found
         for axis in axes:
-            kept &= ~((found & ~self.upto(axis, 0)) >> self._strides[axis])
+            kept ^= kept & ((found & self.above(axis, 0)) >> self._strides[axis])
         return self.vectors(kept)
 
 
@@ -216,8 +239,8 @@ class Packing:
         total = 0
         cost = 1 + self.space.n_vectors / WORD
         spent = 0.0
-        for vector in self._highest(kind):
-            total |= self.space.shifted(found, vector)
+        for sums in self.space.sums(found, self._highest(kind)):
+            total |= sums
             spent += cost
             if spent > 1_000:
                 self._spend(spent)
