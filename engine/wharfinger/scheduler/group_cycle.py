@@ -467,9 +467,7 @@ class GroupCycle:
             if node is not None and self._cluster.state.denominate(pod):
                 self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
 
-    def _rejected(
-        self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin], nominated: Mapping[str, str] | None = None
-    ) -> Steps:
+    def _rejected(self, attempt: _Attempt, message: str, rejectors: frozenset[Plugin], nominated: Mapping[str, str] | None = None) -> Steps:
         """Let the group wait for an event that may help; its members are nominated as they are, or to the nodes of `nominated`."""
         members = list(attempt.members.values())
         self._groups.reject(attempt.entry, rejectors)

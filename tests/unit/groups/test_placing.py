@@ -294,7 +294,7 @@ def test_pods_that_a_policy_protects_stay() -> None:
 
 
 def test_domains_of_many_levels_are_told_apart():
-    """Two nodes that differ in the widest of six levels alone, with so many domains that a number for each combination has more than 64 bits."""
+    """Two nodes differ in the widest of six levels alone, and numbers of the combinations would have more than 64 bits."""
     keys = [f"level{number}" for number in range(6)]
     values = [[f"v{node}"] * len(keys) for node in range(2048)]
     values.append(["v512", *values[0][1:]])

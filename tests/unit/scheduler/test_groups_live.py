@@ -174,7 +174,9 @@ def test_a_group_of_which_too_many_members_have_scheduling_gates_says_so_and_is_
             await world.calm()
             (condition,) = world.cluster._objects["PodGroup"]["default/g"].status.conditions
             assert (condition.type, condition.status, condition.reason) == ("PodGroupScheduled", "False", "Unschedulable")
-            assert condition.message.startswith("0/1 placements are available, first placement status: pod group is unschedulable; 3 members")
+            assert condition.message.startswith(
+                "0/1 placements are available, first placement status: pod group is unschedulable; 3 members"
+            )
             written = {name: world.cluster.pod(f"default/{name}").status.conditions for name in ("g-0", "g-1", "g-2")}
             assert {name: [one.reason for one in found] for name, found in written.items()} == {
                 "g-0": ["Unschedulable"],
