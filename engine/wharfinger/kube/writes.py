@@ -13,6 +13,7 @@ with 429 while they do not (pkg/registry/core/pod/storage/eviction.go, Kubernete
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +33,9 @@ from wharfinger.model.reading import decode
 _BIND_ATTEMPTS = 5  # while the server is too busy; then the pod queues again
 
 _ATTEMPTS = 5
+
+_OTHER_UID = re.compile(r"UID in (?:the )?precondition|uid mismatch")
+"""What the API server says about another object of that name (rest.BeforeDelete, storage.Preconditions.Check, the patch handler, 1.36)."""
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
@@ -156,9 +160,14 @@ class GuardedWrites:
 
 
 def failure(error: refusals.ApiError) -> WriteFailed:
-    """The failure for a refusal. A pod that was replaced shows as a conflict of a deletion, or as an invalid uid of a patch."""
+    """The failure for a refusal. An object that was replaced shows as a conflict of uids, or as an invalid uid of a patch.
+
+    Any other conflict says that the object has changed: it is still there. kube-scheduler takes such a victim for one that stays, too
+    (pkg/scheduler/framework/preemption/executor.go, 1.36).
+    """
     invalid = isinstance(error, refusals.Invalid)
-    gone = isinstance(error, refusals.NotFound | refusals.Conflict) or (invalid and "metadata.uid" in str(error))
+    replaced = (isinstance(error, refusals.Conflict) and _OTHER_UID.search(str(error))) or (invalid and "metadata.uid" in str(error))
+    gone = isinstance(error, refusals.NotFound) or bool(replaced)
     return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, refusals.BadRequest)), gone=gone)
 
 
@@ -281,12 +290,7 @@ class ApiVolumeWriter:
             "metadata": {**_uid(volume.metadata), **version, "annotations": {_BOUND_BY_CONTROLLER: "yes"}},
             "spec": {"claimRef": _claim_reference(claim)},
         }
-        try:
-            await self._write("PATCH", f"/api/v1/persistentvolumes/{volume.metadata.name}", msgspec.json.encode(body), MERGE_PATCH)
-        except WriteFailed as failed:
-            if isinstance(failed.__cause__, refusals.Conflict):
-                raise WriteFailed(failed.reason) from failed.__cause__
-            raise
+        await self._write("PATCH", f"/api/v1/persistentvolumes/{volume.metadata.name}", msgspec.json.encode(body), MERGE_PATCH)
 
 
 class ApiEvictions:

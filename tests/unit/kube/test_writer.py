@@ -98,14 +98,40 @@ def test_a_victim_is_marked_and_then_deleted_if_it_is_still_the_same(write):
 
 
 ANOTHER_UID = refused(422, "Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable')
+REPLACED = refused(
+    409,
+    "Conflict",
+    'Operation cannot be fulfilled on pods "web": the UID in the precondition (u1) does not match the UID in record (u2). '
+    "The object might have been deleted and then recreated",
+)
+REPLACED_MEANWHILE = refused(
+    409,
+    "Conflict",
+    'Operation cannot be fulfilled on pods "web": StorageError: invalid object, Code: 4, Key: /registry/pods/shop/web, '
+    "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: u1, UID in object meta: u2",
+)
+CHANGED = refused(
+    409,
+    "Conflict",
+    'Operation cannot be fulfilled on pods "web": the object has been modified; please apply your changes to the latest version',
+)
 
 
-@pytest.mark.parametrize("refusal", [refused(404), refused(409), ANOTHER_UID])
+@pytest.mark.parametrize("refusal", [refused(404), REPLACED, REPLACED_MEANWHILE, ANOTHER_UID])
 @pytest.mark.parametrize("at", ["PATCH", "DELETE"])
 def test_a_victim_that_is_gone_is_fine(write, refusal, at):
     script = {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [Answer()]}
     script[at, STATUS if at == "PATCH" else PATH] = [refusal]
     assert write(lambda writer: writer.disrupt(pod(), DISRUPTED), script)[0] is None
+
+
+@pytest.mark.parametrize("at", ["PATCH", "DELETE"])
+def test_a_victim_that_has_only_changed_is_not_taken_for_gone(write, at):
+    script = {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [Answer()]}
+    script[at, STATUS if at == "PATCH" else PATH] = [CHANGED]
+    failure, server, _ = write(lambda writer: writer.disrupt(pod(), DISRUPTED), script)
+    assert (failure.retriable, failure.gone) == (True, False)
+    assert server.seen[-1].method == at  # and a victim without the condition is not deleted
 
 
 @pytest.mark.parametrize("refusal", [refused(429, Retry_After="2"), refused(500)])
@@ -121,7 +147,8 @@ def test_a_busy_or_broken_server_is_asked_again(write, refusal):
     [
         (refused(500), True, False),
         (refused(404), False, True),
-        (refused(409), False, True),
+        (REPLACED, False, True),
+        (CHANGED, True, False),
         (refused(422), False, False),
         (refused(403), True, False),
     ],
