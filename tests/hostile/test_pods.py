@@ -10,8 +10,13 @@ import pytest
 from tests.parity import case
 from tests.unit.framework.kube import decide, node, pod, state
 from tests.work import calls
+from wharfinger.emit import ignore
 from wharfinger.framework import chain
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.scheduler.profiles import Profile
+from wharfinger.scheduler.queue.hints import WaitingPods
+from wharfinger.scheduler.queued_pods import QueuedPod
 
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
@@ -42,12 +47,32 @@ def on_nodes(n, operator, key, *values):
     return pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
 
 
+def on_names(n):
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"n{i}"]}]} for i in range(n)]
+    return pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
+
+
+def preferring(n):
+    term = {"matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["1"]}]}
+    return pod(affinity={"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": term}] * n}})
+
+
 def requesting(n):
     return pod(requests={f"example.com/r{i}": "1" for i in range(n)})
 
 
+def images(n):
+    found = pod()
+    found["spec"]["containers"] = [{"name": f"c{i}", "image": f"i{i}:1"} for i in range(n)]
+    return found
+
+
 PODS = {
     "tolerations": lambda n: pod(tolerations=[{"key": f"k{i}", "value": "v", "effect": "NoSchedule"} for i in range(n)]),
+    "volumes of claims": lambda n: pod(volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(n)]),
+    "images": images,
+    "names of nodes": on_names,
+    "preferences for nodes": preferring,
     "labels for the node": lambda n: pod(nodeSelector={f"k{i}": "v" for i in range(n)}),
     "terms for the node": lambda n: on_nodes(n, "DoesNotExist", "key{}"),
     "terms with the name of the node": lambda n: on_nodes(n, "In", HOSTNAME, "v{}"),
@@ -87,6 +112,26 @@ def test_each_part_of_a_pod_is_no_work_for_each_node(name):
     assert work(PODS[name](90), 200) - work(PODS[name](90), 50) <= (200 - 50) * 90 / 4
 
 
+def test_a_change_is_checked_once_for_pods_that_differ_in_labels_only():
+    """Each pod of an indexed Job has a template of its own; thousands of them may wait for room."""
+
+    def waking(n):
+        waiting, chained = WaitingPods(), chain.assemble()
+        rejectors = frozenset(chained.plugin(name) for name in ("NodeResourcesFit", "TaintToleration", "NodeAffinity"))
+        profile = Profile("wharfinger", chained)
+        for i in range(n):
+            found = case.pending({"pod": pod(f"p{i}", labels={"index": str(i)}, requests={"cpu": "64"})})
+            queued = QueuedPod(pod=found, profile=profile, sort_key=0, first_seen=0.0, queued_at=0.0, rejectors=rejectors)
+            waiting.add(queued)
+        gone = case.pending({"pod": pod("gone", on="n0")})
+        change = Change(events=ClusterEvent.POD_REMOVED, label="", node="n0", pod=gone)
+        there = cluster(20)
+        assert waiting.helped_by(change, there.snapshot, ignore) == []
+        return calls(lambda: waiting.helped_by(change, there.snapshot, ignore))
+
+    assert waking(1000) < 2 * waking(10)
+
+
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
 def test_terms_of_placed_pods_by_keys_that_no_node_has_are_hardly_any_work_for_others(kind):
     """Whoever may create pods may write such terms; they meet every pod that is placed afterwards."""
@@ -110,6 +155,21 @@ def decided_second(cluster):
         (preferred(101, "podAntiAffinity", "k{}"), "pod affinity cannot be read: there are 101 terms; at most 100 are supported"),
         (spread(101, "ScheduleAnyway", "k{}"), "topology spread constraints cannot be read: there are 101; at most 100 are supported"),
         (requesting(32), "the pod requests 32 different resources; at most 31 are supported"),
+        (on_nodes(1001, "Gt", "cores", "{}"), "the pod has 1,001 requirements on its node; at most 1,000 are supported"),
+        (on_names(1001), "the pod has 1,001 requirements on its node; at most 1,000 are supported"),
+        (preferring(1001), "the pod has 1,001 requirements on its node; at most 1,000 are supported"),
+        (
+            on_nodes(1, "NotIn", "rack", *map(str, range(10_001))),
+            "the pod has 10,001 values in its requirements on its node; at most 10,000 are supported",
+        ),
+        (on_nodes(51, "Exists", "k{}"), "the pod has 51 different labels in its requirements on its node; at most 50 are supported"),
+        (
+            PODS["labels for the node"](51),
+            "the pod has 51 different labels in its requirements on its node; at most 50 are supported",
+        ),
+        (PODS["ports"](501), "the pod asks for 501 host ports; at most 500 are supported"),
+        (PODS["disks"](201), "the pod has 201 claims and disks; at most 200 are supported"),
+        (PODS["volumes of claims"](201), "the pod has 201 claims and disks; at most 200 are supported"),
     ],
 )
 def test_a_pod_with_too_many_parts_is_refused_in_words(manifest, reason):

@@ -5,6 +5,7 @@ import random
 import msgspec
 import pytest
 
+from wharfinger.framework.plugins.volumes import attached_volumes
 from wharfinger.framework.plugins.volumes.attached_volumes import (
     MIGRATED_ANNOTATION,
     AttachedVolumes,
@@ -84,6 +85,11 @@ def change(rng, state):
         state.drop(kind.__name__, objects.key_of(made))
 
 
+@pytest.fixture(autouse=True)
+def _in_steps(monkeypatch):
+    monkeypatch.setattr(attached_volumes, "READ_AT_ONCE", 0)
+
+
 @pytest.mark.parametrize("part", range(2))
 def test_volumes_are_counted_as_for_one_node_and_as_at_a_fresh_start(part):
     for seed in range(part, SEEDS, 2):
@@ -93,6 +99,11 @@ def test_volumes_are_counted_as_for_one_node_and_as_at_a_fresh_start(part):
             change(rng, state)
             if rng.random() < 0.4:
                 continue
+            steps = AttachedVolumes.reading(state.snapshot)
+            for _ in range(rng.randrange(8)):
+                next(steps, None)
+                if rng.random() < 0.3:
+                    change(rng, state)
             snapshot = state.snapshot()
             wanted = frozenset(attachables(PodView(msgspec.convert(pod(rng)[1], objects.Pod)), snapshot.objects))
             kept = AttachedVolumes.of(snapshot)

@@ -15,6 +15,7 @@ from tests.parity.test_vectors import VECTORS
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import with_allocation
+from wharfinger.model.state import device_states
 
 (PATH,) = [path for path in VECTORS if path.name.startswith("dra")]
 SEEDS = 150
@@ -92,6 +93,22 @@ def change_class(rng, state):
         state.put(structs.replace(found, spec=structs.replace(found.spec, selectors=found.spec.selectors[: rng.randrange(2)])))
 
 
+def change_nodes(rng, state):
+    """A node comes or goes: the others get other rows."""
+    snapshot = state.snapshot()
+    node = snapshot.node_object(rng.randrange(snapshot.n_nodes))
+    if rng.random() < 0.5 and snapshot.n_nodes > 1:
+        state.remove_node(node.metadata.name)
+    else:
+        name = f"new-{rng.randrange(3)}"
+        state.add_node(structs.replace(node, metadata=structs.replace(node.metadata, name=name)))
+
+
+@pytest.fixture(autouse=True)
+def _in_steps(monkeypatch):
+    monkeypatch.setattr(device_states, "READ_AT_ONCE", 0)
+
+
 @pytest.mark.parametrize("part", range(3))
 def test_kept_results_are_those_of_a_fresh_start(part):
     vectors = list(cases.read(PATH))
@@ -102,10 +119,15 @@ def test_kept_results_are_those_of_a_fresh_start(part):
         decider = Decider(chain)
         flying = []
         for step in range(STEPS):
+            ahead = decider.ahead(state.snapshot, pod)
+            for _ in range(rng.randrange(6)):
+                next(ahead, None)
+                if rng.random() < 0.2:
+                    rng.choice((change_slice, change_node, change_nodes))(rng, state)
             kept = decider.decide(state.snapshot(), pod)
             fresh = decide(chain, state.snapshot().detach(), pod)
             assert picture(kept) == picture(fresh), (vector.id, seed, step)
-            change = rng.choice((change_slice, change_claim, change_node, change_class, None, None))
+            change = rng.choice((change_slice, change_claim, change_node, change_nodes, change_class, None, None))
             if change is None:
                 take_or_free(rng, state, flying, fresh)
             else:

@@ -14,15 +14,18 @@ from tests.unit.framework import fleet
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.extension import GroupedHints
+from wharfinger.framework.plugins.node_affinity import NodeAffinity
 from wharfinger.framework.plugins.node_ports import NodePorts
+from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.framework.plugins.pods.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpread
+from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.framework.plugins.volumes.volume_limits import VolumeRestrictions
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
-FILTERS = [InterPodAffinity, PodTopologySpread, VolumeRestrictions, NodePorts]
+FILTERS = [InterPodAffinity, PodTopologySpread, VolumeRestrictions, NodePorts, NodeAffinity, NodeResourcesFit, TaintToleration]
 DEFAULTS = {"defaultingType": "List", "defaultConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]}
 
 
@@ -105,3 +108,4 @@ def test_who_may_come_in_now_is_woken(kind: Any, found: Any, asker: PodView, dat
             alike = PodView(msgspec.structs.replace(asker.object, metadata=other))
             if plugin.hint_group(alike) == plugin.hint_group(asker):
                 assert plugin.may_help_group(alike, change, snapshot), change
+                assert not plugin.same_hints or plugin.may_help(alike, change, snapshot), change

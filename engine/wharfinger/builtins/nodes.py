@@ -1,13 +1,15 @@
 """Functions of the node object alone: its taints, its images, and whether it is one that the pod requires.
 
 A pod tolerates a taint by the rules of Kubernetes (`model.objects.matching`), which the TaintToleration plugin uses too. Nodes repeat a
-handful of lists of taints, so a kernel looks at each distinct list once.
+handful of lists of taints, so a kernel looks at each distinct list once, and if it asks for a key, only at the lists that have it: a policy
+may ask for a thousand keys.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +21,8 @@ from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.model import objects
+from wharfinger.model.columns.arrays import ABSENT
+from wharfinger.model.columns.node_table import MAX_IMAGES
 from wharfinger.model.objects import matching
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state import node_selection
@@ -61,14 +65,26 @@ def pattern_fault(pattern: object) -> str | None:
     return None if found["effect"] is None else effect_fault(found["effect"] or "nothing behind the colon")
 
 
+@dataclass(frozen=True, slots=True)
+class TaintPattern:
+    """The taints that a text means: what it leaves out may be anything."""
+
+    key: str
+    value: str | None
+    effect: str | None
+
+    def matches(self, taint: objects.Taint) -> bool:
+        """True if a taint is one of them."""
+        return taint.key == self.key and self.value in (None, taint.value) and self.effect in (None, taint.effect)
+
+
 @lru_cache(maxsize=1024)
-def pattern_of(text: str) -> Callable[[objects.Taint], bool]:
-    """The test if a taint is one of those that a checked text means: what the text leaves out may be anything."""
+def pattern_of(text: str) -> TaintPattern:
+    """The pattern of a checked text."""
     found = PATTERN.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} names no taint")
-    key, value, effect = found["key"], found["value"], found["effect"]
-    return lambda taint: taint.key == key and value in (None, taint.value) and effect in (None, taint.effect)
+    return TaintPattern(found["key"], found["value"], found["effect"])
 
 
 def tolerates(pod: PodView, taint: str) -> bool:
@@ -77,7 +93,7 @@ def tolerates(pod: PodView, taint: str) -> bool:
     if found is None:
         return False
     written = objects.Taint(key=found["key"], value=found["value"] or "", effect=found["effect"])
-    return matching.tolerated(pod.object.spec.tolerations, written)
+    return pod.tolerations.tolerate(written)
 
 
 def _taints_of(context: AtNode) -> Taints:
@@ -88,6 +104,18 @@ def _per_list(context: AtRows, read: Callable[[Taints], Any], dtype: type[np.gen
     """What `read` returns for the taints of each row; it is called once for each distinct list."""
     sets, inverse = np.unique(context.snapshot.taint_set[context.rows], return_inverse=True)
     return np.array([read(context.snapshot.taints(number)) for number in sets.tolist()], dtype=dtype)[inverse]
+
+
+def _per_list_with(context: AtRows, key: str, read: Callable[[Taints], Any], without: Any, dtype: type[np.generic]) -> NDArray[Any]:
+    """The same, where a list is only read if it has a taint with a key; `without` is the answer for all others."""
+    snapshot = context.snapshot
+    numbers = snapshot.taint_sets_with(key)
+    if not numbers:
+        return np.full(context.n_rows, without, dtype)
+    found = np.full(snapshot.n_taint_sets, without, dtype)
+    for number in numbers:
+        found[number] = read(snapshot.taints(number))
+    return found[snapshot.taint_set[context.rows]]
 
 
 def _count(taints: Taints, effect: str) -> int:
@@ -103,7 +131,7 @@ def _taints_kernel(context: AtRows, _node: object, effect: str) -> NDArray[np.fl
 
 
 def _untolerated(pod: PodView, taints: Taints, effect: str) -> int:
-    return len(matching.untolerated(pod.object.spec.tolerations, taints, {effect} if effect else EFFECTS))
+    return len(pod.tolerations.untolerated(taints, {effect} if effect else EFFECTS))
 
 
 def _untolerated_taints(context: AtNode, pod: PodView, _node: object, effect: str) -> float:
@@ -115,12 +143,12 @@ def _untolerated_taints_kernel(context: AtRows, pod: PodView, _node: object, eff
 
 
 def _has_taint(context: AtNode, _node: object, taint: str) -> bool:
-    return any(map(pattern_of(taint), _taints_of(context)))
+    return any(map(pattern_of(taint).matches, _taints_of(context)))
 
 
 def _has_taint_kernel(context: AtRows, _node: object, taint: str) -> NDArray[np.bool_]:
     meant = pattern_of(taint)
-    return _per_list(context, lambda taints: any(map(meant, taints)), np.bool_)
+    return _per_list_with(context, meant.key, lambda taints: any(map(meant.matches, taints)), False, np.bool_)
 
 
 def _value(taints: Taints, key: str) -> str | None:
@@ -135,10 +163,9 @@ def _taint_value_kernel(context: AtRows, _node: object, key: str) -> tuple[NDArr
     strings = context.snapshot.strings
 
     def code(taints: Taints) -> int:
-        value = _value(taints, key)
-        return -1 if value is None else strings.code(value)
+        return strings.code(_value(taints, key))
 
-    codes = _per_list(context, code, np.int32)
+    codes = _per_list_with(context, key, code, ABSENT, np.int32)
     return codes, np.greater_equal(codes, 0)
 
 
@@ -212,7 +239,7 @@ TAINTS = (
 
 def _image_bytes(context: AtNode) -> float:
     total = 0.0
-    for name in context.pod.images:
+    for name in context.pod.images[:MAX_IMAGES]:
         image = context.snapshot.image(name)
         total += sum(float(size) for row, size in zip(image.rows, image.sizes, strict=True) if row == context.row)
     return total
@@ -220,7 +247,7 @@ def _image_bytes(context: AtNode) -> float:
 
 def _image_bytes_kernel(context: AtRows) -> NDArray[np.float64]:
     total = np.zeros(context.snapshot.n_nodes)
-    for name in context.pod.images:
+    for name in context.pod.images[:MAX_IMAGES]:
         image = context.snapshot.image(name)
         total[image.rows] += image.sizes
     return total[context.rows]
@@ -231,7 +258,7 @@ IMAGES = (
         name="image_bytes_present",
         parameters=(),
         result=always(Kind.MEMORY, shape=Shape.NODE),
-        doc="How many bytes of the pod's images the node has already; an image that two containers share counts for each.",
+        doc="How many bytes of the pod's images the node has already, of the first 50; an image that two containers share counts for each.",
         example="image_bytes_present() >= 500Mi",
         scalar=_image_bytes,
         vector=_image_bytes_kernel,

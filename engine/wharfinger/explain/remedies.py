@@ -144,7 +144,7 @@ def _resources(pod: PodView, node: NodeView) -> Iterator[Pair]:
 
 
 def _taints(pod: PodView, node: NodeView) -> Iterator[Pair]:
-    for taint in matching.untolerated(pod.object.spec.tolerations, node.taints):
+    for taint in pod.tolerations.untolerated(node.taints):
         shown = matching.taint_text(taint)
         yield f"taint {shown}", f"the pod would have to tolerate {shown}, or the node lose that taint"
 

@@ -18,6 +18,7 @@ from wharfinger.errors import UsageError
 from wharfinger.framework import extension, plugin_calls
 from wharfinger.framework.chain_settings import ChainConfig, arguments
 from wharfinger.framework.extension import (
+    AheadPlugin,
     AnnotatingPlugin,
     DevicePlugin,
     FilterPlugin,
@@ -90,6 +91,11 @@ class Chain:
     def filters(self) -> tuple[FilterPlugin, ...]:
         """The plugins that filter, in order."""
         return tuple(link.plugin for link in self.links if isinstance(link.plugin, FilterPlugin))
+
+    @cached_property
+    def working_ahead(self) -> tuple[AheadPlugin, ...]:
+        """The plugins with work that is done in steps before a decision, in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, AheadPlugin))
 
     @cached_property
     def post_filters(self) -> tuple[PostFilterPlugin, ...]:

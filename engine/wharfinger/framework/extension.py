@@ -92,7 +92,12 @@ class Plugin:
 
 
 class GroupedHints(Plugin):
-    """A plugin whose hints depend on a small part of a waiting pod, so that a change is checked once for many templates."""
+    """A plugin whose hints depend on a small part of a waiting pod, so that a change is checked once for many templates.
+
+    `same_hints`: `may_help` is the same for all pods of a group, and they are not asked about one by one.
+    """
+
+    same_hints: ClassVar[bool] = False
 
     def hint_group(self, pod: PodView) -> Hashable:
         """The group of a pod: a value for everything of the pod that `may_help_group` depends on."""
@@ -245,15 +250,19 @@ class DevicePlugin(Plugin, ABC):
         return ()
 
 
-class AheadPlugin(ABC):
-    """A filter of Wharfinger itself with so much work for a pod that a scheduler does it in steps before the decision."""
+class AheadPlugin:
+    """A filter of Wharfinger itself that keeps with the cluster what takes much work, so that a scheduler does it in steps."""
 
-    @abstractmethod
-    def ahead(self, attempt: Attempt) -> Iterator[None]:
+    def follow(self, store: ObjectStore) -> None:
+        """Begin to follow the objects of a cluster. A scheduler asks for it before it knows any, so that none are read at once."""
+
+    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
         """The steps of what the prepared filter would do at once otherwise; what they find is kept with the cluster.
 
-        The cluster may change after the first step, and not all steps may be taken.
+        `snapshot` returns the cluster as it is at each step. `kept`: a filter for pods with claims for devices like this one is prepared
+        already. Not all steps may be taken.
         """
+        return iter(())
 
 
 class ReservePlugin(Plugin, ABC):

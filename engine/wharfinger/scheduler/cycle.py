@@ -59,8 +59,8 @@ class SchedulingCycle:
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped; afterwards it is being bound, waits again, is no longer queued, or `advance` goes on with it."""
-        if queued.pod.demand.may_claim:
-            steps = queued.profile.decider.ahead(self._cluster.snapshot(), queued.pod)
+        if queued.pod.demand.may_claim or queued.pod.object.spec.volumes:
+            steps = queued.profile.decider.ahead(self._cluster.snapshot, queued.pod)
             if next(steps, self) is None:
                 self._ahead.append((queued, steps))
                 return

@@ -242,7 +242,7 @@ class GroupCycle:
     def _answer(self, attempt: _Attempt) -> Generator[None, None, tuple[GroupAnswer, int | None]]:
         """The answer of the search, and the revision of the state that it is about; None if its members are assumed already."""
         for pod in attempt.group.kinds:
-            yield from attempt.profile.decider.ahead(self._cluster.snapshot(), pod)
+            yield from attempt.profile.decider.ahead(self._cluster.snapshot, pod)
         if is_small(attempt.group):
             keep = not any(pod.demand.may_claim for pod in attempt.group.waiting)
             self._emit(self._begun(attempt))

@@ -122,7 +122,7 @@ class GroupSearch:
         if decider is None or decider.chain is not profile.chain:
             decider = self._deciders[profile.name] = Decider(profile.chain, stopwatch=self._stopwatch)
         for pod in group.kinds:
-            yield from decider.ahead(copy.snapshot(), pod)
+            yield from decider.ahead(copy.snapshot, pod)
         return decider
 
     def drop(self) -> None:

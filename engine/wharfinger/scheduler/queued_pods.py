@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -92,7 +92,7 @@ class QueuedPod:
         return self.pod.uid
 
     @property
-    def kinds(self) -> Collection[PodView]:
+    def kinds(self) -> Iterable[PodView]:
         """One pod for each template that is to be placed."""
         return (self.pod,)
 
@@ -110,7 +110,7 @@ class QueuedGroup(QueuedPod):
     members: dict[str, QueuedPod] = field(default_factory=dict)
     trying: dict[str, QueuedPod] = field(default_factory=dict)
     stale: bool = False
-    known_kinds: Collection[PodView] | None = None
+    known_templates: dict[bytes, dict[str, QueuedPod]] | None = None
     known_leader: QueuedPod | None = None
     known_profiles: set[str] = field(default_factory=set)
 
@@ -118,7 +118,8 @@ class QueuedGroup(QueuedPod):
         """Let a member wait; what is known of the others is kept, so that a large group is not looked through for each member."""
         self.take_out(member.uid)
         self.members[member.uid] = member
-        self.known_kinds = None
+        if self.known_templates is not None:
+            self.known_templates.setdefault(member.pod.template, {})[member.uid] = member
         if len(self.members) == 1 or (self.known_leader is not None and member.pod.priority > self.known_leader.pod.priority):
             self.known_leader = member
         if self.known_profiles or len(self.members) == 1:
@@ -129,7 +130,11 @@ class QueuedGroup(QueuedPod):
         member = self.members.pop(uid, None)
         if member is None:
             return False
-        self.known_kinds = None
+        if self.known_templates is not None:
+            alike = self.known_templates[member.pod.template]
+            del alike[uid]
+            if not alike:
+                del self.known_templates[member.pod.template]
         if member is self.known_leader:  # no member has a higher priority; mostly the next one has the same
             self.known_leader = next((each for each in self.members.values() if each.pod.priority == member.pod.priority), None)
         if len(self.known_profiles) > 1 or not self.members:
@@ -139,7 +144,7 @@ class QueuedGroup(QueuedPod):
     def replace(self, members: dict[str, QueuedPod]) -> None:
         """Let exactly these members wait."""
         self.members = members
-        self.known_kinds = self.known_leader = None
+        self.known_templates = self.known_leader = None
         self.known_profiles = set()
 
     @property
@@ -162,11 +167,13 @@ class QueuedGroup(QueuedPod):
         return f"group {self.key}"
 
     @property
-    def kinds(self) -> Collection[PodView]:
-        """One member for each template; kept until `known_kinds` is emptied, because every change of the cluster needs it."""
-        if self.known_kinds is None:
-            self.known_kinds = tuple({queued.pod.template: queued.pod for queued in self.members.values()}.values())
-        return self.known_kinds
+    def kinds(self) -> Iterable[PodView]:
+        """One member for each template. Members are kept by template, as every change of the cluster may ask for it."""
+        if self.known_templates is None:
+            self.known_templates = {}
+            for uid, member in self.members.items():
+                self.known_templates.setdefault(member.pod.template, {})[uid] = member
+        return (next(iter(alike.values())).pod for alike in self.known_templates.values())
 
 
 _MIN_ENTRIES = 64

@@ -131,6 +131,8 @@ class Scheduler:
             claim_changed=self._binding.claims.claim_changed,
             relabelled=self._relabelled,
         )
+        for plugin in {plugin for profile in self.profiles for plugin in profile.chain.working_ahead}:
+            plugin.follow(self.state.objects)
         if any(profile.grouping or profile.reads_sizes for profile in self.profiles):
             self._regroup()
         self.measurements = Measurements(self._cluster, self.queue, self._wake.set)
@@ -342,8 +344,9 @@ class Scheduler:
             self._writes.forget(uid)
 
     async def _drain(self) -> None:
-        """Wait for work under way, at most `stop_seconds`."""
+        """Wait for work under way, at most `stop_seconds`. What permits hold is given back at once."""
         self._group_cycle.cancel()  # members that are being bound would wait for those whose bindings have not begun
+        self._permits.release()
         try:
             async with asyncio.timeout(self.settings.stop_seconds):
                 await self._binding.drain()

@@ -165,7 +165,7 @@ MEANT = [
 
 @pytest.mark.parametrize(("pattern", "wanted"), MEANT)
 def test_taint_pattern(pattern: str, wanted: bool) -> None:
-    assert pattern_of(pattern)(objects.Taint(key="dedicated", value="gpu", effect="NoSchedule")) is wanted
+    assert pattern_of(pattern).matches(objects.Taint(key="dedicated", value="gpu", effect="NoSchedule")) is wanted
 
 
 def test_plugins_are_those_of_the_framework() -> None:

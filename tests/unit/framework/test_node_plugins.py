@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.framework.kube import ZONE, decide, node, pod, points, rejected, state
+from tests.work import calls
 from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.plugins.queueing import PrioritySort, SchedulingGates
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -95,6 +98,27 @@ def test_host_ports(mine, theirs, free):
     cluster = state([node("a")], [pod("other", on="a", ports=[theirs])])
     reasons = ["node(s) didn't have free ports for the requested pod ports"]
     assert rejected("NodePorts", cluster, pod(ports=[mine])) == ({} if free else {"a": reasons})
+
+
+MANY = [f"v{number}" for number in range(1000)]
+
+
+def test_a_requirement_of_many_values_is_one_look_at_a_label():
+    nodes = [node(f"n{number}", labels={"rack": f"r{number}"}) for number in range(40)]
+    cluster, away = state(nodes), affinity(expression("rack", "NotIn", *(f"r{number}" for number in range(39))))
+    assert decide(cluster, pod(affinity=away)).node == "n39"
+    few, many = (calls(lambda n=n: decide(cluster, pod(affinity=affinity(expression("rack", "In", *MANY[: 100 * n]))))) for n in (1, 10))
+    assert many < 12 * few
+
+
+def test_a_host_port_that_is_free_again_is_free_on_that_node_alone():
+    ports = [{"hostPort": number} for number in (80, 81)]
+    cluster = state([node("a"), node("b")], [pod("x", on="a", ports=ports[:1]), pod("y", on="b", ports=ports[1:])])
+    decider = Decider(assemble())
+    pending = PodView(decode.convert(pod(ports=ports), objects.Pod))
+    assert decider.decide(cluster.snapshot(), pending).node is None
+    cluster.remove_pod(decode.convert(pod("y", on="b", ports=ports[1:]), objects.Pod))
+    assert decider.decide(cluster.snapshot(), pending).node == "b"
 
 
 def test_ignored_resources_are_not_checked():

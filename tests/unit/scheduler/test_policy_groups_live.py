@@ -142,6 +142,51 @@ def test_a_permit_that_does_not_hold_in_time_gives_the_place_back_and_says_why()
     run(story)
 
 
+def test_a_stop_gives_back_what_a_permit_holds_and_does_not_wait_for_it():
+    async def story():
+        held = 'policy "held"\npermit go timeout 1h { require pod.annotations["go"] == "yes" on missing reject }\n'
+        async with running(node("a"), pod("one"), pod("two"), chains=chains(held)) as world:
+            assert world.scheduler.state.is_assumed("uid-one")
+            assert world.scheduler.n_binding == 2
+            world.scheduler.stop()
+            await world.calm()  # no time passes
+            assert world.scheduler.n_binding == 0
+            assert (world.cluster.bindings, list(world.scheduler.state.placements())) == ([], [])
+            assert {queued.pod.name for queued in world.scheduler.queue} == {"one", "two"}
+            assert world.seen.failures == []
+
+    run(story)
+
+
+def test_a_stop_gives_back_a_group_of_which_a_permit_holds_one_member():
+    async def story():
+        text = GANG + 'permit go timeout 1h when pod.name == "two" { require pod.annotations["go"] == "yes" on missing reject }\n'
+        async with running(node("a"), worker("one"), worker("two"), chains=chains(text)) as world:
+            assert world.scheduler.n_binding == 2
+            world.scheduler.stop()
+            await world.calm()
+            assert world.scheduler.n_binding == 0
+            assert (world.cluster.bindings, list(world.scheduler.state.placements())) == ([], [])
+
+    run(story)
+
+
+def test_what_a_permit_approves_during_a_stop_is_bound():
+    async def story():
+        approved = 'policy "approved"\npermit go timeout 1h { require pod.name == "one" }\n'
+        async with running(node("a"), chains=chains(approved)) as world:
+            world.cluster.put(pod("one"))
+            world.cluster.put(pod("two"))
+            for _ in range(2):
+                world.scheduler._cycle.schedule(world.scheduler.queue.pop())
+            world.scheduler.stop()
+            await world.calm()
+            assert world.cluster.nodes_of_pods() == {"default/one": "a"}
+            assert world.scheduler.n_binding == 0
+
+    run(story)
+
+
 ALONE = """policy "alone"
 permit alone {
   require pod.annotations["go"] == "yes" or count(pods where it.name == pod.name) > 9 on missing reject

@@ -7,7 +7,7 @@ recent pod template and brings it up to date. A property test compares the two.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,9 +21,9 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filter_slot import FilterTrial
 from wharfinger.framework.evaluation.kept_result import Choice, Evaluation
-from wharfinger.framework.extension import AheadPlugin, PostFilterOutcome, Rejection
+from wharfinger.framework.extension import PostFilterOutcome, Rejection
 from wharfinger.framework.plugin_calls import Stopwatch
-from wharfinger.framework.prepared import Attempt, Shared
+from wharfinger.framework.prepared import Attempt
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.filtering import Filtering
@@ -63,17 +63,15 @@ class Decider:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
-    def ahead(self, snapshot: Snapshot, pod: PodView) -> Generator[None, None, None]:
-        """The steps of work that `decide` would do at once otherwise: some for a pod with claims whose template is not known yet.
+    def ahead(self, snapshot: Callable[[], Snapshot], pod: PodView) -> Generator[None, None, None]:
+        """The steps of work that `decide` would do at once otherwise: some for a pod with claims for devices, or with volumes.
 
-        The cluster may change after the first step. An exception here is raised again in the decision, which reports it.
+        `snapshot` returns the cluster as it is now. An exception here is raised again in the decision, which reports it.
         """
         with suppress(Exception):
-            if pod.demand.may_claim and self._key(snapshot, pod) not in self._kept:
-                attempt = Attempt(pod, snapshot, Shared())
-                for plugin in self.chain.lineup(pod, snapshot).filters:
-                    if isinstance(plugin, AheadPlugin):
-                        yield from plugin.ahead(attempt)
+            kept = pod.demand.may_claim and self._key(snapshot(), pod) in self._kept
+            for plugin in self.chain.working_ahead:
+                yield from plugin.ahead(pod, snapshot, kept=kept)
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
         """The best node for a pod among some rows (None: all), as `decide` on a cluster where only these can take it; None if none can.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, Changes, Mask, PreparedScore, Rows
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.columns.node_table import MAX_IMAGES
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -52,7 +53,7 @@ class HeldImages(PreparedScore):
 
 def _points(pod: PodView, snapshot: Snapshot) -> NDArray[np.int64]:
     held = np.zeros(snapshot.n_nodes, np.int64)
-    for image in pod.images:
+    for image in pod.images[:MAX_IMAGES]:
         state = snapshot.image(image)
         if state.n_nodes:
             # Kubernetes keeps one size per image, from the node that reported it first; here it is the size on the first row.

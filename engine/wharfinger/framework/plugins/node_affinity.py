@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin, object_argument
+from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin, object_argument
 from wharfinger.framework.prepared import SKIP, Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rejected, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 CONFLICT = Reason("pod affinity terms conflict", resolvable=False)
+MAX_REQUIREMENTS, MAX_LABELS, MAX_VALUES = 1_000, 50, 10_000
+"""Of a pod: requirements on its node, each of which is evaluated on all nodes; labels that they name, whose values are read of all nodes
+when a label is new; and values in them."""
 
 
 class NodeName(FilterPlugin):
@@ -65,7 +69,7 @@ class NodeAffinityArguments(Arguments):
         return value
 
 
-class NodeAffinity(FilterPlugin, ScorePlugin):
+class NodeAffinity(GroupedHints, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/nodeaffinity`, Kubernetes 1.36."""
 
     name = "NodeAffinity"
@@ -75,6 +79,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     score_volatility = Volatility.STATIC
     default_weight = 2
     normalization = DefaultNormalize()
+    same_hints = True
 
     def __init__(self, arguments: NodeAffinityArguments | None = None) -> None:
         super().__init__(arguments)
@@ -83,15 +88,24 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         self.added_preferences = _preferences(added)
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
-        """Skip without requirements; `Rejected` if the names of nodes in the terms contradict each other."""
+        """Skip without requirements; `Rejected` if there are too many, or if the names of nodes in the terms contradict each other."""
+        too_many = _too_many(attempt.pod.object)
+        if too_many:
+            return Rejected((Reason(too_many, resolvable=False),))
         needed = node_selection.required(attempt.pod.object)
         if needed is None and self.enforced is None:
             return SKIP
         names = _names(_required_selector(_own(attempt.pod.object)))
         return Rejected((CONFLICT,)) if names is not None and not names else AffinityFilter(needed, self.enforced, names)
 
+    def hint_group(self, pod: PodView) -> Hashable:
+        """The pod's node selector and node affinity."""
+        return msgspec.json.encode([pod.object.spec.node_selector, _own(pod.object)], order="deterministic")
+
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if the node of the change has what the pod requires now."""
+        if _too_many(pod.object):
+            return False  # no event makes them fewer
         row = None if change.node is None else snapshot.row(change.node)
         needed = node_selection.required(pod.object)
         return row is None or needed is None or bool(needed.matches(snapshot, np.array([row], np.intp))[0])
@@ -164,6 +178,32 @@ def _preferences(affinity: objects.NodeAffinity | None) -> Preferences:
     """(weight, term) for each preference; a preference that can match no node still counts as one."""
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     return tuple((preference.weight, node_selection.parse_term(preference.preference)) for preference in preferred)
+
+
+def _too_many(pod: objects.Pod) -> str:
+    """Why the requirements of a pod on its node are more than can be evaluated for it; "" if they are not."""
+    own = _own(pod)
+    if own is None and len(pod.spec.node_selector) <= MAX_LABELS:
+        return ""
+    labels, n_requirements, n_values = set(pod.spec.node_selector), len(pod.spec.node_selector), len(pod.spec.node_selector)
+    for term in _terms(own):
+        labels.update(one.key for one in term.match_expressions)
+        n_requirements += len(term.match_expressions) + len(term.match_fields)
+        n_values += sum(len(one.values) for one in (*term.match_expressions, *term.match_fields))
+    counted = (
+        (n_requirements, MAX_REQUIREMENTS, "requirements on its node"),
+        (len(labels), MAX_LABELS, "different labels in its requirements on its node"),
+        (n_values, MAX_VALUES, "values in its requirements on its node"),
+    )
+    return next((f"the pod has {n:,} {what}; at most {most:,} are supported" for n, most, what in counted if n > most), "")
+
+
+def _terms(affinity: objects.NodeAffinity | None) -> Iterator[objects.NodeSelectorTerm]:
+    """All terms, required and preferred."""
+    selector = _required_selector(affinity)
+    yield from () if selector is None else selector.node_selector_terms
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+    yield from (each.preference for each in preferred)
 
 
 def _names(selector: objects.NodeSelector | None) -> frozenset[str] | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.devices.extended_resources import backed
 from wharfinger.framework.plugins.resource_columns import (
     Lanes,
@@ -108,7 +108,7 @@ class NodeResourcesFitArguments(Arguments):
         return {**others, "scoringStrategy": strategy}
 
 
-class NodeResourcesFit(FilterPlugin, ScorePlugin):
+class NodeResourcesFit(GroupedHints, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/noderesources/fit.go`, Kubernetes 1.36."""
 
     name = "NodeResourcesFit"
@@ -121,6 +121,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         | ClusterEvent.POD_CHANGED
         | ClusterEvent.DEVICE_CLASS
     )
+    same_hints = True
 
     def __init__(self, arguments: NodeResourcesFitArguments | None = None) -> None:
         super().__init__(arguments)
@@ -145,6 +146,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if strategy.type == "RequestedToCapacityRatio":
             return Ratio(lanes, attempt.snapshot, strategy.requested_to_capacity_ratio.shape)
         return Allocated(lanes, attempt.snapshot, least=strategy.type == "LeastAllocated")
+
+    def hint_group(self, pod: PodView) -> Hashable:
+        """The pod's requests and its priority."""
+        return pod.priority, tuple(sorted(pod.requests.items()))
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if the pod would fit the node of the change if pods of lower priority left it."""

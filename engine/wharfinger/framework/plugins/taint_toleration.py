@@ -6,14 +6,14 @@ tolerations are held against each distinct set once and the answer is gathered p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.prepared import SKIP, Attempt, DefaultNormalize, Mask, PreparedFilter, PreparedScore, Reason, Rows, Skip
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TAINT = objects.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-class NodeUnschedulable(FilterPlugin):
+class NodeUnschedulable(GroupedHints, FilterPlugin):
     """`pkg/scheduler/framework/plugins/nodeunschedulable`, Kubernetes 1.36."""
 
     name = "NodeUnschedulable"
     filter_volatility = Volatility.STATIC
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_TAINT
+    same_hints = True
+
+    def hint_group(self, pod: PodView) -> Hashable:  # noqa: ARG002 — the extension point
+        """All pods are alike: only those that do not tolerate the taint are rejected."""
+        return None
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip for a pod that tolerates the taint `node.kubernetes.io/unschedulable`."""
-        return SKIP if matching.tolerated(attempt.pod.object.spec.tolerations, UNSCHEDULABLE_TAINT) else Cordoned()
+        return SKIP if attempt.pod.tolerations.tolerate(UNSCHEDULABLE_TAINT) else Cordoned()
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the node of the change is not cordoned, or not known."""
@@ -52,7 +57,7 @@ class Cordoned(PreparedFilter):
         return snapshot.unschedulable[rows]
 
 
-class TaintToleration(FilterPlugin, ScorePlugin):
+class TaintToleration(GroupedHints, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/tainttoleration`, Kubernetes 1.36."""
 
     name = "TaintToleration"
@@ -61,10 +66,15 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     score_volatility = Volatility.STATIC
     default_weight = 3
     normalization = DefaultNormalize(reverse=True)
+    same_hints = True
+
+    def hint_group(self, pod: PodView) -> Hashable:
+        """The pod's tolerations."""
+        return pod.object.spec.tolerations
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the pod tolerates the node as it is now."""
-        return change.now is None or not matching.untolerated(pod.object.spec.tolerations, change.now.spec.taints)
+        return change.now is None or not pod.tolerations.untolerated(change.now.spec.taints)
 
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
         """Never skips."""
@@ -81,8 +91,8 @@ class UntoleratedTaints(PreparedFilter):
     reasons = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
 
     def __init__(self, pod: PodView) -> None:
-        tolerations = pod.object.spec.tolerations
-        self._untolerated = PerTaintSet(lambda taints: len(matching.untolerated(tolerations, taints)))
+        tolerations = pod.tolerations
+        self._untolerated = PerTaintSet(lambda taints: len(tolerations.untolerated(taints)))
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
         """The verdicts."""
@@ -93,8 +103,8 @@ class SoftTaints(PreparedScore):
     """The number of PreferNoSchedule taints that are not tolerated."""
 
     def __init__(self, pod: PodView) -> None:
-        soft = [each for each in pod.object.spec.tolerations if each.effect in {"", matching.PREFER_NO_SCHEDULE}]
-        self._untolerated = PerTaintSet(lambda taints: len(matching.untolerated(soft, taints, {matching.PREFER_NO_SCHEDULE})))
+        tolerations = pod.tolerations
+        self._untolerated = PerTaintSet(lambda taints: len(tolerations.untolerated(taints, {matching.PREFER_NO_SCHEDULE})))
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The raw scores."""

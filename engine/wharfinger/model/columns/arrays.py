@@ -180,6 +180,10 @@ class RowChanges:
                 return np.array(sorted({row for _, row in later}), dtype=np.intp)
         return np.flatnonzero(self._column.view > revision)
 
+    def since_any_layout(self, revision: int) -> NDArray[np.intp]:
+        """The same by the present numbers of the rows, also if rows were added, removed or moved since then."""
+        return np.flatnonzero(self._column.view > revision)
+
 
 class StringTable:
     """Codes 0, 1, 2, … for strings, in the order in which they are first seen; a code never changes its meaning.

@@ -18,6 +18,8 @@ from wharfinger.model.columns import arrays, domains, resource_table
 from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
 
 MAX_NAMES: Final = 4096  # names of images indexed at a time
+MAX_IMAGES: Final = 50
+"""Images of a pod that are looked for: an index of a name takes a look at all nodes."""
 SPARE_CODES: Final = 4096
 """Unused codes that are kept before strings and taint sets are renumbered."""
 
@@ -89,8 +91,9 @@ class Images:
 
 
 def _state(sizes: Mapping[int, int]) -> ImageState:
-    rows = sorted(sizes)
-    state = ImageState(rows=np.array(rows, dtype=np.intp), sizes=np.array([sizes[row] for row in rows], dtype=np.int64))
+    rows = np.fromiter(sizes.keys(), np.intp, len(sizes))
+    order = rows.argsort()
+    state = ImageState(rows=rows[order], sizes=np.fromiter(sizes.values(), np.int64, len(sizes))[order])
     state.rows.setflags(write=False)
     state.sizes.setflags(write=False)
     return state
@@ -165,6 +168,7 @@ class NodeTable:
         "taint_set",
         "taint_sets",
         "taints",
+        "taints_by_key",
         "topologies",
         "unschedulable",
     )
@@ -188,6 +192,7 @@ class NodeTable:
         self.taint_set = self.rows.column(np.int32, 0)
         self.taints: list[tuple[objects.Taint, ...]] = [()]
         self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
+        self.taints_by_key: dict[str, list[int]] = {}  # the numbers of the lists that have a taint with the key, ascending
         self._most_codes = SPARE_CODES
 
     def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> arrays.KeyedColumns:
@@ -233,7 +238,12 @@ class NodeTable:
         if code is None:
             code = self.taint_sets[taints] = len(self.taints)
             self.taints.append(taints)
+            self._index_taints(code)
         return code
+
+    def _index_taints(self, number: int) -> None:
+        for key in {taint.key for taint in self.taints[number]}:
+            self.taints_by_key.setdefault(key, []).append(number)
 
     def compact(self) -> None:
         """Renumber strings, taint sets and resources once more than half of the codes may be unused.
@@ -267,6 +277,9 @@ class NodeTable:
         renumbered = np.array([numbers.get(found, 0) for found in self.taints], dtype=np.int32)
         self.taint_set.array[: self.rows.count] = renumbered[self.taint_set.view]
         self.taints, self.taint_sets = taints, numbers
+        self.taints_by_key = {}
+        for number in range(len(taints)):
+            self._index_taints(number)
 
     def remove(self, row: int) -> int:
         """Remove a row and move the last row into its place; returns the former number of the moved row (`row` if it was the last)."""

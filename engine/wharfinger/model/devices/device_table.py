@@ -81,6 +81,7 @@ class DeviceTable:
         "_columns",
         "_kept",
         "_layout",
+        "_names",
         "_objects_seen",
         "_owners",
         "_row_versions",
@@ -97,6 +98,7 @@ class DeviceTable:
         self._tables = tables
         self._sources = tuple(sources)
         self._by_row: list[tuple[Device, ...]] = []
+        self._names: list[str] = []
         self._starts: NDArray[np.intp] = np.zeros(1, dtype=np.intp)
         self._owners: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self._columns: dict[Hashable, _Column] = {}
@@ -172,12 +174,12 @@ class DeviceTable:
         if self._seen == tables.revision and self._objects_seen == tables.objects.revision:
             return ()
         tokens = [source.token(tables.objects) for source in self._sources]
-        same_rows = self._layout == tables.layout_revision and self._seen >= 0
+        rows = self._changed(tokens)
         changed = None
-        if same_rows:
-            changed = self._read_again(self._changed(tokens))
+        if self._layout == tables.layout_revision:
+            changed = self._read_again(rows)
         else:
-            self._rebuild()
+            self._rebuild(rows)
         self._tokens = tokens
         self._seen, self._objects_seen, self._layout = tables.revision, tables.objects.revision, tables.layout_revision
         return changed
@@ -189,14 +191,19 @@ class DeviceTable:
             tables.usage_changes.record(row, tables.revision)
 
     def _changed(self, tokens: Sequence[Hashable]) -> Collection[int]:
+        """The rows to be read again, by the numbers of now."""
         tables = self._tables
-        rows = {*tables.node_changes.since(self._seen).tolist(), *tables.usage_changes.since(self._seen).tolist()}
+        if self._seen < 0:
+            return range(tables.nodes.rows.count)
+        moved = self._seen < tables.layout_revision
+        both = tables.node_changes, tables.usage_changes
+        rows = {row for each in both for row in (each.since_any_layout if moved else each.since)(self._seen).tolist()}
         for source, old, new in zip(self._sources, self._tokens, tokens, strict=True):
             if old == new:
                 continue
             names = source.changed_nodes(tables.objects, old)
             if names is None:
-                return range(len(self._by_row))
+                return range(tables.nodes.rows.count)
             rows |= {tables.nodes.row_of[name] for name in names if name in tables.nodes.row_of}
         return rows
 
@@ -208,8 +215,13 @@ class DeviceTable:
             found += source.devices_on(node, pods, tables.objects)
         return tuple(found)
 
-    def _rebuild(self) -> None:
-        self._by_row = [self._read(row) for row in range(self._tables.nodes.rows.count)]
+    def _rebuild(self, rows: Collection[int]) -> None:
+        """Put the devices into the order of the nodes of now; only those of `rows` are read."""
+        names, known = self._tables.nodes.names, dict(zip(self._names, self._by_row, strict=True))
+        for row in rows:
+            known[names[row]] = self._read(row)
+        self._names = list(names)
+        self._by_row = [known[name] for name in names]
         self._lay_out()
 
     def _lay_out(self) -> None:

@@ -5,6 +5,7 @@ Source: apimachinery/pkg/labels and component-helpers/scheduling/corev1, Kuberne
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 KEEPING_AWAY = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
+COMPARED_TOLERATIONS = 8
+"""Tolerations that are compared with a taint one by one; nearly all pods have fewer, and nothing is built for them."""
 
 AnyTaint: TypeAlias = objects.Taint | objects.DeviceTaint
 AnyToleration: TypeAlias = objects.Toleration | objects.DeviceToleration
@@ -233,14 +237,33 @@ def tolerates(toleration: AnyToleration, taint: AnyTaint) -> bool:
     return toleration.operator == "Exists"
 
 
-def tolerated(tolerations: Iterable[AnyToleration], taint: AnyTaint) -> bool:
-    """True if one of the tolerations tolerates a taint."""
-    return any(tolerates(toleration, taint) for toleration in tolerations)
+class Tolerations:
+    """The tolerations of a pod or request. A few are compared with each taint; of more, those for a taint are looked up."""
+
+    __slots__ = ("_all", "_known")
+
+    def __init__(self, tolerations: Sequence[AnyToleration]) -> None:
+        self._all = tolerations
+        self._known: frozenset[tuple[str, str, str | None]] | None = None  # (key, effect, value), None for any value
+        if len(tolerations) > COMPARED_TOLERATIONS:
+            valid = (each for each in tolerations if each.operator in {"", "Equal", "Exists"})
+            self._known = frozenset((each.key, each.effect, None if each.operator == "Exists" else each.value) for each in valid)
+
+    def tolerate(self, taint: AnyTaint) -> bool:
+        """True if one of them tolerates a taint."""
+        if self._known is None:
+            return any(tolerates(toleration, taint) for toleration in self._all)
+        named = itertools.product((taint.key, ""), (taint.effect, ""), (taint.value, None))
+        return any(each in self._known for each in named)
+
+    def untolerated(self, taints: Iterable[TaintT], effects: Collection[str] = KEEPING_AWAY) -> list[TaintT]:
+        """The taints of these effects that none of them tolerates."""
+        return [taint for taint in taints if taint.effect in effects and not self.tolerate(taint)]
 
 
 def untolerated(tolerations: Sequence[AnyToleration], taints: Iterable[TaintT], effects: Collection[str] = KEEPING_AWAY) -> list[TaintT]:
     """The taints of these effects that no toleration tolerates."""
-    return [taint for taint in taints if taint.effect in effects and not tolerated(tolerations, taint)]
+    return Tolerations(tolerations).untolerated(taints, effects)
 
 
 def taint_text(taint: AnyTaint) -> str:

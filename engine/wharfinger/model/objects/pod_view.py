@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from wharfinger.model import objects
-from wharfinger.model.objects import requests
+from wharfinger.model.objects import matching, requests
 
 HostPort: TypeAlias = tuple[str, str, int]
 """(ip, protocol, port)."""
@@ -120,8 +120,8 @@ class PodDemand:
     """The demand of pods of one template on a node; amounts in the scheduler's units (cpu in millicores, bytes, counts).
 
     `nonzero` is (cpu, memory) for the non-zero sums of a node, `score_nonzero` for the score of an incoming pod. As in Kubernetes, the two
-    may differ for pods with pod-level requests or a resize in progress. `may_claim`: the pod names claims for devices, or resources that a
-    class of devices may back.
+    may differ for pods with pod-level requests or a resize in progress. `tolerations` are those of taints of nodes. `may_claim`: the pod
+    names claims for devices, or resources that a class of devices may back.
     """
 
     requests: Mapping[str, int]
@@ -130,6 +130,7 @@ class PodDemand:
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
     qos: str
+    tolerations: matching.Tolerations
     may_claim: bool
 
 
@@ -262,6 +263,11 @@ class PodView:
         return self.demand.qos
 
     @property
+    def tolerations(self) -> matching.Tolerations:
+        """The tolerations of the pod."""
+        return self.demand.tolerations
+
+    @property
     def created(self) -> float | None:
         """Seconds since the epoch, or None when unknown."""
         created = self.object.metadata.creation_timestamp
@@ -331,6 +337,7 @@ def derive_demand(pod: objects.Pod) -> PodDemand:
         host_ports=_host_ports(pod.spec),
         images=_images(pod.spec),
         qos=pod.status.qos_class or requests.compute_qos(pod.spec),
+        tolerations=matching.Tolerations(pod.spec.tolerations),
         may_claim=bool(pod.spec.resource_claims) or any("/" in name and amount for name, amount in exact.items()),
     )
 
@@ -360,10 +367,10 @@ def normalized_image(name: str) -> str:
 def taken_ports(pod: PodView, others: Iterable[PodView]) -> Iterator[tuple[HostPort, PodView]]:
     """The host ports of a pod that collide with another pod's, each with the other pod."""
     for other in others:
-        for mine in pod.host_ports:
-            if any(_collide(mine, theirs) for theirs in other.host_ports):
+        used: dict[tuple[str, int], set[str]] = {}
+        for ip, protocol, port in other.host_ports:
+            used.setdefault((protocol, port), set()).add(ip)
+        for mine in pod.host_ports if used else ():
+            theirs = used.get(mine[1:], ())
+            if theirs and (mine[0] == WILDCARD or mine[0] in theirs or WILDCARD in theirs):
                 yield mine, other
-
-
-def _collide(mine: HostPort, theirs: HostPort) -> bool:
-    return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})

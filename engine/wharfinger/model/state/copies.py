@@ -9,8 +9,9 @@ or aside; `put_back` and `set_revision` restore a state with the same rows, pods
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
@@ -20,6 +21,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.object_store import ObjectStore
 from wharfinger.model.state.snapshot import Snapshot
+
+T = TypeVar("T")
 
 OBJECTS_PER_STEP = 50
 """Objects per step of a copy: well below a millisecond of work."""
@@ -40,17 +43,10 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     sizes, leaving = dict(snapshot.group_sizes), tuple(snapshot.evicted)
     state = ClusterState(snapshot.now)
     state.read_devices(tables.device_sources)
-    for number, node in enumerate(nodes):
-        state.add_node(node)
-        if number % OBJECTS_PER_STEP == 0:
-            yield
-    for obj in others:
-        state.put(obj)
+    yield from _in_portions(state.add_node, nodes)
+    yield from _in_portions(state.put, others)
     _take_off(state, in_flight)
-    for number, pod in enumerate(pods):
-        state.add_pod(pod)
-        if number % OBJECTS_PER_STEP == 0:
-            yield
+    yield from _in_portions(state.add_pod, pods)
     for pod, name in nominated:
         state.nominate(pod, name)
     for uid in leaving:
@@ -60,6 +56,14 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     for key, size in sizes.items():
         state.set_group_size(key, size)
     return state
+
+
+def _in_portions(put: Callable[[T], None], everything: Sequence[T]) -> Iterator[None]:
+    """The steps of putting objects into a state."""
+    for number, each in enumerate(everything):
+        put(each)
+        if number % OBJECTS_PER_STEP == 0:
+            yield
 
 
 # ── a copy that follows ──

@@ -7,7 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_STATES: Final = 100_000
 """States that are remembered at least, although no node is in them any more."""
+
+READ_AT_ONCE: Final = 20
+"""Nodes whose devices are looked at in one step, which takes some milliseconds."""
 
 UsageKey = tuple[tuple[int, Hashable], ...]
 """What is taken of a pool: (position, key of the usage) of each device of which something is taken."""
@@ -47,6 +50,8 @@ class DeviceStates:
         self._known: dict[Hashable, int] = {}
         self._states: list[State] = []
         self._layout = self._seen = -1
+        self._rows: dict[str, int] = {}
+        self._unread: dict[str, None] = {}  # the nodes whose devices have to be looked at
         self._read = (0, 0)  # the positions in the logs of pools and allocations
         self.pools_epoch = -1  # of the numbers of pools and devices
         self.epoch = 0
@@ -57,9 +62,29 @@ class DeviceStates:
 
     def ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
         """The number of each row, (n_nodes,) int32; valid until the next change of the cluster."""
-        if snapshot.revision != self._seen:
-            self._follow(snapshot)
+        self._note(snapshot)
+        while self._unread:
+            self._read_next(snapshot)
         return self._ids
+
+    @staticmethod
+    def reading(snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
+        """A generator of steps of what `ids` would do at once, a node each; it returns True if it was more than for a few nodes.
+
+        `snapshot` returns the cluster as it is now.
+        """
+        states = snapshot().objects.following(DeviceStates)
+        states._note(snapshot())  # noqa: SLF001 — its own
+        if len(states._unread) <= READ_AT_ONCE:  # noqa: SLF001 — its own
+            return False
+        for _ in range(len(states._unread)):  # noqa: SLF001 — its own; what changes meanwhile is left to `ids`
+            now = snapshot()
+            states._note(now)  # noqa: SLF001 — its own
+            if not states._unread:  # noqa: SLF001 — its own
+                break
+            states._read_next(now)  # noqa: SLF001 — its own
+            yield
+        return True
 
     def state(self, number: int) -> State:
         """The state of a number."""
@@ -75,25 +100,50 @@ class DeviceStates:
         pools = self._pools.on(snapshot.node_object(row))
         return State(pools, tuple(self._usage(pool) for pool in pools.pools))
 
-    def _follow(self, snapshot: Snapshot) -> None:
-        outgrown = len(self._states) > max(MAX_STATES, 4 * snapshot.n_nodes)
-        node_rows = None if self._seen < 0 else snapshot.node_changes(self._seen)
-        places = self._read
-        self._seen, self._read = snapshot.revision, (self._pools.log.end, self._allocations.log.end)
-        if outgrown or self._pools.epoch != self.pools_epoch or node_rows is None:
-            self._rebuild(snapshot)
+    def _note(self, snapshot: Snapshot) -> None:
+        """Note which nodes have to be looked at: those that are new, or whose labels, slices or allocations may be others."""
+        if snapshot.revision == self._seen:
             return
-        rows = set(node_rows.tolist())
+        names, since, places = snapshot.names, self._seen, self._read
+        self._seen, self._read = snapshot.revision, (self._pools.log.end, self._allocations.log.end)
+        if snapshot.layout_revision != self._layout:
+            self._lay_out(names)
+            self._layout = snapshot.layout_revision
+        outgrown = len(self._states) > max(MAX_STATES, 4 * len(names))
+        if outgrown or self._pools.epoch != self.pools_epoch or since < 0:
+            self._begin_again()
+            return
+        self._unread.update(dict.fromkeys([names[row] for row in snapshot.changed_nodes(since).tolist()]))
         changed = self._changed_nodes(*places)
-        if changed is None:
-            rows = set(range(snapshot.n_nodes))
-        else:
-            rows |= {row for name in changed if (row := snapshot.row(name)) is not None}
-        for row in rows:
-            number = self._number(snapshot, row)
-            if number != self._ids[row]:
-                self._ids[row] = number
-                self.log.add(row)
+        self._unread.update(dict.fromkeys(reversed(self._rows) if changed is None else changed))
+
+    def _read_next(self, snapshot: Snapshot) -> None:
+        """Look at the devices of a node that has to be looked at, if it is there."""
+        name, _ = self._unread.popitem()
+        row = self._rows.get(name)
+        if row is None:
+            return
+        number = self._number(snapshot, row)
+        if number != self._ids[row]:
+            self._ids[row] = number
+            self.log.add(row)
+
+    def _lay_out(self, names: Sequence[str]) -> None:
+        """Put the column into the order of these nodes; the devices of new ones are not known yet."""
+        former, self._rows = self._rows, {name: row for row, name in enumerate(names)}
+        places = np.fromiter((former.get(name, -1) for name in names), np.intp, len(names))
+        ids, there = np.full(len(names), -1, np.int32), places >= 0
+        ids[there] = self._ids[places[there]]
+        self._ids = ids
+
+    def _begin_again(self) -> None:
+        """Number everything anew."""
+        self.epoch += 1
+        self.pools_epoch = self._pools.epoch
+        self._known.clear()
+        self._states.clear()
+        self._ids[:] = -1
+        self._unread = dict.fromkeys(reversed(self._rows))  # the last is read first
 
     def _changed_nodes(self, pools_at: int, allocations_at: int) -> set[str] | None:
         """The names of the nodes whose pools, or whose pools' usage, changed; None for all."""
@@ -111,13 +161,6 @@ class DeviceStates:
                 return None
             names.add(node)
         return names
-
-    def _rebuild(self, snapshot: Snapshot) -> None:
-        self.epoch += 1
-        self.pools_epoch = self._pools.epoch
-        self._known.clear()
-        self._states.clear()
-        self._ids = np.fromiter((self._number(snapshot, row) for row in range(snapshot.n_nodes)), np.int32, snapshot.n_nodes)
 
     def _number(self, snapshot: Snapshot, row: int) -> int:
         pools = self._pools.on(snapshot.node_object(row))

@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,6 +19,9 @@ from wharfinger.model import objects
 from wharfinger.model.columns import arrays
 from wharfinger.model.objects import matching
 from wharfinger.model.state.snapshot import Snapshot
+
+COMPARED_VALUES = 8
+"""Values that are compared with a column one by one, which is faster than one search for a few."""
 
 Rows: TypeAlias = slice | NDArray[np.intp]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -84,6 +87,29 @@ def matches(term: matching.NodeTerm, snapshot: Snapshot, rows: Rows) -> Mask:
     return matched
 
 
+def rows_with(terms: Sequence[matching.NodeTerm], snapshot: Snapshot) -> NDArray[np.intp]:
+    """The rows that match one of the terms, `(n,) intp` ascending.
+
+    The nodes with a value of a label are looked up, so that a term that requires one is not compared with every node.
+    """
+    found = [_rows_with(term, snapshot) for term in terms]
+    return found[0] if len(found) == 1 else np.unique(np.concatenate([arrays.NONE, *found]))
+
+
+def _rows_with(term: matching.NodeTerm, snapshot: Snapshot) -> NDArray[np.intp]:
+    required = next((each for each in term.labels.requirements if each.operator == "In"), None)
+    if required is None or term.labels.nothing:
+        return np.flatnonzero(matches(term, snapshot, slice(None)))
+    if not snapshot.may_have_label(required.key):
+        return arrays.NONE
+    topology = snapshot.topology(required.key)
+    domains = (topology.domain_of(snapshot.strings.find(value)) for value in required.values)
+    with_value = [topology.rows_of(domain) for domain in domains if domain != arrays.ABSENT]
+    rows = with_value[0] if len(with_value) == 1 else np.sort(np.concatenate([arrays.NONE, *with_value]))
+    alone = len(term.labels.requirements) == 1 and not term.fields
+    return rows if alone else rows[matches(term, snapshot, rows)]
+
+
 def matches_labels(selector: matching.Selector, snapshot: Snapshot, rows: Rows) -> Mask:
     """True for rows that a selector over node labels selects, `(n_rows,) bool`."""
     if selector.nothing:
@@ -117,11 +143,12 @@ def _field(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) ->
 
 def _one_of(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     codes = snapshot.label(requirement.key)[rows]
+    wanted = [code for value in requirement.values if (code := snapshot.strings.find(value)) != arrays.ABSENT]
+    if len(wanted) > COMPARED_VALUES:
+        return np.isin(codes, wanted)
     found = np.zeros(len(codes), np.bool_)
-    for value in requirement.values:
-        code = snapshot.strings.find(value)
-        if code != arrays.ABSENT:
-            found |= codes == code
+    for code in wanted:
+        found |= codes == code
     return found
 
 

@@ -93,14 +93,17 @@ class ObjectStore:
         self._touch(kind)
         return True
 
-    def following(self, make: Callable[[ObjectStore], F]) -> F:
-        """What a class derives from the objects, made at the first call and kept up to date from then on; `make` is the class."""
+    def following(self, make: Callable[[ObjectStore], F], *, told: bool = True) -> F:
+        """What a class derives from the objects, made at the first call and kept up to date from then on; `make` is the class.
+
+        Unless `told`, it reads the objects that exist then by itself, and is only told of later changes.
+        """
         known = self._followers.get(make)
         if known is None:
             known = self._followers[make] = make(self)
             for kind in known.kinds:
                 self._following.setdefault(kind.__name__, []).append(known)
-                for obj in self._by_kind.get(kind.__name__, {}).values():
+                for obj in self._by_kind.get(kind.__name__, {}).values() if told else ():
                     known.changed(None, obj)
         return cast("F", known)
 

@@ -258,6 +258,15 @@ class Snapshot:
         """The taints of a number of `taint_set`, in the nodes' own order."""
         return self._current().nodes.taints[number]
 
+    @property
+    def n_taint_sets(self) -> int:
+        """The number of lists of taints; some may be those of former nodes."""
+        return len(self._current().nodes.taints)
+
+    def taint_sets_with(self, key: str) -> Sequence[int]:
+        """The numbers in `taint_set` of the lists that have a taint with a key, ascending."""
+        return self._current().nodes.taints_by_key.get(key, ())
+
     def image(self, name: str) -> ImageState:
         """The nodes that hold an image of exactly that name."""
         return self._current().nodes.images.state(name)
@@ -391,6 +400,16 @@ class Snapshot:
         """The rows whose pods or nominated pods changed after a revision, (n,) intp ascending; None if rows were added or removed since."""
         tables = self._current()
         return None if since < tables.layout_revision else tables.usage_changes.since(since)
+
+    def changed_nodes(self, since: int) -> NDArray[np.intp]:
+        """The same as `node_changes`, by the numbers of now if rows were added or removed since; nodes that were added are among them."""
+        tables = self._current()
+        return tables.node_changes.since_any_layout(since) if since < tables.layout_revision else tables.node_changes.since(since)
+
+    def changed_pods(self, since: int) -> NDArray[np.intp]:
+        """The same as `usage_changes`, by the numbers of now if rows were added or removed since."""
+        tables = self._current()
+        return tables.usage_changes.since_any_layout(since) if since < tables.layout_revision else tables.usage_changes.since(since)
 
     def __getstate__(self) -> Any:
         raise TypeError("a snapshot is a window on live tables and cannot be pickled")

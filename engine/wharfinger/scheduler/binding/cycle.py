@@ -24,7 +24,7 @@ from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
 from wharfinger.scheduler import status
 from wharfinger.scheduler.binding.claims import DeviceClaims, VolumeBinds
-from wharfinger.scheduler.binding.permits import DELETED, BindTogether, GivenBack, Permits
+from wharfinger.scheduler.binding.permits import DELETED, BindTogether, GivenBack, Permits, Released
 from wharfinger.scheduler.events import DecisionSummary, attempt_ended
 from wharfinger.scheduler.ports import LiveCluster
 
@@ -140,7 +140,7 @@ class BindingCycle:
     async def _run(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
         try:
             await self._bind(queued, placement)
-        except NotLeader as lost:
+        except (NotLeader, Released) as lost:
             self.undo(queued, placement)
             self._queue.put_back(queued)
             self._lost(queued, str(lost))

@@ -34,6 +34,13 @@ DELETED = "a member was deleted while the group was being bound"
 STOPPED = "placing the group was stopped before the bindings of all its members had begun"
 
 
+class Released(Exception):
+    """The process stops, so a placement that a permit holds is given back: the next leader decides about its pod."""
+
+    def __init__(self) -> None:
+        super().__init__("this process stops, and a permit holds the pod")
+
+
 class Permits:
     """The placements with Permit plugins, each until its binding cycle ends.
 
@@ -43,12 +50,15 @@ class Permits:
 
     After a change of the policies, a placement needs the permits of the new ones: changed permits are evaluated again, removed permits no
     longer hold the pod. Timeouts then count from the first evaluation, so no series of changes holds a pod for ever.
+
+    A permit can hold a pod for longer than a stop may take, and no other process knows of the hold. So a stop releases the held placements
+    at once; their pods stay pending.
     """
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
-        self._again = self._asking = False
+        self._again = self._asking = self._released = False
         self._background = Background(lambda error: cluster.ports.emit(Failed("permits of policies", error)))
         self._waiting: dict[str, Placement] = {}
         self._questions: dict[str, _Question] = {}
@@ -57,7 +67,10 @@ class Permits:
         return uid in self._waiting
 
     async def ask(self, placement: Placement, profile: Profile) -> tuple[Plugin, Reason] | None:
-        """The plugin that refuses, and why; None once all plugins have approved, and all policies that decide then."""
+        """The plugin that refuses, and why; None once all plugins have approved, and all policies that decide then.
+
+        Raises `Released` if the process stops before.
+        """
         self._waiting[placement.pod.uid] = placement
         for plugin in profile.permits:
             refusal = await self._answer(_Question(placement, plugin, profile, self._clock.monotonic()))
@@ -88,6 +101,14 @@ class Permits:
         question.refusal = reason
         question.answered.set()
         return True
+
+    def release(self) -> None:
+        """Let nothing hold a placement any more, now or later: `ask` raises `Released` where it would wait."""
+        self._released = True
+        for question in self._questions.values():
+            if not question.answered.is_set():
+                question.error = Released()
+                question.answered.set()
 
     def cluster_changed(self) -> None:
         """Ask the permits of policies again soon, if a placement waits for one."""
@@ -144,6 +165,8 @@ class Permits:
             if isinstance(question.plugin, PolicyPermit):
                 self._ask(question, {})
             self._ask_all()
+            if self._released and not question.answered.is_set():
+                raise Released
             self.cluster_changed()
             if not await self._answered(question):
                 name, plugin = question.placement.pod.name, question.plugin.name

@@ -143,7 +143,7 @@ def timed(rejected_by: frozenset[Plugin]) -> bool:
 class WaitingPods:
     """Unschedulable pods, grouped by their rejectors: a change is checked once for all pods that the rejectors treat as equal.
 
-    Of a group that it may help, each template is checked.
+    Of a group that it may help, each template is checked, unless the answer is the same for all.
     """
 
     def __init__(self) -> None:
@@ -193,8 +193,12 @@ class WaitingPods:
             if rejected_by and not any(plugin.wakes_on & change.events for plugin in rejected_by):
                 continue
             for group in groups.values():
-                if len(group) > 1 and not _may_help_group(_first(_first(group)), change, snapshot):
-                    continue
+                if len(group) > 1:
+                    if not _may_help_group(_first(_first(group)), change, snapshot):
+                        continue
+                    if _same_hints(rejected_by, change):
+                        found += (queued for pods in group.values() for queued in pods.values())
+                        continue
                 for pods in group.values():
                     if may_help(_first(pods), change, snapshot, emit):
                         found += pods.values()
@@ -222,6 +226,11 @@ def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Sn
         return True
     concerned = [plugin for plugin in queued.rejectors if isinstance(plugin, GroupedHints) and plugin.wakes_on & change.events]
     return any(plugin.may_help_group(queued.pod, change, snapshot()) for plugin in concerned)
+
+
+def _same_hints(rejected_by: frozenset[Plugin], change: Change) -> bool:
+    """True if a change helps all pods of a group or none: what is asked of one of them holds for all."""
+    return all(isinstance(plugin, GroupedHints) and plugin.same_hints for plugin in rejected_by if plugin.wakes_on & change.events)
 
 
 def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:

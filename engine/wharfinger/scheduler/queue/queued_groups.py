@@ -332,9 +332,6 @@ class QueuedGroups:
         elif place is Place.ACTIVE and entry.sort_key != key:
             self._places.take_out(entry)
             self._places.activate(entry, event)
-        elif place is Place.UNSCHEDULABLE:  # under the templates of its members
-            self._places.take_out(entry)
-            self._places.wait_for_event(entry)
 
     def _gated(self, entry: QueuedGroup) -> bool:
         """True if an entry without a place may not be tried now: it has no members, or must wait for something."""

@@ -177,6 +177,21 @@ def test_whole_counts_are_devices_of_which_is_not_known_if_they_are_taken() -> N
     assert state.snapshot().devices.asked(PodView(asking)) == DeviceDemand(2)
 
 
+def test_a_node_that_comes_or_goes_is_no_look_at_the_devices_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, read = ClusterState(), list[str]()
+    state.read_devices([Noted()])
+    for name in "abcdef":
+        state.add_node(node(name, 2))
+    assert len(state.snapshot().devices.of(slice(None)).owners) == 12
+    devices_on = Noted.devices_on
+    monkeypatch.setattr(Noted, "devices_on", lambda self, of, *more: read.append(of.metadata.name) or devices_on(self, of, *more))
+    state.remove_node("a")  # the last node gets its row
+    state.add_node(node("g", 3))
+    state.add_pod(pod("x", "c", 1))
+    assert len(state.snapshot().devices.of(slice(None)).owners) == 13
+    assert sorted(read) == ["c", "g"]
+
+
 def test_a_resource_of_another_source_is_no_whole_count() -> None:
     assert not WholeCounts([GPU]).devices_on(node("a", 0, **{GPU: "3"}), [], ClusterState().objects)
 

@@ -1,8 +1,10 @@
 import json
+import random
 
 import pytest
 
 from tests.unit.model import cases
+from tests.work import calls
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
@@ -22,6 +24,31 @@ def test_selects_as_kubernetes_selects(case):
             matching.label_selector(given)
         return
     assert str(matching.label_selector(given).matches(labels)).lower() == case["answer"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_tolerations_tolerate_what_each_of_them_tolerates(seed):
+    chance = random.Random(seed)
+    keys, values, effects = ("", "a", "b", "c"), ("", "1", "2"), ("", *sorted(matching.KEEPING_AWAY), matching.PREFER_NO_SCHEDULE)
+
+    def toleration():
+        operator, effect = chance.choice(("", "Equal", "Exists", "Gt")), chance.choice(effects[1:])
+        return objects.Toleration(key=chance.choice(keys), operator=operator, value=chance.choice(values), effect=effect)
+
+    there = [toleration() for _ in range(matching.COMPARED_TOLERATIONS + 1 + seed)]
+    many = matching.Tolerations(there)
+    for key in keys:
+        for value in values:
+            for effect in effects:
+                taint = objects.Taint(key=key, value=value, effect=effect)
+                assert many.tolerate(taint) is any(matching.tolerates(each, taint) for each in there)
+
+
+def test_a_thousand_tolerations_are_not_compared_with_each_taint():
+    there = matching.Tolerations([objects.Toleration(key=f"k{number}", operator="Exists") for number in range(1000)])
+    taints = [objects.Taint(key=f"k{number}", effect="NoSchedule") for number in range(900, 1100)]
+    assert calls(lambda: there.untolerated(taints)) < 20 * len(taints)
+    assert there.untolerated(taints) == taints[100:]
 
 
 def test_absent_selects_nothing_and_empty_everything():

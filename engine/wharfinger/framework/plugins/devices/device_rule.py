@@ -113,7 +113,7 @@ class DeviceRule(AllocatingFilter):
         self._states = store.following(DeviceStates)
         self._backing = store.following(extended_resources.BackingClasses)
         self._epoch = -1
-        self._at = 0
+        self._at = self._states.log.end
         self._classes = ObjectWatch(snapshot, objects.DeviceClass)
         self._users = [claim.spec for claim in claims.users if claim.status.allocation is None]
         self._special = claims.special
@@ -150,8 +150,11 @@ class DeviceRule(AllocatingFilter):
             found[elsewhere & (found == 0) & self._looks_at_claims(snapshot, rows)] = ELSEWHERE
         return found
 
-    def ahead(self, snapshot: Snapshot) -> Iterator[None]:
-        """The steps of looking for devices on all nodes, which are kept for the verdicts; they end where nodes are numbered anew."""
+    def ahead(self, snapshot: Snapshot, *, again: bool = False) -> Iterator[None]:
+        """The steps of looking for devices on all nodes, which are kept for the verdicts; they end where nodes are numbered anew.
+
+        There are none if this was done before for the same requests, unless `again`.
+        """
         if self._stale or not self._to_allocate:
             return
         most = MAX_TOTAL_STEPS + STEPS_PER_NODE * snapshot.n_nodes
@@ -162,7 +165,7 @@ class DeviceRule(AllocatingFilter):
             if not (self._no_users and not left)
         ]
         for variant, numbers in variants:
-            if variant.asked.looked_at:
+            if variant.asked.looked_at and not again:
                 continue
             yield from variant.asked.compiling()
             for number in numbers:

@@ -10,7 +10,7 @@ plugins/dynamicresources/dynamicresources.go, Kubernetes 1.36 with its default f
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.device_rule import DeviceRule
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
+from wharfinger.framework.plugins.devices.requests import KnownAsks
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import (
     OUTDATED,
@@ -47,12 +48,14 @@ from wharfinger.framework.prepared import (
     Reason,
     Rejected,
     Rows,
+    Shared,
     Skip,
 )
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import claim_uid
 from wharfinger.model.objects.devices import IN_MEMORY
+from wharfinger.model.state.device_states import DeviceStates
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Changes
@@ -124,12 +127,24 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         attempt.shared.once(self, _Kept).rule = rule
         return rule
 
-    def ahead(self, attempt: Attempt) -> Iterator[None]:
-        """Look for devices on all nodes, in steps of a node, a search at most, or an expression that is compiled."""
-        found = pod_claims(attempt.pod, attempt.snapshot.objects)
-        return (
-            DeviceRule(attempt, found, self.arguments.binding_seconds).ahead(attempt.snapshot) if isinstance(found, PodClaims) else iter(())
-        )
+    def follow(self, store: ObjectStore) -> None:
+        """Follow slices, claims and classes."""
+        store.following(DeviceStates)
+        store.following(KnownAsks)
+        store.following(extended_resources.BackingClasses)
+
+    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
+        """Look for devices on all nodes, in steps of a node, a search at most, or an expression that is compiled.
+
+        For pods like one before, only if the devices of many nodes have changed.
+        """
+        if not pod.demand.may_claim or not isinstance(pod_claims(pod, snapshot().objects), PodClaims):
+            return
+        changed = yield from DeviceStates.reading(snapshot)
+        now = snapshot()
+        found = pod_claims(pod, now.objects)
+        if isinstance(found, PodClaims) and (changed or not kept):
+            yield from DeviceRule(Attempt(pod, now, Shared()), found, self.arguments.binding_seconds).ahead(now, again=changed)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no claim that is to be allocated, and no other, has alternatives."""

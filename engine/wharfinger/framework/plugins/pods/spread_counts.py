@@ -182,7 +182,7 @@ def _affinity_mask(pod: PodView, snapshot: Snapshot) -> Mask | None:
 
 def _taint_mask(pod: PodView, snapshot: Snapshot) -> Mask:
     distinct, places = np.unique(snapshot.taint_set, return_inverse=True)
-    accepted = [not matching.untolerated(pod.object.spec.tolerations, snapshot.taints(number)) for number in distinct.tolist()]
+    accepted = [not pod.tolerations.untolerated(snapshot.taints(number)) for number in distinct.tolist()]
     mask: Mask = np.array(accepted, np.bool_)[places]
     return mask
 

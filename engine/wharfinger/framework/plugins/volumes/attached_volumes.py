@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +137,8 @@ Handle: TypeAlias = tuple[str, str]
 """The driver of a volume, and its handle."""
 Key = TypeVar("Key", bound=Hashable)
 NO_LIMIT: Final = 2**62
+READ_AT_ONCE: Final = 20
+"""Nodes that are read in one step, which takes some milliseconds."""
 
 
 class _OnNode(NamedTuple):
@@ -165,31 +167,54 @@ class AttachedVolumes:
         self._on: dict[str, _OnNode] = {}
         self._readers: defaultdict[Dependency, set[str]] = defaultdict(set)  # the nodes that depend on an object
         self._nodes_with: defaultdict[Handle, set[str]] = defaultdict(set)
-        self._outdated: set[str] = set()
-        self._revision = -1
+        self._unread: dict[str, bool] = {}  # nodes to be read again; True if an object has changed, else if their pods are others
+        self._revision = self._layout = -1
         self._rows: dict[str, int] = {}
         self._used: dict[str, NDArray[np.int64]] = {}  # by driver and row
         self._limits: dict[str, NDArray[np.int64]] = {}
         self._migrated: dict[str, NDArray[np.bool_]] = {}  # by in-tree plugin and row
 
     @staticmethod
+    def follow(store: ObjectStore) -> AttachedVolumes:
+        """Those of a cluster; the nodes are read when they are asked for."""
+        store.group(objects.VolumeAttachment, _node_of, "")
+        return store.following(AttachedVolumes, told=False)
+
+    @staticmethod
     def of(snapshot: Snapshot) -> AttachedVolumes:
         """Those of a cluster as it is in a snapshot; made at the first call."""
-        found = snapshot.objects.following(AttachedVolumes)
-        found._follow(snapshot)  # noqa: SLF001 — its own
+        found = AttachedVolumes.follow(snapshot.objects)
+        found._note(snapshot)  # noqa: SLF001 — its own
+        while found._unread:  # noqa: SLF001 — its own
+            found._read_next(snapshot)  # noqa: SLF001 — its own
         return found
+
+    @staticmethod
+    def reading(snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+        """The steps of what `of` would do at once, a node each; none for a few nodes. `snapshot` returns the cluster as it is now."""
+        found = AttachedVolumes.follow(snapshot().objects)
+        found._note(snapshot())  # noqa: SLF001 — its own
+        if len(found._unread) <= READ_AT_ONCE:  # noqa: SLF001 — its own
+            return
+        for _ in range(len(found._unread)):  # noqa: SLF001 — its own; what changes meanwhile is left to `of`
+            now = snapshot()
+            found._note(now)  # noqa: SLF001 — its own
+            if not found._unread:  # noqa: SLF001 — its own
+                return
+            found._read_next(now)  # noqa: SLF001 — its own
+            yield
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
         """Follow an object: the nodes that depend on it are read again at the next question."""
         for obj in (old, new):
             if isinstance(obj, objects.PersistentVolumeClaim | objects.PersistentVolume):
-                self._outdated.update(self._readers.get((type(obj), objects.key_of(obj)), ()))
+                self._unread.update(dict.fromkeys(self._readers.get((type(obj), objects.key_of(obj)), ()), True))
             elif isinstance(obj, objects.VolumeAttachment):
-                self._outdated.add(obj.spec.node_name)
+                self._unread[obj.spec.node_name] = True
             elif isinstance(obj, objects.CSINode):
-                self._outdated.add(obj.metadata.name)
+                self._unread[obj.metadata.name] = True
             elif isinstance(obj, objects.StorageClass):
-                self._outdated.update(self._on)
+                self._unread.update(dict.fromkeys(self._on, True))
 
     def exceeded(self, wanted: Iterable[Attachable], rows: Rows) -> NDArray[np.bool_]:
         """True for the nodes where a driver cannot attach all of these volumes besides what is there, `(len(rows),) bool`."""
@@ -232,38 +257,51 @@ class AttachedVolumes:
 
     # ── following nodes ──
 
-    def _follow(self, snapshot: Snapshot) -> None:
-        if snapshot.revision == self._revision and not self._outdated:
+    def _note(self, snapshot: Snapshot) -> None:
+        """Note which nodes have to be read: those that are new, or whose pods may be others."""
+        if snapshot.revision == self._revision:
             return
-        changes = None if self._revision < 0 else snapshot.usage_changes(self._revision)
         names = snapshot.names
-        if changes is None:
+        if snapshot.layout_revision != self._layout:
             self._lay_out(names)
-        for row in range(len(names)) if changes is None else changes.tolist():
-            pods = [pod for pod in snapshot.pods_on(row) if pod.object.spec.volumes]
-            known = self._on.get(names[row])
-            if known is None or len(pods) != len(known.pods) or any(map(operator.is_not, pods, known.pods)):
-                self._read(names[row], pods)
-        for name in sorted(self._outdated & self._on.keys()):
-            self._read(name, self._on[name].pods)
-        self._outdated.clear()  # of nodes that are not there
+            self._layout = snapshot.layout_revision
+        since = self._revision
+        for row in np.union1d(snapshot.changed_nodes(since), snapshot.changed_pods(since)).tolist():
+            self._unread.setdefault(names[row], False)
         self._revision = snapshot.revision
 
-    def _lay_out(self, names: Collection[str]) -> None:
-        """Make the columns anew, for nodes in another order."""
-        self._rows = {name: row for row, name in enumerate(names)}
-        for name in self._on.keys() - self._rows.keys():
+    def _read_next(self, snapshot: Snapshot) -> None:
+        """Read a node that has to be read, if it is there and what it depends on has changed."""
+        name, outdated = self._unread.popitem()
+        if name not in self._rows:
+            return
+        pods = [pod for pod in snapshot.pods_on(self._rows[name]) if pod.object.spec.volumes]
+        known = self._on.get(name)
+        if outdated or known is None or len(pods) != len(known.pods) or any(map(operator.is_not, pods, known.pods)):
+            self._read(name, pods)
+
+    def _lay_out(self, names: Sequence[str]) -> None:
+        """Put the columns into the order of these nodes."""
+        former, self._rows = self._rows, {name: row for row, name in enumerate(names)}
+        for name in former.keys() - self._rows.keys():
             self._forget(name)
-        self._used, self._limits = {}, {}
-        self._migrated = {plugin: np.zeros(len(names), np.bool_) for plugin in MIGRATED} | {"": np.ones(len(names), np.bool_)}
-        for name, found in self._on.items():
-            if found.limits:
-                self._write(name, found)
+        places = np.fromiter((former.get(name, -1) for name in names), np.intp, len(names))
+
+        def moved(column: NDArray[Any], default: float) -> NDArray[Any]:
+            there, found = places >= 0, np.full(len(names), default, column.dtype)
+            found[there] = column[places[there]]
+            return found
+
+        self._used = {driver: moved(column, 0) for driver, column in self._used.items()}
+        self._limits = {driver: moved(column, NO_LIMIT) for driver, column in self._limits.items()}
+        none = np.zeros(len(former), np.bool_)
+        self._migrated = {plugin: moved(self._migrated.get(plugin, none), False) for plugin in MIGRATED}
+        self._migrated[""] = np.ones(len(names), np.bool_)
 
     def _read(self, name: str, pods: list[PodView]) -> None:
         """Read a node and what is attached to it; nothing is counted where nothing is limited."""
-        self._forget(name)
-        self._outdated.discard(name)
+        if name in self._on:
+            self._forget(name)
         node = self._store.get(objects.CSINode, name)
         limits = _limits(node)
         if not limits:

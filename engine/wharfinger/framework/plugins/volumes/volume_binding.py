@@ -7,7 +7,7 @@ computed together and kept until one of these objects changes. Older volumes say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import ClusterEvent
-from wharfinger.framework.extension import Arguments, FilterPlugin
+from wharfinger.framework.extension import AheadPlugin, Arguments, FilterPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.prepared import (
     ALL,
@@ -70,7 +70,7 @@ class VolumeBindingArguments(Arguments):
     bind_timeout_seconds: int = Field(default=600, ge=0)
 
 
-class VolumeBinding(FilterPlugin):
+class VolumeBinding(FilterPlugin, AheadPlugin):
     """The filter of `pkg/scheduler/framework/plugins/volumebinding`, Kubernetes 1.36."""
 
     name = "VolumeBinding"
@@ -87,12 +87,22 @@ class VolumeBinding(FilterPlugin):
         | ClusterEvent.CSI_CAPACITY
     )
 
+    def follow(self, store: ObjectStore) -> None:
+        """Follow which claims have volumes, and which volumes are free."""
+        volume_claims.follow(store)
+
+    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
+        """Read the free volumes that the pod's claims may get."""
+        return volume_claims.reading(pod, snapshot().objects)
+
     def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without claims; `Rejected` if a claim is missing, lost, being deleted, or unbound and not waiting for its first consumer."""
         pod, snapshot, _ = attempt
         uses = tuple(volume_claims.claims_used(pod))
         if not uses:
             return SKIP_ALWAYS
+        if (refused := volume_claims.too_many(pod)) is not None:
+            return refused
         found = _claims(pod, uses, snapshot.objects)
         if isinstance(found, str):
             return Rejected((Reason(found, resolvable=False),))
@@ -265,6 +275,8 @@ class VolumeZone(FilterPlugin):
         pod, snapshot, _ = attempt
         if not pod.object.spec.volumes:
             return SKIP_ALWAYS
+        if (refused := volume_claims.too_many(pod)) is not None:
+            return refused
         found = _topologies(pod, snapshot.objects)
         if isinstance(found, str):
             return Rejected((Reason(found, resolvable=False),))

@@ -7,19 +7,21 @@ Kubernetes takes the one that its cache lists first; here it is the first by nam
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.prepared import ALL, Mask
+from wharfinger.framework.prepared import ALL, Mask, Reason, Rejected
 from wharfinger.model import objects
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
+from wharfinger.model.objects.pod_view import deciding_volumes
 from wharfinger.model.state import node_selection
 
 if TYPE_CHECKING:
@@ -40,6 +42,17 @@ KINDS = (
     objects.VolumeAttachment,
 )
 """The kinds of objects that a decision about volumes may depend on."""
+
+MAX_VOLUMES = 200  # of a pod to be placed: each of them is looked up, and matched with nodes and volumes
+
+
+def too_many(pod: PodView) -> Rejected | None:
+    """The rejection of a pod with more than `MAX_VOLUMES` claims and disks; None for all others."""
+    volumes = pod.object.spec.volumes
+    number = len(deciding_volumes(pod.object.spec)) if len(volumes) > MAX_VOLUMES else 0
+    if number <= MAX_VOLUMES:
+        return None
+    return Rejected((Reason(f"the pod has {number:,} claims and disks; at most {MAX_VOLUMES} are supported", resolvable=False),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +140,68 @@ def class_not_found(name: str) -> str:
 
 
 FILESYSTEM = "Filesystem"
+VOLUMES_PER_STEP = 50
+"""Free volumes that are read in one step, which takes some milliseconds."""
 NONE = -1
 
 
+class VolumeFacts(NamedTuple):
+    """What a claim is matched with of a persistent volume; `terms` are those of its node affinity, None without one."""
+
+    volume: objects.PersistentVolume
+    capacity: int
+    access_modes: frozenset[str]
+    terms: tuple[selectors.NodeTerm, ...] | None
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Smaller volumes first, those of one size by name."""
+        return self.capacity, self.volume.metadata.name
+
+
+class KnownVolumes:
+    """The facts of the volumes of a cluster, each read when it is first asked for."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.PersistentVolume,)
+
+    def __init__(self, store: ObjectStore) -> None:  # noqa: ARG002 — followers are made for a store
+        self._known: dict[str, VolumeFacts] = {}
+
+    @staticmethod
+    def of(store: ObjectStore) -> KnownVolumes:
+        """Those of a cluster."""
+        return store.following(KnownVolumes, told=False)
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Forget the facts of a volume that has changed."""
+        for volume in (old, new):
+            if volume is not None:
+                self._known.pop(volume.metadata.name, None)
+
+    def has(self, volume: objects.PersistentVolume) -> bool:
+        """True if the facts of a volume are read already."""
+        known = self._known.get(volume.metadata.name)
+        return known is not None and known.volume is volume
+
+    def facts(self, volume: objects.PersistentVolume) -> VolumeFacts:
+        """The facts of a volume; its terms are matched against labels only (`CheckNodeAffinity`)."""
+        known = self._known.get(volume.metadata.name)
+        if known is None or known.volume is not volume:
+            spec = volume.spec
+            terms = None if spec.node_affinity is None else node_selection.parse_terms(spec.node_affinity.required)
+            known = self._known[volume.metadata.name] = VolumeFacts(
+                volume,
+                capacity(volume),
+                frozenset(spec.access_modes),
+                None if terms is None else tuple(selectors.NodeTerm(term.labels) for term in terms),
+            )
+        return known
+
+
 def reachable(volume: objects.PersistentVolume, snapshot: Snapshot) -> Mask:
-    """The nodes from which a volume can be reached, `(n_nodes,) bool`; its terms are matched against labels only (`CheckNodeAffinity`)."""
-    affinity = volume.spec.node_affinity
-    terms = None if affinity is None else node_selection.parse_terms(affinity.required)
-    if terms is None:
-        return np.ones(snapshot.n_nodes, np.bool_)
-    return node_selection.any_term((selectors.NodeTerm(term.labels) for term in terms), snapshot, ALL)
+    """The nodes from which a volume can be reached, `(n_nodes,) bool`."""
+    terms = KnownVolumes.of(snapshot.objects).facts(volume).terms
+    return np.ones(snapshot.n_nodes, np.bool_) if terms is None else node_selection.any_term(terms, snapshot, ALL)
 
 
 class Matching:
@@ -144,19 +209,23 @@ class Matching:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        self._known = KnownVolumes.of(snapshot.objects)
         self._numbers: dict[str, int] = {}
         self._given: list[NDArray[np.intp]] = []
 
     def give(self, claim: objects.PersistentVolumeClaim) -> Mask:
         """True for nodes where a claim gets a volume that no earlier claim has taken, `(n_nodes,) bool`."""
         given = np.full(self._snapshot.n_nodes, NONE, np.intp)
+        left = len(given)
         for volume in self._candidates(claim):
-            number = self._numbers.setdefault(volume.metadata.name, len(self._numbers))
-            rows = np.flatnonzero((given == NONE) & reachable(volume, self._snapshot))
+            number = self._numbers.setdefault(volume.volume.metadata.name, len(self._numbers))
+            rows = np.flatnonzero(given == NONE) if volume.terms is None else node_selection.rows_with(volume.terms, self._snapshot)
+            rows = rows[given[rows] == NONE]
             for taken in self._given:
                 rows = rows[taken[rows] != number]
             given[rows] = number
-            if NONE not in given:
+            left -= len(rows)
+            if not left:
                 break
         self._given.append(given)
         return np.asarray(given != NONE)
@@ -166,29 +235,60 @@ class Matching:
         names = {number: name for name, number in self._numbers.items()}
         return tuple(names.get(int(given[row])) for given in self._given)
 
-    def _candidates(self, claim: objects.PersistentVolumeClaim) -> list[objects.PersistentVolume]:
+    def _candidates(self, claim: objects.PersistentVolumeClaim) -> list[VolumeFacts]:
         """The volumes that fit a claim, smallest first; if a volume is reserved for the claim, only that one."""
-        store = self._snapshot.objects
-        reserved = store.group(objects.PersistentVolume, _holder, _reference(claim))
-        free = store.group(objects.PersistentVolume, _holder, claim_class(claim))
-        first = [volume for volume in reserved if self._may_serve(volume, claim)][:1]
-        return first or sorted((volume for volume in free if self._may_serve(volume, claim)), key=_by_capacity)
+        store, wanted = self._snapshot.objects, _Wanted(claim)
+        reserved = map(self._known.facts, store.group(objects.PersistentVolume, _holder, _reference(claim)))
+        free = map(self._known.facts, store.group(objects.PersistentVolume, _holder, wanted.storage_class))
+        first = list(itertools.islice(filter(wanted.may_get, reserved), 1))
+        return first or sorted(filter(wanted.may_get, free), key=lambda each: each.order)
 
-    def _may_serve(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-        """True if a volume fits a claim, apart from its node affinity."""
-        spec, wanted = volume.spec, claim.spec
-        if volume_class(volume) != claim_class(claim) or volume.metadata.deletion_timestamp is not None:
+
+class _Wanted:
+    """What a claim wants of a volume, apart from its nodes."""
+
+    def __init__(self, claim: objects.PersistentVolumeClaim) -> None:
+        self._claim = claim
+        self.storage_class = claim_class(claim)
+        self._size = requested(claim)
+        self._mode = claim.spec.volume_mode or FILESYSTEM
+        self._attributes_class = claim.spec.volume_attributes_class_name or ""
+        self._access_modes = frozenset(claim.spec.access_modes)
+
+    def may_get(self, facts: VolumeFacts) -> bool:
+        """True if a volume fits the claim."""
+        volume, spec = facts.volume, facts.volume.spec
+        if volume_class(volume) != self.storage_class or volume.metadata.deletion_timestamp is not None:
             return False
-        if spec.claim_ref is not None and not reserved_for(volume, claim):
+        if spec.claim_ref is not None and not reserved_for(volume, self._claim):
             return False
-        if capacity(volume) < requested(claim) or (spec.volume_mode or FILESYSTEM) != (wanted.volume_mode or FILESYSTEM):
+        if facts.capacity < self._size or (spec.volume_mode or FILESYSTEM) != self._mode:
             return False
-        if (spec.volume_attributes_class_name or "") != (wanted.volume_attributes_class_name or ""):
+        if (spec.volume_attributes_class_name or "") != self._attributes_class:
             return False
         if spec.claim_ref is not None:
             return True
-        available = volume.status.phase == "Available" and set(wanted.access_modes) <= set(spec.access_modes)
-        return available and _selected(volume, wanted.selector)
+        available = volume.status.phase == "Available" and self._access_modes <= facts.access_modes
+        return available and _selected(volume, self._claim.spec.selector)
+
+
+def follow(store: ObjectStore) -> None:
+    """Let a cluster keep its volumes by who has them."""
+    store.group(objects.PersistentVolume, _holder, "")
+    KnownVolumes.of(store)
+
+
+def reading(pod: PodView, store: ObjectStore) -> Iterator[None]:
+    """The steps of reading the free volumes that the claims of a pod may get; none where they have been read before."""
+    if too_many(pod) is not None:
+        return
+    known = KnownVolumes.of(store)
+    for name in {claim_class(claim): None for claim in waiting_claims(pod, store)}:
+        unread = [volume for volume in store.group(objects.PersistentVolume, _holder, name) if not known.has(volume)]
+        for number, volume in enumerate(unread, start=1):
+            known.facts(volume)
+            if number % VOLUMES_PER_STEP == 0:
+                yield
 
 
 def chosen_on(
@@ -211,10 +311,6 @@ def _holder(volume: objects.PersistentVolume) -> str | tuple[str, str]:
 
 def _reference(claim: objects.PersistentVolumeClaim) -> tuple[str, str]:
     return claim.metadata.namespace or "default", claim.metadata.name
-
-
-def _by_capacity(volume: objects.PersistentVolume) -> tuple[int, str]:
-    return capacity(volume), volume.metadata.name
 
 
 def by_size(claims: Sequence[objects.PersistentVolumeClaim]) -> list[objects.PersistentVolumeClaim]:

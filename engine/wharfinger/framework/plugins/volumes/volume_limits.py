@@ -8,14 +8,14 @@ A node can attach a limited number of volumes of each CSI driver (`attached_volu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.extension import AheadPlugin, FilterPlugin
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.framework.plugins.volumes.attached_volumes import AttachedVolumes, attachables, may_attach
 from wharfinger.framework.prepared import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.object_store import ObjectStore
     from wharfinger.model.state.snapshot import Snapshot
 
 IN_USE = (
@@ -64,6 +65,8 @@ class VolumeRestrictions(FilterPlugin):
         pod, snapshot, _ = attempt
         if not pod.object.spec.volumes:
             return SKIP_ALWAYS
+        if (refused := volume_claims.too_many(pod)) is not None:
+            return refused
         uses = [use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral]
         for name in uses:
             if snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) is None:
@@ -103,7 +106,7 @@ class Restrictions(PreparedFilter):
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reason against the supposed node: a disk mounted there, otherwise a claim in use by a pod that stays; empty if it passes."""
-        if self._disks_taken is not None and any(conflicts(self._pod, placed) for placed in supposed.pods()):
+        if self._disks_taken is not None and any(map(Conflicts(self._pod.object.spec.volumes), supposed.pods())):
             return IN_USE[:1]
         if not self._claims_taken and not supposed.added:
             return ()
@@ -156,17 +159,42 @@ def claims_of(placed: PodView) -> Iterator[str]:
 def mounted(pod: PodView, snapshot: Snapshot) -> Selection:
     """The placed pods that mount a disk in a way that excludes the pod."""
     disks = tuple(volume for volume in pod.object.spec.volumes if _exclusive(volume))
-    return snapshot.selection((VolumeRestrictions.name, "disks", disks), lambda placed: conflicts(pod, placed))
+    return snapshot.selection((VolumeRestrictions.name, "disks", disks), Conflicts(disks))
 
 
-def conflicts(pod: PodView, placed: PodView) -> bool:
-    """True if a placed pod mounts a disk in a way that excludes the pod (`isVolumeConflict`)."""
-    return any(_conflict(volume, other) for volume in pod.object.spec.volumes if _exclusive(volume) for other in placed.object.spec.volumes)
+class Conflicts:
+    """The pods that mount one of some disks in a way that excludes another pod (`isVolumeConflict`)."""
+
+    def __init__(self, volumes: Iterable[objects.Volume]) -> None:
+        self._by_disk: dict[Hashable, list[objects.Volume]] = {}
+        for volume in volumes:
+            for disk in _disks(volume):
+                self._by_disk.setdefault(disk, []).append(volume)
+
+    def __call__(self, placed: PodView) -> bool:
+        """True if a placed pod is one of them."""
+        return any(
+            _conflict(volume, other)
+            for other in placed.object.spec.volumes
+            for disk in _disks(other)
+            for volume in self._by_disk.get(disk, ())
+        )
+
+
+def _disks(volume: objects.Volume) -> Iterator[Hashable]:
+    """What identifies the disks of a volume; volumes conflict only if they have one in common."""
+    if volume.gce_persistent_disk is not None:
+        yield "gce", volume.gce_persistent_disk.pd_name
+    if volume.aws_elastic_block_store is not None:
+        yield "aws", volume.aws_elastic_block_store.volume_id
+    if volume.iscsi is not None:
+        yield "iscsi", volume.iscsi.iqn
+    if volume.rbd is not None:
+        yield "rbd", volume.rbd.pool, volume.rbd.image
 
 
 def _exclusive(volume: objects.Volume) -> bool:
-    kinds = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.rbd, volume.iscsi)
-    return any(kind is not None for kind in kinds)
+    return any(True for _ in _disks(volume))
 
 
 def _conflict(volume: objects.Volume, other: objects.Volume) -> bool:
@@ -189,7 +217,7 @@ def _same_image(image: objects.RBD | None, other: objects.RBD | None) -> bool:
     return same and not (image.read_only and other.read_only)
 
 
-class NodeVolumeLimits(FilterPlugin):
+class NodeVolumeLimits(FilterPlugin, AheadPlugin):
     """`pkg/scheduler/framework/plugins/nodevolumelimits`, Kubernetes 1.36."""
 
     name = "NodeVolumeLimits"
@@ -208,9 +236,19 @@ class NodeVolumeLimits(FilterPlugin):
         """True if something other than a pod changed, or the pod of the change has volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
-    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
-        """Skip without attachable volumes."""
-        return Limits(attempt.pod, attempt.snapshot) if may_attach(attempt.pod) else SKIP_ALWAYS
+    def follow(self, store: ObjectStore) -> None:
+        """Follow volumes and attachments."""
+        AttachedVolumes.follow(store)
+
+    def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
+        """Read the volumes of nodes, in steps of a node."""
+        return AttachedVolumes.reading(snapshot) if may_attach(pod) else iter(())
+
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
+        """Skip without attachable volumes; `Rejected` with too many volumes of any kind."""
+        if not may_attach(attempt.pod):
+            return SKIP_ALWAYS
+        return volume_claims.too_many(attempt.pod) or Limits(attempt.pod, attempt.snapshot)
 
 
 class Limits(PreparedFilter):

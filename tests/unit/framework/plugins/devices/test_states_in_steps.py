@@ -1,0 +1,106 @@
+"""The devices of nodes are looked at in steps, and again only on nodes where something has changed."""
+
+import pytest
+from msgspec import structs
+
+from tests.bench import devices
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.framework.plugins.devices import device_rule
+from wharfinger.model import objects
+from wharfinger.model.devices.pools import Pools
+from wharfinger.model.state.device_states import READ_AT_ONCE, DeviceStates
+
+NODES = 2 * READ_AT_ONCE
+CHAIN = assemble()
+POD = devices.pending("p", claims=True)
+
+
+@pytest.fixture
+def state():
+    found = devices.cluster(NODES)
+    found.put(devices.claim("p", 2))
+    return found
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The nodes whose devices were looked at."""
+    rows, number = [], DeviceStates._number
+
+    def counted(self, snapshot, row):
+        rows.append(snapshot.names[row])
+        return number(self, snapshot, row)
+
+    monkeypatch.setattr(DeviceStates, "_number", counted)
+    return rows
+
+
+def other_devices(state):
+    """Each node has another number of devices now."""
+    for number, each in enumerate(state.objects.all(objects.ResourceSlice)):
+        (first, *_) = each.spec.devices
+        more = tuple(structs.replace(first, name=f"d{place}") for place in range(number + 1))
+        state.put(structs.replace(each, spec=structs.replace(each.spec, devices=more)))
+
+
+def test_each_node_is_a_step_and_the_decision_looks_at_none(state, looked_at):
+    decider = Decider(CHAIN)
+    for _ in decider.ahead(state.snapshot, POD):
+        assert len(looked_at) <= NODES
+    assert len(looked_at) == NODES
+    assert decider.decide(state.snapshot(), POD).node is not None
+    assert len(looked_at) == NODES
+
+
+def test_steps_look_at_one_node_each(state, looked_at):
+    steps, before = Decider(CHAIN).ahead(state.snapshot, POD), 0
+    for _ in steps:
+        assert len(looked_at) - before <= 1
+        before = len(looked_at)
+
+
+@pytest.mark.parametrize("change", ["comes", "goes"])
+def test_a_node_that_comes_or_goes_is_no_look_at_all_others(state, looked_at, change):
+    decider = Decider(CHAIN)
+    decider.decide(state.snapshot(), POD)
+    looked_at.clear()
+    first = state.snapshot().node_object(0)
+    if change == "goes":
+        state.remove_node(first.metadata.name)
+    else:
+        state.add_node(structs.replace(first, metadata=structs.replace(first.metadata, name="new")))
+    found = decider.decide(state.snapshot(), POD)
+    assert looked_at == (["new"] if change == "comes" else [])
+    fresh = decide(CHAIN, state.snapshot().detach(), POD)
+    assert (found.node, found.message, found.feasible) == (fresh.node, fresh.message, fresh.feasible)
+
+
+def test_slices_of_all_nodes_that_change_at_once_are_looked_at_in_steps_also_for_pods_that_are_known(state, looked_at, monkeypatch):
+    searches, search = [], device_rule.search
+    monkeypatch.setattr(device_rule, "search", lambda *of: searches.append(1) or search(*of))
+    decider = Decider(CHAIN)
+    decider.decide(state.snapshot(), POD)
+    looked_at.clear()
+    searches.clear()
+    other_devices(state)
+    work = []
+    for _ in decider.ahead(state.snapshot, POD):
+        work.append(len(looked_at) + len(searches))
+        looked_at.clear()
+        searches.clear()
+    assert sum(work) == 2 * NODES
+    assert max(work) == 1
+    decider.decide(state.snapshot(), POD)
+    assert (looked_at, searches) == ([], [])
+
+
+def test_a_cluster_that_is_followed_from_the_start_reads_no_slices_at_the_first_claim(monkeypatch):
+    found = devices.cluster(4)
+    for plugin in CHAIN.working_ahead:
+        plugin.follow(found.objects)
+    told, changed = [], Pools.changed
+    monkeypatch.setattr(Pools, "changed", lambda self, old, new: told.append(1) or changed(self, old, new))
+    found.put(devices.claim("p", 1))
+    assert Decider(CHAIN).decide(found.snapshot(), POD).node is not None
+    assert told == []
