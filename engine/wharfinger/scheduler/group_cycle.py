@@ -100,7 +100,7 @@ class GroupCycle:
         self._budget = budget
         self._status = status
         self._preemptor = preemptor
-        self._search = GroupSearch(cluster, budget.stopwatch(None))
+        self._search = GroupSearch(cluster, budget.stopwatch(None), budget.settings.timer)
         self.reservations = Reservations(cluster, queue, self._search)
         self._entry: QueuedGroup | None = None
         self._steps: Steps | None = None

@@ -1,9 +1,9 @@
 """Where a group goes, found without making other pods wait; and the nodes that are kept free for one that finds no place.
 
 A search assumes members on the state in sequence, which other code must not see. So a search on the state itself has to end before anything
-else happens: that is how a small group is placed, within `DIRECT_SEARCH_SECONDS` seconds. A search that takes longer, or is about many
-members, is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what was found on
-the copy is checked on the state itself, member by member, where something has changed.
+else happens: that is how a small group is placed, within `DIRECT_SEARCH_SECONDS` seconds of CPU time. A search that takes longer, or is
+about many members, is done in slices on a copy of the state that follows it. Meanwhile other pods are placed and objects change; so what
+was found on the copy is checked on the state itself, member by member, where something has changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 
 DIRECT_SEARCH_SECONDS = 0.02
-"""Seconds that a search may take on the state itself."""
+"""Seconds of CPU time that a search may take on the state itself."""
 DIRECT_SEARCH_MEMBERS = 64
 """Members of a group that is searched for on the state itself first."""
 MEMBERS_PER_STEP = 20
@@ -61,12 +61,16 @@ def is_small(group: Group) -> bool:
 
 
 class GroupSearch:
-    """Searches for one group at a time; a `stopwatch` measures the decisions on the copy."""
+    """Searches for one group at a time; a `stopwatch` measures the decisions on the copy, and `timer` the CPU time of the thread.
 
-    def __init__(self, cluster: LiveCluster, stopwatch: Stopwatch | None = None) -> None:
+    A search on the state itself is given up by CPU time: on a machine with other work, time passes in which the search is not carried out,
+    and to copy the state for another search takes longer than what is left of the first.
+    """
+
+    def __init__(self, cluster: LiveCluster, stopwatch: Stopwatch | None, timer: Callable[[], float]) -> None:
         self._cluster = cluster
         self._stopwatch = stopwatch
-        self._now: Callable[[], float] = cluster.ports.clock.monotonic
+        self._timer = timer
         self._copy = FollowedCopy()
         self._deciders: dict[str, Decider] = {}  # of the copy, by profile
         self._decided_on: ClusterState | None = None
@@ -77,7 +81,7 @@ class GroupSearch:
         With `keep`, the members of a placement stay assumed. Their devices are not noted as taken for a binding, so this is for members
         without claims.
         """
-        ends_at = self._now() + DIRECT_SEARCH_SECONDS
+        ends_at = self._timer() + DIRECT_SEARCH_SECONDS
         self._cluster.state.set_time(self._cluster.snapshot().now)
         with without_nominations(self._cluster.state, group.waiting):
             steps = placing(profile.decider, self._cluster.state, group, keep=keep)
@@ -87,7 +91,7 @@ class GroupSearch:
                 except StopIteration as finished:
                     answer: GroupAnswer = finished.value
                     return answer
-                if self._now() >= ends_at:
+                if self._timer() >= ends_at:
                     steps.close()
                     return None
 

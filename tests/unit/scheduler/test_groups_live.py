@@ -1,10 +1,12 @@
 """Groups in a running scheduler, on a cluster in memory."""
 
 import asyncio
+import itertools
 
 import msgspec
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import Chain, Link, assemble
@@ -12,6 +14,7 @@ from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlug
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.prepared import Reason
 from wharfinger.model import objects
+from wharfinger.policies.budget import BudgetSettings
 from wharfinger.scheduler import group_cycle, group_search
 from wharfinger.scheduler.binding.permits import DELETED
 from wharfinger.scheduler.scheduler import SchedulerSettings
@@ -347,6 +350,33 @@ def in_slices(monkeypatch):
     """Every step of a search is a slice of its own, on a copy of the state."""
     monkeypatch.setattr(group_search, "DIRECT_SEARCH_MEMBERS", 0)
     return SchedulerSettings(slice_seconds=0.0)
+
+
+@pytest.mark.parametrize(("cpu", "copied"), [(0.0, False), (1.0, True)])
+def test_a_search_is_moved_to_a_copy_by_the_cpu_time_that_it_takes(cpu, copied, monkeypatch):
+    """Other processes may take the machine for seconds between two steps, which does not make the search any longer."""
+    searches = []
+    in_steps = group_search.GroupSearch.in_steps
+
+    def noted(*given):
+        searches.append(given)
+        return in_steps(*given)
+
+    monkeypatch.setattr(group_search.GroupSearch, "in_steps", noted)
+    elapsed, used = itertools.count(0.0, 0.1), itertools.count(0.0, cpu)
+    monkeypatch.setattr(ManualClock, "monotonic", lambda _: next(elapsed))
+    settings = SchedulerSettings(budget=BudgetSettings(seconds=0, timer=lambda: next(used)))
+
+    async def story():
+        async with running(*racks(2, 2, "2"), gang("g", 4, RACK), settings=settings) as world:
+            for one in members("g", 4):
+                world.cluster.put(one)
+            for _ in range(5):
+                await world.calm()
+            assert len(bound(world, "g")) == 4
+            assert bool(searches) == copied
+
+    asyncio.run(story())
 
 
 def test_others_are_placed_while_a_long_search_goes_on(in_slices):
