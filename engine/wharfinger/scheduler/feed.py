@@ -6,7 +6,9 @@ that are repeated, late or out of order end in the last state of each uid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import heapq
+import itertools
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.emit import Emit, Failed
@@ -108,9 +110,8 @@ class ClusterFeed:
             for key in portion:
                 self._deleted(kind, key)
             yield
-        if kind == "Pod":
-            objs = [*(pod for pod in objs if pod.spec.node_name), *sorted((pod for pod in objs if not pod.spec.node_name), key=_age)]
-        for portion in portions(objs, OBJECTS_PER_STEP):
+        ordered = iter((yield from _queue_order(objs)) if kind == "Pod" else objs)
+        while portion := list(itertools.islice(ordered, OBJECTS_PER_STEP)):
             for obj in portion:
                 self.upsert(kind, obj)
             yield
@@ -282,6 +283,17 @@ class ClusterFeed:
 def portions(everything: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
     """The parts of a sequence, each of at most `most` elements."""
     return (everything[start : start + most] for start in range(0, len(everything), most))
+
+
+def _queue_order(pods: Sequence[objects.Pod]) -> Generator[None, None, Iterable[objects.Pod]]:
+    """A generator of steps that returns placed pods first, then waiting pods by age."""
+    placed: list[objects.Pod] = []
+    waiting: list[list[objects.Pod]] = []
+    for portion in portions(pods, KEYS_PER_STEP):
+        placed += (pod for pod in portion if pod.spec.node_name)
+        waiting.append(sorted((pod for pod in portion if not pod.spec.node_name), key=_age))
+        yield
+    return itertools.chain(placed, heapq.merge(*waiting, key=_age))
 
 
 def _age(pod: objects.Pod) -> tuple[bool, float, str]:

@@ -167,6 +167,29 @@ def test_free_local_volumes_are_read_in_steps_and_each_is_compared_with_its_own_
     assert (many - few) / (3 * VOLUMES_PER_STEP) < 60
 
 
+def test_an_offer_of_storage_for_each_node_is_compared_with_its_own_node_alone():
+    def work(count):
+        state = local_cluster(count)
+        for number in range(count):
+            state.drop("PersistentVolume", f"l{number}")
+            where = {"matchLabels": {"kubernetes.io/hostname": f"n{number}"}}
+            offer = {"storageClassName": "local", "capacity": "2Gi" if number == 3 else "1Mi", "nodeTopology": where}
+            state.put(made(objects.CSIStorageCapacity, metadata={"name": f"o{number}", "namespace": "default"}, **offer))
+        mode = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
+        state.put(made(objects.StorageClass, metadata={"name": "local"}, **mode))
+        state.put(made(objects.CSIDriver, metadata={"name": DRIVER}, spec={"storageCapacity": True}))
+        AttachedVolumes.of(state.snapshot())
+        decider = Decider(assemble())
+        assert decider.decide(state.snapshot(), pod("new")).node == "n3"
+        more = {"storageClassName": "local", "capacity": "3Gi", "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": "n5"}}}
+        state.put(made(objects.CSIStorageCapacity, metadata={"name": "o5", "namespace": "default"}, **more))
+        assert set(decider.decide(state.snapshot(), pod("new")).feasible_nodes()) == {"n3", "n5"}
+        state.drop("CSIStorageCapacity", "default/o3")
+        return calls(lambda: decider.decide(state.snapshot(), pod("new")))
+
+    assert work(400) - work(100) < 300 * 30
+
+
 def test_a_local_volume_that_goes_to_another_node_is_read_again():
     state, decider = local_cluster(3), Decider(assemble())
     for name in ("l0", "l2"):

@@ -1,10 +1,15 @@
 """A long list is taken over in short steps, and what it costs grows with its length."""
 
+import random
 import sys
+from datetime import UTC, datetime
+
+from msgspec import structs
 
 from tests.unit.scheduler.running import Running, node, pod
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.scheduler import feed as feeds
 from wharfinger.scheduler.feed import OBJECTS_PER_STEP
 
 
@@ -77,3 +82,27 @@ def test_a_list_is_taken_over_in_short_steps():
     assert {each.name for each in world.scheduler.known_pods} == {each.metadata.name for each in pods[: 2 * OBJECTS_PER_STEP]}
     assert int(world.scheduler.state.snapshot().pod_count.sum()) == OBJECTS_PER_STEP
     assert len(world.scheduler.queue) == OBJECTS_PER_STEP
+
+
+def test_pods_of_a_long_list_come_in_order_and_no_step_looks_at_the_age_of_all(monkeypatch):
+    portion, asked, age = 7, [], feeds._age
+    monkeypatch.setattr(feeds, "KEYS_PER_STEP", portion)
+    monkeypatch.setattr(feeds, "OBJECTS_PER_STEP", portion)
+    monkeypatch.setattr(feeds, "_age", lambda each: asked.append(each.metadata.name) or age(each))
+    chance = random.Random(1)
+
+    def aged(number):
+        made = pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 3 == 0 else "")
+        when = datetime.fromtimestamp(chance.randrange(20), UTC) if number % 5 else None
+        return structs.replace(made, metadata=structs.replace(made.metadata, creation_timestamp=when))
+
+    pods = [aged(number) for number in range(12 * portion)]
+    sink, reported = Running().scheduler.sink, []
+    monkeypatch.setattr(sink, "upsert", lambda _kind, each: reported.append(each))
+    most = 0
+    for _ in sink.replacing("Pod", pods):
+        most = max(most, len(asked))
+        asked.clear()
+    assert most <= 3 * portion
+    placed, waiting = ([each for each in pods if bool(each.spec.node_name) is bound] for bound in (True, False))
+    assert reported == [*placed, *sorted(waiting, key=age)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,7 @@ class VolumeBinding(FilterPlugin, AheadPlugin):
     def follow(self, store: ObjectStore) -> None:
         """Follow which claims have volumes, and which volumes are free."""
         volume_claims.follow(store)
+        KnownOffers.of(store).of_class("")
 
     def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:  # noqa: ARG002 — the extension point
         """Read the free volumes that the pod's claims may get."""
@@ -248,19 +249,64 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
     if driver is None or not driver.spec.storage_capacity or size is None:
         return enough
     enough[:] = False
-    for offer in snapshot.objects.all(objects.CSIStorageCapacity):
-        limit = offer.maximum_volume_size if offer.maximum_volume_size is not None else offer.capacity
-        fits = limit is not None and quantity.value(limit) >= quantity.value(size)
-        if fits and offer.storage_class_name == storage_class.metadata.name:
-            enough |= _within(offer.node_topology, snapshot)
+    known, wanted = KnownOffers.of(snapshot.objects), quantity.value(size)
+    for offer in map(known.facts, known.of_class(storage_class.metadata.name)):
+        if offer.term is not None and offer.most is not None and offer.most >= wanted:
+            enough[node_selection.rows_with((offer.term,), snapshot)] = True
     return enough
 
 
-def _within(topology: objects.LabelSelector | None, snapshot: Snapshot) -> Mask:
+class Offer(NamedTuple):
+    """A CSIStorageCapacity: the largest volume that can be made, and the nodes that reach it; None where that cannot be read."""
+
+    object: objects.CSIStorageCapacity
+    most: int | None
+    term: selectors.NodeTerm | None
+
+
+class KnownOffers:
+    """The storage capacity that drivers offer, each offer read when it is first asked for. Local storage has an offer for each node."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.CSIStorageCapacity,)
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: dict[str, Offer] = {}
+
+    @staticmethod
+    def of(store: ObjectStore) -> KnownOffers:
+        """Those of a cluster."""
+        return store.following(KnownOffers, told=False)
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Forget an offer that has changed."""
+        for offer in (old, new):
+            if offer is not None:
+                self._known.pop(objects.key_of(offer), None)
+
+    def of_class(self, storage_class: str) -> Sequence[objects.CSIStorageCapacity]:
+        """The offers for a storage class."""
+        return self._store.group(objects.CSIStorageCapacity, _class_of, storage_class)
+
+    def facts(self, offer: objects.CSIStorageCapacity) -> Offer:
+        """What an offer says."""
+        key = objects.key_of(offer)
+        known = self._known.get(key)
+        if known is None or known.object is not offer:
+            limit = offer.maximum_volume_size if offer.maximum_volume_size is not None else offer.capacity
+            known = self._known[key] = Offer(offer, None if limit is None else quantity.value(limit), _within(offer.node_topology))
+        return known
+
+
+def _class_of(offer: objects.CSIStorageCapacity) -> str:
+    return offer.storage_class_name
+
+
+def _within(topology: objects.LabelSelector | None) -> selectors.NodeTerm | None:
     try:
-        return node_selection.matches_labels(selectors.label_selector(topology), snapshot, ALL)
+        return selectors.NodeTerm(selectors.label_selector(topology))
     except InvalidObject:  # an offer that cannot be read offers nothing
-        return np.zeros(snapshot.n_nodes, np.bool_)
+        return None
 
 
 class VolumeZone(FilterPlugin):
