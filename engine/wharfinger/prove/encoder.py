@@ -139,7 +139,7 @@ class Encoder(ABC):
         return found
 
     def text_of(self, expr: typed.Expr) -> str:
-        """The text of an expression with its lets and params filled in: the same for expressions that mean the same anywhere."""
+        """The text of an expression with all names of the policy filled in: the same for expressions that mean the same anywhere."""
         if id(expr) not in self._texts:
             self._texts[id(expr)] = describe(self._filled(expr))
         return self._texts[id(expr)]
@@ -158,6 +158,8 @@ class Encoder(ABC):
                 changes[name] = self._filled(part)
             elif isinstance(part, tuple) and part and isinstance(part[0], typed.Expr):
                 changes[name] = tuple(map(self._filled, part))
+            elif isinstance(part, typed.Entries | typed.Workload):
+                changes[name] = _named_by_content(part)
             elif isinstance(expr, typed.Curve) and name == "points":
                 changes[name] = tuple((self._filled(x), self._filled(y)) for x, y in part)
             elif isinstance(expr, typed.Call) and name == "named":
@@ -274,3 +276,8 @@ def _samples(call: typed.Call) -> list[str]:
         ],
     }.get(call.function.name, lambda _: [])
     return [sample for text in given for sample in make(text)]
+
+
+def _named_by_content(part: typed.Entries | typed.Workload) -> typed.Entries | typed.Workload:
+    """A table without its name, or a workload whose name says what it holds."""
+    return replace(part, name=None) if isinstance(part, typed.Entries) else replace(part, name=str(part.requests))

@@ -261,6 +261,31 @@ def test_versions_that_evict_other_pods_are_distinguished_by_an_eviction(other, 
         assert fails(second if answer.fails_with == "b.policy" else first, answer)
 
 
+TYPICAL = """policy "p"
+
+workload typical = [{ cpu: 4cpu, gpu: 1, weight: 100% }]
+score fgd = floor(100 * sigmoid((fragmentation(typical) - fragmentation_after(typical)) / 1000)) on missing 0
+"""
+WORTH = """policy "p"
+
+let worth = { "gold": 3, "silver": 2 }
+score light = -sum(pods, worth[it.labels["tier"]] ?? 1, on: node) normalize minmax
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "verdict"),
+    [
+        (TYPICAL, "4cpu", "8cpu", Verdict.UNKNOWN),
+        (TYPICAL, "typical", "usual", Verdict.PROVED),
+        (WORTH, "3", "5", Verdict.UNKNOWN),
+        (WORTH, "worth", "value", Verdict.PROVED),
+    ],
+)
+def test_workloads_and_tables_are_compared_by_what_they_hold(text, old, new, verdict):
+    assert statements.same_as(compiled(text), compiled(text.replace(old, new), "q.policy")).verdict is verdict
+
+
 def test_a_condition_over_lets_that_double_looks_through_them_once(monkeypatch):
     lets = "".join(f"let a{number} = a{number - 1} + a{number - 1}\n" for number in range(1, 25))
     policy = EditablePolicy(compiled(f'policy "p"\nlet a0 = pod.priority\n{lets}filter f {{ require node.pod_count < 3 else "no" }}\n'))
