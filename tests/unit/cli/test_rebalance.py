@@ -99,9 +99,14 @@ def test_the_function_gives_what_the_verb_prints(snapshot):
         (["--plan", "p.json", "--apply"], "--live and --apply"),
         (["--plan", "p.json", "--live"], "--live and --apply"),
         (["--plan", "p.json", "--live", "--apply", "--goal", "points"], "no --goal"),
+        (["--plan", "p.json", "--live", "--apply", "--namespace", "shop"], "no --namespace"),
+        (["--plan", "p.json", "--live", "--apply", "--min-age", "1h"], "no --min-age"),
+        (["--plan", "p.json", "--live", "--apply", "-f", "web.yaml"], "no --pods"),
         (["--plan", "no-such-file.json", "--live", "--apply"], "no-such-file.json: No such file"),
         (["--undo-cordons"], "give --live"),
         (["--undo-cordons", "--live", "--goal", "points"], "no --goal"),
+        (["--undo-cordons", "--live", "--most-cordons", "1"], "no --most-cordons"),
+        (["--undo-cordons", "--live", "--apply"], "no --apply"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(wharf, flags, words):

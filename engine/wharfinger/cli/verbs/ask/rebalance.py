@@ -32,6 +32,9 @@ from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
 
+DEFAULT_AGE = "5m"
+DEFAULT_PRIORITY = CRITICAL - 1
+
 
 def table(found: Rebalance) -> str:
     """The report for people: a line per step, then what is reached and why the other pods stay."""
@@ -129,10 +132,12 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
             autocompletion=options.offered_namespaces,
         ),
     ] = None,
-    min_age: Annotated[str, typer.Option("--min-age", metavar="DURATION", help="Leave younger pods where they are: 10m, 1h30m.")] = "5m",
+    min_age: Annotated[
+        str, typer.Option("--min-age", metavar="DURATION", help="Leave younger pods where they are: 10m, 1h30m.")
+    ] = DEFAULT_AGE,
     most_priority: Annotated[
         int, typer.Option("--most-priority", metavar="PRIORITY", help="Leave pods of a higher priority where they are.")
-    ] = CRITICAL - 1,
+    ] = DEFAULT_PRIORITY,
     pods_of: Annotated[
         str | None, typer.Option("--pods-of", metavar="NAME", help="Move only pods whose spec.schedulerName this is.")
     ] = None,
@@ -159,10 +164,24 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     $ wharf rebalance --goal free-nodes --live --policy policies/
     """
     longest = _seconds("--patience", patience)
+    of_new_plans = {
+        "--goal": goal,
+        "--cost": cost,
+        "--most-moves": most_moves != DEFAULT_MOVES,
+        "--most-cordons": most_cordons,
+        "--whole": whole,
+        "--namespace": namespace,
+        "--min-age": min_age != DEFAULT_AGE,
+        "--most-priority": most_priority != DEFAULT_PRIORITY,
+        "--pods-of": pods_of,
+        "--pods": flags.pods,
+        "--exit-code": exit_code,
+    }
+    unwanted = [flag for flag, given in of_new_plans.items() if given]
     if undo_cordons:
-        return _undone(flags, longest, others=bool(goal or plan or apply))
+        return _undone(flags, longest, [*unwanted, *(["--plan"] if plan else []), *(["--apply"] if apply else [])])
     if plan is not None:
-        return _kept(flags, plan, longest, others=bool(goal or not apply))
+        return _kept(flags, plan, longest, unwanted, apply=apply)
     _refuse(flags, goal, cost, apply=apply)
     limits = Limits(
         namespaces=frozenset(namespace or ()),
@@ -207,10 +226,14 @@ def _applied(  # noqa: PLR0913 — a plan, and where
     return 1 if done.closed else 0
 
 
-def _kept(flags: QuestionFlags, path: Path, patience: float, *, others: bool) -> int:
-    """Carries out a plan that was kept in a file; returns the exit code. Nothing is changed if it does not hold any more."""
-    if others or not flags.live:
-        raise UsageError("--plan carries out a plan that was made before: give --live and --apply with it, and no --goal")
+def _kept(flags: QuestionFlags, path: Path, patience: float, unwanted: Sequence[str], *, apply: bool) -> int:
+    """Carries out a plan that was kept in a file; returns the exit code. Nothing is changed if it does not hold any more.
+
+    `unwanted` are flags that were given and that only a new plan heeds.
+    """
+    if unwanted or not (flags.live and apply):
+        no = unwanted[0] if unwanted else "--goal"
+        raise UsageError(f"--plan carries out a plan that was made before: give --live and --apply with it, and no {no}")
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -224,10 +247,11 @@ def _kept(flags: QuestionFlags, path: Path, patience: float, *, others: bool) ->
     return _applied(asked.chain, kept.plan_options, kept.moves, flags, patience, exact=True) if kept.moves else 0
 
 
-def _undone(flags: QuestionFlags, patience: float, *, others: bool) -> int:
-    """Opens the nodes that a rebalance has left cordoned; returns the exit code."""
-    if others or not flags.live:
-        raise UsageError("--undo-cordons opens nodes of the running cluster: give --live with it, and no --goal, --plan or --apply")
+def _undone(flags: QuestionFlags, patience: float, unwanted: Sequence[str]) -> int:
+    """Opens the nodes that a rebalance has left cordoned; returns the exit code. `unwanted` are flags that it would not heed."""
+    if unwanted or not flags.live:
+        no = unwanted[0] if unwanted else "--goal, --plan or --apply"
+        raise UsageError(f"--undo-cordons opens nodes of the running cluster: give --live with it, and no {no}")
     opened, closed = _open_cordoned(flags.kubeconfig, flags.context, patience)
     lines = [f"{name} is open again" for name in opened] or ["no node was left cordoned by a rebalance"] * (not closed)
     streams.out("".join(f"{line}\n" for line in lines))
