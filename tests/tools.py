@@ -26,6 +26,7 @@ TOOLS = {
     "chromium": Tool(("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),
     "fish": Tool(("fish",), ("fish",)),
     "npm": Tool(("npm",), ("npm",)),
+    "nvim": Tool(("nvim",), ("neovim",)),
     "openssl": Tool(("openssl",), ("openssl",)),
     "vim": Tool(("vim",), ("vim",)),
     "zsh": Tool(("zsh",), ("zsh",)),

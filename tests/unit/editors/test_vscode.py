@@ -68,10 +68,11 @@ def test_the_package_holds_what_the_manifest_names_and_nothing_else(extension):
     with zipfile.ZipFile(extension / "wharfinger.vsix") as package:
         held = {name.removeprefix("extension/") for name in package.namelist() if name.startswith("extension/")}
         bundle = package.read("extension/dist/extension.js").decode()
+        assert package.read("extension/LICENSE.txt") == (EXTENSION.parents[1] / "LICENSE").read_bytes()
     contributes = MANIFEST["contributes"]
     named = [MANIFEST["main"], *(each["path"] for part in ("grammars", "snippets") for each in contributes[part])]
     named += [each["configuration"] for each in contributes["languages"]]
-    assert held == {"package.json", "readme.md", "dist/licenses.txt", *(name.removeprefix("./") for name in named)}
+    assert held == {"package.json", "readme.md", "LICENSE.txt", "dist/licenses.txt", *(name.removeprefix("./") for name in named)}
     assert set(re.findall(r'require\("([^"]+)"\)', bundle)) <= {"vscode", *NODE}, "the bundle needs a package that it does not hold"
 
 
