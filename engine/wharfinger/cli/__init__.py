@@ -148,6 +148,7 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of one run of the command line; never raises for what a user can cause."""
     streams.prepare()
+    completion.replace_scripts()
     group = typer.main.get_command(app)
     words = list(sys.argv[1:] if arguments is None else arguments)
     with completion.translated():

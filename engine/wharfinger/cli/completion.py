@@ -1,7 +1,8 @@
-r"""What shells need besides typer's completion: words that bash has split, and candidates that are safe and whole in each shell.
+r"""What shells need besides typer's completion: scripts for zsh and fish, words that bash has split, safe and whole candidates.
 
-Candidates come from names and texts of files, which others may have written. typer's script for zsh evaluates the answer between double
-quotes and escapes no backslash, so `\$(command)` would be run; bash inserts a candidate as it is, with its spaces.
+typer's script for zsh does nothing at the first completion of a shell, and zsh and fish compare values with the whole `--option=value`.
+Candidates come from names and texts of files, which others may have written. zsh evaluates the answer of typer between double quotes,
+where no backslash is escaped, so `\$(command)` would be run; bash inserts a candidate as it is, with its spaces.
 """
 
 from __future__ import annotations
@@ -13,13 +14,46 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from typer import _completion_shared
+
 INSTRUCTION = "_WHARF_COMPLETE"
 """The environment variable with the request of a shell: `complete_bash`, `source_zsh` …"""
 WORDS, CURRENT = "COMP_WORDS", "COMP_CWORD"
 """The environment variables of bash with the words, in lines, and with the index of the word to complete."""
+ZSH_SCRIPT = """
+#compdef %(prog_name)s
+
+%(complete_func)s() {
+  local answer="$(env _TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" %(autocomplete_var)s=complete_zsh %(prog_name)s)"
+  [[ $words[CURRENT] == --*=* ]] && compset -P 1 '*=' && words[CURRENT]=$PREFIX
+  eval $answer
+}
+
+if [[ $funcstack[1] == _%(prog_name)s ]]; then
+  # This file is the function that zsh loads at the first completion.
+  %(complete_func)s
+else
+  compdef %(complete_func)s %(prog_name)s
+fi
+"""
+"""The script for zsh; a value of `--option=value` is completed by itself."""
+FISH_SCRIPT = (
+    'complete --command %(prog_name)s --no-files --arguments "'
+    "(commandline -ct | string match -r -- '^(?:--[^=]*=)?')"
+    "(env %(autocomplete_var)s=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) %(prog_name)s)"
+    '" --condition "'
+    "env %(autocomplete_var)s=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) %(prog_name)s"
+    '"'
+)
+"""The script for fish: typer's, with `--option=` before each candidate for a word that begins so."""
 _BREAK = re.compile(r"[=:]+")
 _SPECIAL = re.compile(r"[^\w@%+=:,./~-]")
 _QUOTED = re.compile(r"\\(.)")
+
+
+def replace_scripts() -> None:
+    """Makes typer show and install the scripts of this module."""
+    _completion_shared._completion_scripts |= {"zsh": ZSH_SCRIPT, "fish": FISH_SCRIPT}  # noqa: SLF001 — typer has no other way
 
 
 def plain(candidates: Iterable[str]) -> list[str]:

@@ -1,10 +1,14 @@
 """What the tabulator offers, as bash, zsh, fish and kubectl ask for it."""
 
 import os
+import pty
 import re
+import select
 import shlex
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -134,17 +138,28 @@ def test_a_large_folder_is_not_looked_through(offered, monkeypatch, tmp_path):
 
 
 SHELLS = {
-    "bash": "source <(_WHARF_COMPLETE=source_bash wharf); COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ));"
+    "bash": "source <(wharf --show-completion); COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ));"
     '_wharf_completion wharf; [ ${{#COMPREPLY[@]}} = 0 ] || printf "%s\n" "${{COMPREPLY[@]}}"',
-    "zsh": 'autoload -Uz compinit; compinit -u -d "$PWD/.zcompdump"; eval "$(_WHARF_COMPLETE=source_zsh wharf)";'
+    "zsh": 'autoload -Uz compinit; compinit -u -d "$PWD/.zcompdump"; eval "$(wharf --show-completion)";'
     # What would be shown is printed instead, because there is no line to write into; zsh's own function evaluates it like this.
     r'function _arguments {{ local -a found; eval "found=( ${{${{1#*\(\(}}%\)\)}} )"; print -l -- "${{(@)found}}" }};'
     "function _files {{ }}; words=({words}); CURRENT=${{#words}}; _wharf_completion",
-    "fish": "_WHARF_COMPLETE=source_fish wharf | source; complete --do-complete {line}",
+    "fish": "wharf --show-completion | source; complete --do-complete {line}",
 }
 """How each shell asks for words, with the script that `wharf --install-completion` installs for it."""
 WORD = {"bash": r"(?:\\.|'[^']*'?|[^\s=:'])+|[=:]+", "zsh": r"\S+", "fish": r"\S+"}
 """Where each shell splits a line; bash does so at `=` and `:`, too."""
+
+
+def environment(home):
+    """The variables of a shell of somebody with this home folder, in which `wharf` is that of this checkout."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "PYTHONPATH": str(Path(__file__).parents[3] / "engine"),
+        "LC_ALL": "C.UTF-8",
+        "TERM": "xterm",
+    }
 
 
 @pytest.fixture
@@ -154,13 +169,9 @@ def ask(tmp_path):
     def asked(shell, line):
         words = re.findall(WORD[shell], line) + [""] * (line.endswith(" ") and not line.endswith("\\ "))
         script = SHELLS[shell].format(words=shlex.join(words), line=shlex.quote(line))
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(tmp_path),
-            "PYTHONPATH": str(Path(__file__).parents[3] / "engine"),
-            "LC_ALL": "C.UTF-8",
-        }
-        ran = subprocess.run([needs(shell), "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            [needs(shell), "-c", script], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False
+        )
         assert ran.stderr == ""
         return ran.stdout.splitlines()
 
@@ -223,6 +234,48 @@ def test_bash_inserts_whole_words(ask, tmp_path, line, words):
     (tmp_path / "my policies" / "a (1).policy").write_text(POLICY)
 
     assert ask("bash", line) == words
+
+
+@pytest.fixture
+def typed(tmp_path):
+    """What a shell shows on a terminal after these keys, with the completion that `wharf` has installed for it; once `awaited` is shown."""
+    running = []
+
+    def shown(shell, keys, awaited):
+        install = [needs(shell), "-c", "wharf --install-completion || exit; true"]  # `wharf` would replace the shell if it came last
+        subprocess.run(install, env=environment(tmp_path), check=True, capture_output=True)
+        ours, its = pty.openpty()
+        termios.tcsetwinsize(its, (25, 200))
+        command = ["setsid", "--ctty", needs(shell), "-i"]
+        running.append(subprocess.Popen(command, stdin=its, stdout=its, stderr=its, cwd=tmp_path, env=environment(tmp_path)))
+        os.close(its)
+        answer = b""
+        deadline = time.monotonic() + 60
+        while awaited not in answer.decode(errors="replace") and time.monotonic() < deadline:
+            if not select.select([ours], [], [], 1)[0]:
+                continue
+            answer += os.read(ours, 4096)
+            if keys:  # it has a prompt
+                os.write(ours, keys.encode())
+                keys = ""
+        os.close(ours)
+        return answer.decode(errors="replace")
+
+    yield shown
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("keys", "inserted"),
+    [("wharf dry-run --mode ind", "ependent"), ("wharf dry-run --mode=ind", "ependent"), ("wharf dry-run --snapshot=openb:gp", "uspec33")],
+)
+def test_the_first_tab_of_a_new_shell_completes(typed, tmp_path, shell, keys, inserted):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+
+    assert inserted in typed(shell, f"{keys}\t", inserted)
 
 
 def test_a_param_is_described_by_its_default_in_one_line(ask, tmp_path):
