@@ -176,14 +176,20 @@ def _extractions(document: Document, start: int, end: int) -> Iterator[Action]:
         or expr.type.kind in {Kind.POD, Kind.NODE, Kind.DEVICE, Kind.WORKLOAD, Kind.UNKNOWN}
         or expr.type.shape in {Shape.ITEM, Shape.DEVICE}
         or _reads_item(expr)
+        or any(document.parameter(word) is not None for word in document.words if start <= word.start and word.end <= end)
     ):
         return
     statement = next((each for each in document.statements if each.start <= start and end <= each.end), None)
     if statement is None or statement.kind not in NAMES_EXPRESSIONS:
         return
     name = _free_name(document)
-    before = _above_comments(document.text, statement.start)
-    edits = (Edit(before, before, f"let {name} = {chosen.strip()}\n\n"), Edit(start, end, name))
+    declared = f"let {name} = {chosen.strip()}"
+    if statement.kind == "FOR":  # belongs to the head, which comes first
+        declaration = Edit(statement.end, statement.end, f"\n\n{declared}")
+    else:
+        before = _above_comments(document.text, statement.start)
+        declaration = Edit(before, before, f"{declared}\n\n")
+    edits = (declaration, Edit(start, end, name))
     yield Action(title=f"Name it with `let {name}`", edits=edits)
 
 

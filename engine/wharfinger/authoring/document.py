@@ -297,6 +297,13 @@ class Document:
             if expr.span.source.name == self.name and found.type.kind is not Kind.UNKNOWN
         }
 
+    def parameter(self, word: Word) -> Word | None:
+        """Where the parameter of a function is declared that a word names; None for any other word."""
+        if word.item != "LET" or word.role not in {Role.PARAMETER, Role.VALUE}:
+            return None
+        here = self.statement_at(word.start)
+        return next((each for each in here.words if each.role is Role.PARAMETER and each.name == word.name), None) if here else None
+
     def word_at(self, offset: int) -> Word | None:
         """The word that an offset is in, or directly behind; of two that touch there, the one that is no symbol."""
         low, high = 0, len(self.words)

@@ -49,6 +49,7 @@ _KIND: dict[Role, str] = {
     Role.METRIC: "event",
     Role.WORKLOAD: "variable",
     Role.IMPORT: "namespace",
+    Role.PARAMETER: "parameter",
     Role.VALUE: "variable",
     Role.FILTER: "method",
     Role.SCORE: "method",

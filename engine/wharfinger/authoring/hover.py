@@ -21,6 +21,7 @@ from wharfinger.language.semantics.catalogue import SOURCES, Subject
 from wharfinger.language.semantics.types import UNITS, Kind, Shape, base_value, literal_kind
 
 _DIGITS = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?")
+_UNTIL_NEXT = re.compile(r"[^,)\n]+")
 _SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Subject.ITEM)}
 
 
@@ -131,7 +132,11 @@ def _function(document: Document, word: Word, _: typed.Expr | None) -> str:
 def _value(document: Document, word: Word, _: typed.Expr | None) -> str:
     names = document.checked.notes.names
     binding = names.get(word.name)
-    return _of_binding(document, binding, word.name) if binding is not None else ""
+    if binding is not None:
+        return _of_binding(document, binding, word.name)
+    declared = document.parameter(word)
+    written = _UNTIL_NEXT.match(document.text, declared.start) if declared is not None else None
+    return f"```policy\n{written[0].strip()}\n```\nA parameter." if written is not None else ""
 
 
 def _of_value(document: Document, name: str, expr: typed.Expr) -> str:
@@ -254,6 +259,7 @@ _BY_ROLE: dict[Role, Callable[[Document, Word, typed.Expr | None], str]] = {
     Role.METRIC: _value,
     Role.WORKLOAD: _value,
     Role.IMPORT: _value,
+    Role.PARAMETER: _value,
     Role.FILTER: _declared,
     Role.PERMIT: _declared,
     Role.SCORE: _declared,

@@ -28,7 +28,10 @@ _OBJECT_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A declared name: `kind` is "value", "rule" or "object", `home` the file that declares it, `scope` the test of an object."""
+    """A declared name in the file `home`; `kind` is "value", "rule", "object" or "parameter".
+
+    `scope` is where the test of an object begins, or where the parameter of a function is declared.
+    """
 
     kind: str
     name: str
@@ -56,14 +59,14 @@ def named_at(document: Document, offset: int) -> tuple[Named, Word] | None:
         return Named("object", word.name, document.name, word.scope), word
     if word.role in DECLARED_RULES or word.role is Role.RULE:
         return Named("rule", word.name, _home(document)), word
+    parameter = document.parameter(word)
+    if parameter is not None:
+        return Named("parameter", word.name, document.name, parameter.start), word
     if word.role in DECLARED_VALUES or _is_value(word):
         return Named("value", word.name, document.name if word.role is Role.IMPORT else _home(document)), word
-    if word.role is Role.FIELD:
-        owner = _before_dot(document, word)
-        path = imports(document).get(owner.name) if owner is not None and owner.role is Role.VALUE else None
-        if path is not None:
-            return Named("value", word.name, path), word
-    return None
+    owner = _before_dot(document, word) if word.role is Role.FIELD else None
+    path = imports(document).get(owner.name) if owner is not None and owner.role is Role.VALUE else None
+    return (Named("value", word.name, path), word) if path is not None else None
 
 
 def _is_value(word: Word) -> bool:
@@ -103,9 +106,9 @@ def occurrences(named: Named, documents: Iterable[Document]) -> list[Occurrence]
 
 
 def _in_document(named: Named, document: Document) -> Iterator[Occurrence]:
-    if named.kind == "object":
+    if named.kind in {"object", "parameter"}:
         if document.name == named.home:
-            yield from (_occurrence(document, word) for word in _objects(document) if word.name == named.name and word.scope == named.scope)
+            yield from (_occurrence(document, word) for word in _of_scope(named, document) if word.name == named.name)
         return
     rules = DECLARED_RULES | {Role.RULE}
     if named.home in {document.name, _home(document)}:
@@ -125,6 +128,14 @@ def _in_document(named: Named, document: Document) -> Iterator[Occurrence]:
                 and words[at - 2].name in known
             ):
                 yield _occurrence(document, word)
+
+
+def _of_scope(named: Named, document: Document) -> Iterable[Word]:
+    """The objects of the test of an object, or all that name parameters in the function of one."""
+    if named.kind == "object":
+        return [word for word in _objects(document) if word.scope == named.scope]
+    function = document.statement_at(named.scope or 0)
+    return [word for word in function.words if document.parameter(word) is not None] if function is not None else ()
 
 
 def _objects(document: Document) -> Iterator[Word]:
@@ -185,7 +196,7 @@ def renamed(document: Document, offset: int, name: str, others: Iterable[Documen
     found = named_at(document, offset)
     everywhere = occurrences(found[0], [document, *others]) if found is not None else []
     if found is None or not any(each.declares for each in everywhere):
-        what = "params, lets, metrics, workloads, imports, rules, and nodes and pods of tests"
+        what = "params, lets and their parameters, metrics, workloads, imports, rules, and nodes and pods of tests"
         raise UsageError(f"only {what} can be renamed, where they are declared")
     named = found[0]
     _fitting(named, name, [document, *others])
@@ -203,11 +214,17 @@ def _fitting(named: Named, name: str, documents: Iterable[Document]) -> None:
         raise UsageError(f"{name!r} is no name: letters, digits and `_`, and no digit first")
     elif name in grammar.terminals().reserved:
         raise UsageError(f"`{name}` is a word of the language; choose another name")
-    elif name in SUBJECT_WORDS and named.kind == "value":
+    elif name in SUBJECT_WORDS and named.kind in {"value", "parameter"}:
         raise UsageError(f"`{name}` always means something else; choose another name")
+    documents = list(documents)
     other = Named(named.kind, name, named.home, named.scope)
     if name != named.name and any(each.declares for each in occurrences(other, documents)):
         raise UsageError(f"there is already a {named.kind} `{name}`")
+    apart = {"value": frozenset({Role.PARAMETER}), "parameter": DECLARED_VALUES}.get(named.kind, frozenset())
+    own = next((document for document in documents if document.name == named.home), None)
+    clash = next((word for word in own.words if word.role in apart and word.name == name), None) if own is not None else None
+    if clash is not None:
+        raise UsageError(f"there is already a {clash.role.value} `{name}`")
 
 
 def matching_symbols(query: str, documents: Iterable[Document]) -> list[tuple[Document, Symbol]]:

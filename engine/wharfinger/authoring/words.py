@@ -37,6 +37,7 @@ class Role(Enum):
     METRIC = "metric"
     WORKLOAD = "workload"
     IMPORT = "import"  # `as name`
+    PARAMETER = "parameter"  # of a let that is a function, where it is declared
     VALUE = "value"  # a use of a param, let, metric, workload or import
     FILTER = "filter"  # these two: where it is declared
     SCORE = "score"
@@ -51,7 +52,7 @@ class Role(Enum):
 DECLARED_VALUES = frozenset({Role.PARAM, Role.LET, Role.METRIC, Role.WORKLOAD, Role.IMPORT})
 DECLARED_RULES = frozenset({Role.FILTER, Role.SCORE, Role.PERMIT})
 DECLARED_OBJECTS = frozenset({Role.TEST_NODE, Role.TEST_POD})
-DECLARATIONS = DECLARED_VALUES | DECLARED_RULES | DECLARED_OBJECTS
+DECLARATIONS = DECLARED_VALUES | DECLARED_RULES | DECLARED_OBJECTS | {Role.PARAMETER}
 
 SUBJECT_WORDS = frozenset({"pod", "node", "it", "group"})
 _DECLARES = {
@@ -91,8 +92,8 @@ class Frame:
     """A bracket that is open: what it holds, and the word that it belongs to.
 
     `holds` is the block ("filter", "test", "base", "preemption", or "terms" of a group), "object" for fields of a node or pod of a test or
-    of a plugin, "samples" of a metric in a test, "call", "index", "set" or "group". `name` is the function of a call, the key before an
-    object, or the keyword or plugin that an outermost object belongs to.
+    of a plugin, "samples" of a metric in a test, "parameters" of a let, "call", "index", "set" or "group". `name` is the function of a
+    call, the key before an object, or the keyword or plugin that an outermost object belongs to.
     """
 
     holds: str
@@ -205,6 +206,8 @@ class Reading:
         if kind == "LPAR":
             called = before is not None and (before.type == "NAME" or before.text.isidentifier())
             holds, name, closes = ("call" if called else "group", before.text if called and before else "", "RPAR")
+            if self.item == "LET" and self.frame is None and self.at > 1 and self.tokens[self.at - 2].type == "LET":
+                holds = "parameters"
         elif kind == "LSQB":
             follows = before is not None and (before.text.isidentifier() or before.type in CLOSE) and before.end == token.start
             holds, name, closes = ("index" if follows else "set", before.text if before else "", "RSQB")
@@ -257,12 +260,16 @@ class Reading:
             if self.frame is None:
                 self._begin("AT")
             self.slot = Role.ANNOTATION
-        elif self.item in {"PARAM", "METRIC"} and self.frame is None and (kind == "COLON" or (kind == "LT" and text_before == "set")):
+        elif self._declares_types() and (kind == "COLON" or (kind == "LT" and text_before == "set")):
             self.slot = Role.TYPE
         elif in_test and self.step == "EXPECT" and kind in {"COLON", "COMMA"}:
             self.slot = Role.OBJECT
         else:
             self.slot = None
+
+    def _declares_types(self) -> bool:
+        """True where a name and a colon are followed by a type."""
+        return self.frame.holds == "parameters" if self.frame is not None else self.item in {"PARAM", "METRIC"}
 
     def _string(self, token: Token, before: Token | None, after: Token | None) -> Iterator[Word]:
         slot, self.slot = self.slot, None
@@ -319,6 +326,8 @@ class Reading:
         follows = after.type if after is not None else ""
         if token.text in SUBJECT_WORDS:
             return self._word(token, Role.KEY if follows == "COLON" else Role.SUBJECT)
+        if frame is not None and frame.holds == "parameters":
+            return self._word(token, Role.PARAMETER)
         if follows == "COLON" and frame is not None and frame.holds != "test":
             return self._word(token, Role.OBJECT if frame.holds == "samples" else Role.KEY)
         if frame is not None and frame.holds == "base":

@@ -131,6 +131,22 @@ def test_what_reads_the_placed_pod_gets_no_name():
     assert not actions.actions(Document("x.policy", text), start, start + len('it.namespace == "a"'))
 
 
+def test_what_reads_a_parameter_gets_no_name():
+    text = 'policy "x"\nlet twice(x: memory) = x * 2\nscore s = twice(node.free.memory) normalize minmax\n'
+    start = text.index("x * 2")
+    assert not actions.actions(Document("x.policy", text), start, start + len("x * 2"))
+
+
+def test_an_expression_of_the_head_is_named_behind_it():
+    text = 'policy "x"\n\nfor pods where pod.namespace == "a"\n\nscore s = most_allocated()\n'
+    start = text.index("pod.namespace")
+    document = Document("x.policy", text)
+    (action,) = actions.actions(document, start, start + len("pod.namespace"))
+    after = document.with_text(actions.applied(text, action.edits))
+    assert 'for pods where extracted == "a"\n\nlet extracted = pod.namespace\n' in after.text
+    assert not findings(after)
+
+
 def test_lenses_say_how_many_nodes_pass(openb):
     text = 'policy "x"\nfilter gpu { require has(node.free["nvidia.com/gpu"]) else "none" }\n'
     text += 'filter room { require node.free.cpu >= pod.requests.cpu else "full" }\n'

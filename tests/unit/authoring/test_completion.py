@@ -40,6 +40,8 @@ CASES = [
     ("let x = 4c|", {"4cpu"}, {"4Gi"}),
     ("let x = node.free.cpu |", {"and", "or", "in"}, {"filter", "ratio", "node"}),
     ("let |", set(), {"node", "filter"}),
+    ("let f(x: |", {"memory", "set"}, {"node", "pod"}),
+    ("let f(x: memory) = 1\nlet g(y: cpu) = |", {"y", "node"}, {"x", "g"}),
     ("param x: |", {"percent", "cpu", "set"}, {"node"}),
     ("param x: percent = 10% |", {"range"}, {"filter"}),
     ("metric m: percent = |", {"prometheus", "metrics_api"}, {"ratio"}),

@@ -233,3 +233,44 @@ def test_a_workload_may_be_a_name_too():
         ("workload", "let"),
         ("s", "score"),
     ]
+
+
+PARAMETERS = """policy "x"
+
+let keep = 1Gi
+let left(free: memory, used: set<string>) = if "a" in used then free - keep else free
+let twice(free: memory) = free * 2
+
+score roomy = left(twice(node.free.memory), ["a"]) normalize minmax
+"""
+
+
+def test_a_parameter_is_known_in_its_function_alone():
+    text = Document("x.policy", PARAMETERS)
+    offset = PARAMETERS.index("free - keep")
+    found = navigation.references(text, offset)
+    assert [PARAMETERS.count("\n", 0, each.start) for each in found] == [3, 3, 3]
+    assert navigation.definition(text, offset) == found[:1]
+    assert (hover(text, offset).text, hover(text, PARAMETERS.index("used:")).text) == (
+        "```policy\nfree: memory\n```\nA parameter.",
+        "```policy\nused: set<string>\n```\nA parameter.",
+    )
+    edits = tuple(Edit(each.start, each.end, name) for each, name in navigation.renamed(text, offset, "room"))
+    after = text.with_text(applied(PARAMETERS, edits))
+    assert not findings(after)
+    assert "let left(room: memory, used: set<string>) = if" in after.text
+    assert "let twice(free: memory) = free * 2" in after.text
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "said"),
+    [
+        ("free:", "used", "already a parameter `used`"),
+        ("free:", "keep", "already a let `keep`"),
+        ("keep =", "free", "already a parameter `free`"),
+        ("free:", "pod", "always means something else"),
+    ],
+)
+def test_a_parameter_and_a_declaration_have_different_names(at, name, said):
+    with pytest.raises(UsageError, match=said):
+        navigation.renamed(Document("x.policy", PARAMETERS), PARAMETERS.index(at), name)
