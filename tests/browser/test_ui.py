@@ -798,6 +798,16 @@ def test_everything_that_can_be_used_has_a_name(scheduler, visit):
     assert nameless == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_links_have_one_colour(scheduler, visit, scheme):
+    scheduler.put([pod("web")], POD)
+    tab = visit(scheduler.url, color_scheme=scheme).tab
+    wait_text(tab, "#decisions", "shop/web")
+    colours = tab.evaluate("""() => [...document.querySelectorAll("a:not(.skip), button.link")].filter((link) => link.checkVisibility())
+        .map((link) => getComputedStyle(link).color)""")
+    assert len(set(colours)) == 1
+
+
 def test_small_screens_need_no_scrolling_sideways(scheduler, visit):
     found = visit(scheduler.url, viewport={"width": 400, "height": 800})
     wait_text(found.tab, "#policies", "active")
@@ -805,9 +815,10 @@ def test_small_screens_need_no_scrolling_sideways(scheduler, visit):
 
 
 def test_on_a_telephone_each_decision_still_says_where(scheduler, visit):
-    scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
+    scheduler.put([pod("web"), pod("huge", cpu="900"), pod("a-controller-with-a-long-name-7d9f8c6b5d-x2x7z", cpu="900")], POD)
     tab = visit(scheduler.url, viewport={"width": 390, "height": 844}).tab
     wait_text(tab, "#decisions", "shop/web")
+    wait_text(tab, "#decisions", "x2x7z")
     cut_off = tab.evaluate(
         """() => { const box = document.querySelector("#decisions .scroll").getBoundingClientRect();
              return [...document.querySelectorAll("#decisions td, #policies td")].filter((cell) => cell.checkVisibility())
