@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
@@ -20,6 +21,10 @@ SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Sub
 COMPARES = frozenset({"EQ", "NE"})
 QOS = ("Guaranteed", "Burstable", "BestEffort")
 STATUSES = ("True", "False", "Unknown")
+SELECTED_VALUE = re.compile(r"([\w./-]+)\s*(?:==?|!=|\s(?:not)?in\s*\((?:[^)]*,)?)\s*([\w.-]*)$")
+"""The end of a label selector where a value is being written: its key, and what there is of the value."""
+SELECTED_KEY = re.compile(r"(?:^|,)\s*!?([\w./-]*)$")
+"""The end of a label selector where a key is being written."""
 OF_NATIVE = frozenset({"least_allocated", "most_allocated", "balanced_allocation", "share_after"})
 
 
@@ -38,6 +43,8 @@ def text_offers(document: Document, string: Token, offset: int, before: Sequence
     words = list(reading.words())
     frame = words[-1].frame if words else None
     place = _Inside(string, offset)
+    if before and before[-1].type == "MATCHES":
+        return _of_selector(document.text[place.start : offset], offset, before, cluster)
     found = dict(_found(before, frame, reading, cluster))
     return [Offer(label=text, kind="label", start=place.start, end=place.end, detail=detail) for text, detail in found.items()]
 
@@ -53,12 +60,30 @@ def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, clust
         yield from _values_of(before[: opened - 1], cluster)
     elif last in {"REQUIRED", "PREFERRED", "SPREAD_OVER"} or (last == "COMMA" and reading.item == "GROUP") or _together(before):
         yield from _keys(("node", "labels"), cluster)
-    elif last == "MATCHES":
-        yield from _keys(_path(before[:-1]), cluster, item_of(before))
     elif frame is not None and frame.holds == "call":
         yield from _arguments(before, frame, reading, cluster)
     elif frame is not None and frame.holds in {"object", "set"}:
         yield from _of_object(before, frame, cluster)
+
+
+def _of_selector(written: str, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Offer]:
+    """Candidates for the key or the value at the end of what is written of a label selector."""
+    path, item = _path(before[:-1]), item_of(before)
+    value, key = SELECTED_VALUE.search(written), SELECTED_KEY.search(written)
+    if value is not None:
+        begun, found = value[2], _of_key(path, item, value[1], cluster)
+    elif key is not None:
+        begun, found = key[1], _keys(path, cluster, item)
+    else:
+        return []
+    return [Offer(label=text, kind="label", start=offset - len(begun), end=offset, detail=detail) for text, detail in found]
+
+
+def _of_key(path: tuple[str, ...], item: Subject, key: str, cluster: KnownCluster | None) -> Iterator[tuple[str, str]]:
+    """The values that the cluster has of a key of a field; `item` is what `it` means."""
+    if cluster is not None and len(path) == 2 and path[0] in SUBJECTS:
+        subject = item if path[0] == Subject.ITEM.word else SUBJECTS[path[0]]
+        yield from _shown(cluster.keys(subject, path[1]).get(key, {}), subject.value)
 
 
 def _together(before: Sequence[Token]) -> bool:
@@ -107,10 +132,8 @@ def _values_of(before: Sequence[Token], cluster: KnownCluster | None) -> Iterato
         if len(path) == 2 and path[0] in SUBJECTS:
             if path[1] == "conditions":
                 yield from ((status, "") for status in STATUSES)
-            elif cluster is not None:
-                item = item_of(before)
-                subject = item if path[0] == Subject.ITEM.word else SUBJECTS[path[0]]
-                yield from _shown(cluster.keys(subject, path[1]).get(key, {}), subject.value)
+            else:
+                yield from _of_key(path, item_of(before), key, cluster)
         return
     path = _path(tokens)
     if len(path) == 2 and path[0] in {"pod", "it"}:
@@ -151,9 +174,9 @@ def _arguments(before: Sequence[Token], frame: Frame, reading: Reading, cluster:
     named = before[-2].text if len(before) > 1 and before[-1].type == "COLON" else ""
     if named in {"within", "by"}:
         yield from _keys(("node", "labels"), cluster)
-    elif frame.name == "tolerates":
+    elif frame.name in {"tolerates", "has_taint"}:
         yield from _shown(cluster.taints if cluster is not None else {}, "node")
-    elif frame.name == "taints":
+    elif frame.name in {"taints", "untolerated_taints"}:
         yield from ((effect, "") for effect in EFFECTS)
     elif frame.name in OF_NATIVE:
         names = cluster.snapshot.resource_names if cluster is not None else NATIVE

@@ -87,6 +87,7 @@ CASES = [
     ('filter a { require true else "only {node.|} left" }', {"free", "labels"}, {"cpu"}),
     ("let x = 1 # what |", set(), {"and", "node"}),
     ('let x = taints(node, "|")', {"NoSchedule", "NoExecute"}, set()),
+    ('let x = untolerated_taints(pod, node, effect: "|")', {"NoSchedule", "NoExecute"}, set()),
     ('let x = pod.qos == "|"', {"Guaranteed", "BestEffort"}, set()),
     ('let x = node.labels["|"]', {"topology.kubernetes.io/zone"}, set()),
     (BROKEN + "let late = 1\nlet x = |", {"late", "node"}, {"filter"}),
@@ -105,6 +106,10 @@ OF_CLUSTER = [
     ('let x = node.labels["|"]', "nvidia.com/gpu.product"),
     ('let x = node.labels["nvidia.com/gpu.product"] == "|"', "T4"),
     ('let x = (node.labels["nvidia.com/gpu.product"] ?? "") in ["a", "|"]', "T4"),
+    ('let x = node.labels matches "|"', "nvidia.com/gpu.product"),
+    ('let x = node.labels matches "a=b, !nv|"', "nvidia.com/gpu.product"),
+    ('let x = node.labels matches "nvidia.com/gpu.product=|"', "T4"),
+    ('let x = node.labels matches "a, nvidia.com/gpu.product notin (P100, |)"', "T4"),
     ('let x = node.free["|"]', "nvidia.com/gpu"),
     ('let x = pod.namespace == "|"', "openb"),
     ('let x = count(devices where it.capacity["|"] > 0, on: node)', "milli"),
@@ -128,6 +133,12 @@ def test_nodes_of_a_test_have_no_tolerations(openb):
 def test_offers_what_the_cluster_has(text, wanted, openb):
     assert wanted in offered(text, openb)
     assert wanted not in offered(text) or wanted in {"memory", "nvidia.com/gpu"}
+
+
+def test_an_offer_leaves_the_rest_of_a_selector_as_it_is(openb):
+    text = 'let x = node.labels matches "a=b, nvidia.com/gpu.product != T"'
+    found = next(offer for offer in offers(Document("x", text), len(text) - 1, openb) if offer.label == "T4")
+    assert text[: found.start] + found.written + text[found.end :] == text.replace("!= T", "!= T4")
 
 
 def test_an_offer_replaces_the_word_that_was_begun():
