@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from wharfinger.cli import question
-from wharfinger.explain.difference import Cause, RuleAnswer
+from wharfinger.explain.difference import Cause
 from wharfinger.framework import pod_devices
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.language.report import wording
+from wharfinger.language.report.plain_values import plain
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import DecisionChange, Diff, Domain, GroupChange, LogDiff, PodChange, Side, Spread, Totals
@@ -225,7 +226,7 @@ def _cell(text: str) -> str:
 def value(found: Diff | LogDiff, titles: Titles) -> dict[str, Any]:
     """The report as plain values."""
     total = found.totals
-    plain: dict[str, Any] = {
+    whole: dict[str, Any] = {
         "before": {"title": titles.before},
         "after": {"title": titles.after},
         "changes": [_change(change) for change in found.changes],
@@ -241,13 +242,13 @@ def value(found: Diff | LogDiff, titles: Titles) -> dict[str, Any]:
         "notes": list(found.notes),
     }
     if isinstance(found, Diff):
-        plain["before"] |= _side(found.before)
-        plain["after"] |= _side(found.after)
+        whole["before"] |= _side(found.before)
+        whole["after"] |= _side(found.after)
         groups = [_group(row) for row in found.rows if isinstance(row, GroupChange)]
-        return plain | {"groups": groups, "pods": found.pods, "replaced": found.replaced}
+        return whole | {"groups": groups, "pods": found.pods, "replaced": found.replaced}
     for name, unplaced in zip(("before", "after"), found.unplaced, strict=True):
-        plain[name]["unschedulable"] = unplaced
-    return plain | {"decisions": found.decisions, "pods": found.pods, "profiles": list(found.profiles)}
+        whole[name]["unschedulable"] = unplaced
+    return whole | {"decisions": found.decisions, "pods": found.pods, "profiles": list(found.profiles)}
 
 
 def _group(change: GroupChange) -> dict[str, Any]:
@@ -280,19 +281,7 @@ def _place(node: str | None, message: str, devices: Sequence[GivenDevice]) -> di
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    return {
-        "rule": cause.rule,
-        "kind": cause.kind.value,
-        "node": cause.node,
-        "nodes": cause.nodes,
-        "before": _rule_answer(cause.before),
-        "after": _rule_answer(cause.after),
-        "said": str(cause),
-    }
-
-
-def _rule_answer(answer: RuleAnswer) -> dict[str, Any]:
-    return {"present": answer.present, "sentences": answer.sentences, "points": answer.points}
+    return {**plain(cause), "said": str(cause)}
 
 
 def _side(side: Side) -> dict[str, Any]:

@@ -141,16 +141,7 @@ def _state_lines(profile: str, status: PolicyStatus | None, report: ShadowReport
 
 
 def _plain(report: ShadowReport) -> Mapping[str, Any]:
-    return {
-        "policy": report.policy,
-        "revision": report.revision,
-        "agreed": report.agreed,
-        "disagreed": report.disagreed,
-        "errors": report.errors,
-        "unseen": report.unseen,
-        "lastError": report.last_error or None,
-        "last": plain(report.last),
-    }
+    return {**plain(report), "lastError": report.last_error or None}
 
 
 async def cache_report(connection: Connection, state: ClusterState) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError, missing_extra
 from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.report.plain_values import plain
 
 PROVED, REFUTED, FAULTY, UNKNOWN = 0, 1, 2, 3
 CODES = {"proved": PROVED, "counterexample": REFUTED, "unknown": UNKNOWN}
@@ -114,7 +115,7 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "--keeps": lambda: statements.keeps(found, str(keeps), others),
         }
         answers = [make[given[0]]()] if given else statements.survey(found)
-        streams.out("\n".join(map(str, answers)) if output == "text" else streams.json_text(list(map(_plain, answers))))
+        streams.out("\n".join(map(str, answers)) if output == "text" else streams.json_text(plain(answers)))
         return _code([answer.verdict.value for answer in answers], bool(given))
     except PolicyError as error:
         error.exit_code = FAULTY  # 1 is a counterexample
@@ -147,13 +148,3 @@ def _code(verdicts: list[str], stated: bool) -> int:
     if stated:
         return CODES[verdicts[0]]
     return REFUTED if "proved" in verdicts else UNKNOWN if "unknown" in verdicts else PROVED
-
-
-def _plain(answer: Any) -> dict[str, Any]:
-    return {
-        "statement": answer.statement,
-        "verdict": answer.verdict.value,
-        "counterexample": answer.counterexample,
-        "failsWith": answer.fails_with,
-        "because": answer.because,
-    }

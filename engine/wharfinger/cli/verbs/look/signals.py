@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -24,14 +23,8 @@ if TYPE_CHECKING:
     from wharfinger.signals.survey import MetricSurvey
 
 
-class Action(Enum):
-    """What to do with the signals."""
-
-    CHECK = "check"
-
-
 def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
-    action: Annotated[Action, typer.Argument(help="`check` is the only action.")],  # noqa: ARG001 — there is but one
+    action: Annotated[Literal["check"], typer.Argument(help="`check` is the only action.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
     prometheus: options.PrometheusUrl = None,
     config: options.Servers = None,

@@ -12,9 +12,8 @@ import signal
 import sys
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from enum import Enum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -126,13 +125,7 @@ def _named(profiles: list[dict[str, Any]], given: Given) -> dict[str, Any]:
     return profiles[names.index(name)]
 
 
-class Action(Enum):
-    """What to do with the settings."""
-
-    PRINT = "print"
-
-
-@partial(taking_settings, action=Annotated[Action, typer.Argument(help="`print` is the only action.")])
+@partial(taking_settings, action=Annotated[Literal["print"], typer.Argument(help="`print` is the only action.")])
 def wharf_config(settings: Settings) -> int:
     """Print the settings that `wharf run` with the same flags would use, as a file for --config. Connects to nothing.
 
