@@ -105,9 +105,9 @@ class Document:
         self._stored = texts if texts is not None else NoFiles()
         self._texts = Opened({name: self.text}, self._stored)
 
-    def with_text(self, text: str, version: int | None = None) -> Document:
+    def with_text(self, text: str) -> Document:
         """The document with another text."""
-        return Document(self.name, text, self.version if version is None else version, self._stored)
+        return Document(self.name, text, self.version, self._stored)
 
     @cached_property
     def source(self) -> Source:

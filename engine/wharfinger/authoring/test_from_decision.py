@@ -34,8 +34,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIELDS = {**{resource: field for field, resource in NATIVE_BY_FIELD.items()}, "pods": "pods"}  # of a node in a test
 
 
-def decision_test(document: Document, cluster: KnownCluster, pod_key: str | None = None) -> str:
-    """The text of a test of the policy, from the decision about a pod; the first that waits and is governed unless one is named.
+def decision_test(document: Document, cluster: KnownCluster) -> str:
+    """The text of a test of the policy, from the decision about the first pod that waits and is governed.
 
     Raises UsageError if the policy has errors, governs no pod of the cluster, or decides by what a test cannot hold.
     """
@@ -43,7 +43,7 @@ def decision_test(document: Document, cluster: KnownCluster, pod_key: str | None
     if policy is None:
         raise UsageError("a policy with errors decides nothing; fix them first")
     compiled = compile_policy(policy)
-    pod = _pod(compiled, cluster, pod_key)
+    pod = _pod(compiled, cluster)
     snapshot = cluster.snapshot
     decision = decide(assemble([compiled]), snapshot, pod)
     written = _Written(document, compiled, cluster, pod, decision)
@@ -53,11 +53,10 @@ def decision_test(document: Document, cluster: KnownCluster, pod_key: str | None
     return written.text(expectations)
 
 
-def _pod(compiled: CompiledPolicy, cluster: KnownCluster, key: str | None) -> PodView:
-    waiting = [pod for pod in cluster.cluster.pending if key in (None, pod.key)]
-    found = next((pod for pod in waiting if compiled.governs(pod, cluster.snapshot)), None)
+def _pod(compiled: CompiledPolicy, cluster: KnownCluster) -> PodView:
+    found = next((pod for pod in cluster.cluster.pending if compiled.governs(pod, cluster.snapshot)), None)
     if found is None:
-        raise UsageError(f"{cluster.name} has no pod{f' {key}' if key is not None else ''} that waits and that the policy governs")
+        raise UsageError(f"{cluster.name} has no pod that waits and that the policy governs")
     return found
 
 

@@ -259,14 +259,14 @@ class Captured:
         return b"".join(snapshot_file.document(self.items, self.word))
 
 
-async def captured(connection: Connection, clock: Clock, *, resources: Sequence[Resource] = SCHEDULING) -> Captured:
-    """The objects of these kinds.
+async def captured(connection: Connection, clock: Clock) -> Captured:
+    """The objects of the kinds in `SCHEDULING`.
 
     UsageError if a required kind cannot be read; other kinds, and objects, that cannot be read are named in `word`.
     """
     reading = _Reading(connection, clock)
     taken_at = clock.now()
-    for resource in resources:
+    for resource in SCHEDULING:
         await reading.read(resource)
     return Captured(items=reading.items, counts=reading.counts, word=snapshot_file.capture_at(taken_at, reading.not_read))
 

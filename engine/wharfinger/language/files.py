@@ -26,11 +26,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TEXT_CONTROLS = frozenset("\t\n\r\f")
 
 
-def read_source(path: Path | str, diagnostics: Diagnostics, name: str | None = None) -> Source | None:
+def read_source(path: Path | str, diagnostics: Diagnostics) -> Source | None:
     """The source in a file, or None with a finding where the file holds no policy text; raises UsageError where it cannot be read."""
     try:
         with Path(path).open("rb") as stream:
-            return read_stream(stream, name or str(path), diagnostics)
+            return read_stream(stream, str(path), diagnostics)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
 

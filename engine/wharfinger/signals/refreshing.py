@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
@@ -229,15 +229,12 @@ class SignalState:
 class Refresher:
     """Refreshes one signal."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators
-        self, query: Query, source: Source, sink: Sink, clock: Clock, emit: Emit, spread: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, query: Query, source: Source, sink: Sink, clock: Clock, emit: Emit) -> None:
         self.standing = SignalState(query=query)
         self._source = source
         self._sink = sink
         self._clock = clock
         self._emit = emit
-        self._spread = spread
 
     @property
     def query(self) -> Query:
@@ -252,7 +249,7 @@ class Refresher:
         """Refreshes at once and then at the interval, until cancelled."""
         while True:
             await self.refresh()
-            await self._clock.sleep(self.query.refresh * (1 + SPREAD * (2 * self._spread() - 1)))
+            await self._clock.sleep(self.query.refresh * random.uniform(1 - SPREAD, 1 + SPREAD))
 
     async def refresh(self) -> None:
         """Sends the query once and publishes the samples; emits success or failure."""

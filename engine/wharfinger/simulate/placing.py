@@ -71,21 +71,20 @@ def place_pods(
     pods: Sequence[PodView],
     *,
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
-    mode: Mode = Mode.SEQUENTIAL,
 ) -> Generator[None, None, list[Outcome[Seen]]]:
     """A generator of steps that returns the outcomes in queue order; those of a group together.
 
-    In SEQUENTIAL mode `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot ends with the
+    `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot ends with the
     next change of the state, so everything that is needed of it has to be read in `watch` (decision, snapshot, evicted pods).
     """
     decider, index = Decider(chain), (yield from groups_in_steps(chain, state, pods))
     found: list[Outcome[Seen]] = []
     for turn in turns(chain, index, pods):
         if turn.group is None:
-            found.append(place_pod(decider, state, turn.pods[0], watch=watch, mode=mode))
+            found.append(place_pod(decider, state, turn.pods[0], watch=watch))
             yield
         else:
-            outcomes, _ = yield from place_group(decider, Direct(state), index, turn, watch=watch, mode=mode)
+            outcomes, _ = yield from place_group(decider, Direct(state), index, turn, watch=watch)
             found += outcomes
     return found
 

@@ -37,10 +37,10 @@ def pod_manifests(n_pods: int, n_templates: int = 1) -> list[dict[str, Any]]:
     return [_pod_manifest(i, i % n_templates) for i in range(n_pods)]
 
 
-def running_manifests(n_pods: int, n_nodes: int, n_templates: int = 20) -> Iterator[dict[str, Any]]:
+def running_manifests(n_pods: int, n_nodes: int) -> Iterator[dict[str, Any]]:
     """Running pods, distributed over the nodes with a stride, so that nodes of all zones and sizes have some."""
     for i in range(n_pods):
-        pod = _pod_manifest(i, i % n_templates)
+        pod = _pod_manifest(i, i % RUNNING_TEMPLATES)
         pod["metadata"]["name"] = f"running-{i:06d}"
         pod["spec"]["nodeName"] = f"node-{(i * 7919) % n_nodes:05d}"
         pod["status"] = {"phase": "Running"}
@@ -85,6 +85,7 @@ Spec = dict[str, Any]
 APP = "measured"
 SELECTOR = {"matchLabels": {"app": APP}}
 CHURN_TEMPLATES = 20
+RUNNING_TEMPLATES = 20
 FULL_NODE = {"cpu": "8", "memory": "16Gi", "pods": "110"}
 
 

@@ -72,14 +72,16 @@ class _Window:
     held_back: int = 0
 
 
-class Repeats:
-    """Passes `most` of a kind in `seconds`, and stores at most `kinds` kinds at a time."""
+MOST_ALIKE = 5
+ALIKE_SECONDS = 10.0
+MAX_KINDS = 256
 
-    def __init__(self, monotonic: Callable[[], float], *, most: int = 5, seconds: float = 10.0, kinds: int = 256) -> None:
+
+class Repeats:
+    """Passes `MOST_ALIKE` errors of a kind in `ALIKE_SECONDS`, and stores at most `MAX_KINDS` kinds at a time."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._most = most
-        self._seconds = seconds
-        self._kinds = kinds
         self._windows: OrderedDict[Kind, _Window] = OrderedDict()
         self._next_end = 0.0
         self.held_back = 0
@@ -88,10 +90,10 @@ class Repeats:
         """True if this error of its kind is logged."""
         window = self._windows.get(kind)
         if window is None:
-            if len(self._windows) >= self._kinds:
+            if len(self._windows) >= MAX_KINDS:
                 self._windows.popitem(last=False)
             window = self._windows[kind] = _Window(self._monotonic())
-        if window.let_through < self._most:
+        if window.let_through < MOST_ALIKE:
             window.let_through += 1
             return True
         window.held_back += 1
@@ -103,9 +105,9 @@ class Repeats:
         now = self._monotonic()
         if now < self._next_end and not all_of_them:
             return
-        self._next_end = now + self._seconds / 10
+        self._next_end = now + ALIKE_SECONDS / 10
         for kind, window in list(self._windows.items()):
-            if all_of_them or now - window.began >= self._seconds:
+            if all_of_them or now - window.began >= ALIKE_SECONDS:
                 del self._windows[kind]
                 if window.held_back:
                     yield kind, window.held_back

@@ -179,9 +179,9 @@ def joined(*exprs: typed.Expr) -> tuple[Shape, bool]:
     return max((e.type.shape for e in exprs), default=Shape.CONST), any(e.type.optional for e in exprs)
 
 
-def type_label(expr: typed.Expr, span: Span | None = None) -> Label:
+def type_label(expr: typed.Expr) -> Label:
     """A label with the type of an expression: "memory (bytes)"."""
-    return Label(span or expr.span, type_text(expr.type))
+    return Label(expr.span, type_text(expr.type))
 
 
 def type_text(type_: Type) -> str:

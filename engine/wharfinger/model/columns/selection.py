@@ -146,13 +146,13 @@ class Selection:
                 self._domains.popitem(last=False)
         return counts
 
-    def by_domain(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> NDArray[np.float64]:
+    def by_domain(self, topology_key: str) -> NDArray[np.float64]:
         """The count or sum of each domain, (n_domains,) float64 read-only."""
-        return self.domains(topology_key, mask_key=mask_key, mask=mask).counts
+        return self.domains(topology_key).counts
 
-    def in_domain(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> NDArray[np.float64]:
+    def in_domain(self, topology_key: str) -> NDArray[np.float64]:
         """The count or sum of each node's own domain, (n_nodes,) float64 read-only; 0 where the node lacks the key."""
-        return self.domains(topology_key, mask_key=mask_key, mask=mask).gathered()
+        return self.domains(topology_key).gathered()
 
     def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
         """The smallest (or largest) weight among each node's selected pods, (n_nodes,) float64 read-only; NaN without such pods."""

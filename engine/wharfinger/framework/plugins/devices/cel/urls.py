@@ -19,7 +19,6 @@ URL: Final = "url"
 _PLAIN: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"
 _HOST: Final = frozenset(_PLAIN + "!\"$&'()*+,:;<=>[]")
 _PATH: Final = frozenset(_PLAIN + "$&+,/:;=@")
-_QUERY: Final = frozenset(_PLAIN)
 _USER: Final = frozenset(_PLAIN + "$&+,;=")
 _FRAGMENT: Final = frozenset(_PLAIN + "!$&()*+,/:;=?@")
 _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
