@@ -12,6 +12,7 @@ import pytest
 from tests.unit.framework import fleet
 from wharfinger.framework import chain, domains
 from wharfinger.framework.domains import RowClasses
+from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
@@ -40,7 +41,9 @@ def best_of_all(sums, feasible, ids, added, per_unit):
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("n_classes", [None, 1, 3, 11])
-def test_cells_find_what_looking_at_every_row_finds(seed, n_classes):
+@pytest.mark.parametrize("few_rows", [0, best_rows.FEW_ROWS])
+def test_cells_find_what_looking_at_every_row_finds(seed, n_classes, few_rows, monkeypatch):
+    monkeypatch.setattr(best_rows, "FEW_ROWS", few_rows)
     chance = np.random.default_rng(seed)
     n_nodes = int(chance.integers(11, 700))
     hashes = chance.integers(0, 2**63, n_nodes).astype(np.uint64)

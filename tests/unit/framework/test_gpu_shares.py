@@ -229,7 +229,19 @@ def test_devices_show_what_is_left_of_each_gpu() -> None:
     assert [(each.name, each.thousandths, each.taken) for each in shown] == [("0", 400.0, True), ("1", 1000.0, False)]
 
 
-STEP = st.tuples(st.sampled_from(["share", "whole", "gone", "node"]), st.integers(0, 9), st.integers(1, 10))
+def test_a_share_beyond_all_reason_takes_its_gpu_and_no_other() -> None:
+    state = cluster(node("n", 2))
+    state.snapshot().gpus(NAMES)
+    for number in range(1030):  # together more than an int64 holds, by what each asks for
+        state.add_pod(pod(f"p{number}", milli=2**60, annotations={INDEX: "0"}, on="n"))
+    first, second = state.snapshot().gpus(NAMES).free_on(0)
+    assert first < 0
+    assert second == WHOLE
+    assert placed(assemble(), cluster(node("m", 2)), pod("a", milli=2**60)) == [(None, "")]
+
+
+KINDS = ["share", "whole", "running", "written", "gone", "node", "node gone"]
+STEP = st.tuples(st.sampled_from(KINDS), st.integers(0, 9), st.integers(1, 10))
 
 
 @settings(max_examples=30, deadline=None)
@@ -243,14 +255,20 @@ def test_no_gpu_ever_holds_more_than_it_has(steps: list[tuple[str, int, int]]) -
             state.remove_pod(pod(f"p{which}"))
         elif kind == "node":
             state.add_node(node(f"n{which % 3}", 1 + amount % 4, cpu=64 + number))
+        elif kind == "node gone":
+            state.remove_node(f"n{which % 3}")
+        elif kind in {"running", "written"}:
+            index = {INDEX: f"{amount % 4}"} if kind == "written" else None
+            state.add_pod(pod(f"p{which}", milli=100 * amount, annotations=index, on=f"n{which % 3}"))
         elif not state.is_placed(f"p{which}"):
             wanted = pod(f"p{which}", milli=100 * amount) if kind == "share" else pod(f"p{which}", count=1 + amount % 3)
+            before = [min(state.snapshot().gpus(NAMES).free_on(row), default=0) for row in range(state.snapshot().n_nodes)]
             decision = decider.decide(state.snapshot(), wanted)
             assert decision.node == decide(chain, state.snapshot(), wanted).node
             if decision.node is not None:
                 row = state.snapshot().known_row(decision.node)
                 state.assume(decision.assigned, decision.node)
-                assert min(state.snapshot().gpus(NAMES).free_on(row), default=0) >= 0
+                assert min(state.snapshot().gpus(NAMES).free_on(row), default=0) >= min(before[row], 0)
         snapshot = state.snapshot()
         for row in range(snapshot.n_nodes):
             count = NAMES.offered(snapshot.node(row).object)

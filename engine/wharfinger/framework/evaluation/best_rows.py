@@ -34,6 +34,7 @@ ROWS_OF_CELL = 64
 MAX_BLOCK_ROWS = 4096
 MAX_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
 FEW_CELLS = 3  # cells that are counted again one by one; more are counted by array operations
+FEW_ROWS = 8192  # so few rows are all counted again sooner than it is found out which cells some of them concern
 NO_TOTAL = -np.inf
 
 
@@ -155,7 +156,7 @@ class BestRows:
         first = at.starts[:-1]
         self._highest[:] = np.maximum.reduceat(self._sums, first)
         best = self._sums == np.repeat(self._highest, at.sizes)
-        self._n_highest = np.add.reduceat(best, first, dtype=np.intp)
+        self._n_highest = np.bincount(at.cell_of[best], minlength=len(first))
         self._below[:] = np.maximum.reduceat(np.where(best, NO_TOTAL, self._sums), first)
 
     def put(self, row: int, value: float) -> None:
@@ -189,6 +190,10 @@ class BestRows:
         """Set the sums of some rows; -inf where a row is not feasible."""
         at = self._at
         places = at.place[rows]
+        if len(rows) > FEW_CELLS and len(at.row) <= FEW_ROWS:
+            self._sums[places] = values
+            self._count_all()
+            return
         different = values != self._sums[places]
         places, values = places[different], values[different]
         of = at.cell_of[places]

@@ -194,17 +194,15 @@ class Fit(PreparedFilter):
         for name in self._lanes.names:
             reasons += [Reason(f"Insufficient {name}"), Reason(f"Insufficient {name}", resolvable=False)]
         self.reasons = tuple(reasons)
-        bits = np.uint64(1) << np.arange(1, len(reasons), dtype=np.uint64)
-        self._short_bits = bits[0::2].reshape(-1, 1)
-        self._never_bits = bits[1::2].reshape(-1, 1)
+        self._short_bits = np.uint64(1) << np.arange(1, len(reasons), 2, dtype=np.uint64)
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.unsignedinteger[Any]] | Mask:
         """The verdicts."""
         crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
         if not self._needs:
             return crowded
-        allocatable = self._lanes.take(snapshot, snapshot.allocatable, rows)
-        short = self._amounts > allocatable - self._lanes.take(snapshot, snapshot.requested, rows)
+        allocatable, requested = self._lanes.amounts(snapshot, rows)
+        short = self._amounts > allocatable - requested
         if self._left is not None:
             short[self._left] &= allocatable[self._left] > 0
         if not short.any():
@@ -212,8 +210,7 @@ class Fit(PreparedFilter):
         never = self._amounts > allocatable
         if self._left is not None:
             never &= short
-        resource_bits = np.where(never, self._never_bits, np.where(short, self._short_bits, np.uint64(0)))
-        found: NDArray[np.uint64] = np.bitwise_or.reduce(resource_bits, axis=0) | crowded
+        found: NDArray[np.uint64] = self._short_bits @ np.add(short, never, dtype=np.uint64) | crowded  # twice the bit is the next one
         return found
 
     def bits_at(self, snapshot: Snapshot, row: int) -> int:
@@ -239,8 +236,8 @@ class Fit(PreparedFilter):
         """The number of pods of the template that each row takes at once by this filter, `(n_rows,)`."""
         room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
         if self._needs:
-            allocatable = self._lanes.take(snapshot, snapshot.allocatable, rows)
-            each = (allocatable - self._lanes.take(snapshot, snapshot.requested, rows)) // self._amounts
+            allocatable, requested = self._lanes.amounts(snapshot, rows)
+            each = (allocatable - requested) // self._amounts
             if self._left is not None:
                 each[self._left] = np.where(allocatable[self._left] > 0, each[self._left], MAX_AMOUNT)
             room = np.minimum(room, each.min(axis=0))
@@ -367,12 +364,13 @@ class Balance(ResourceScore):
     def __init__(self, lanes: ScoredLanes, snapshot: Snapshot) -> None:
         super().__init__(lanes, snapshot)
         self._added: list[int] = lanes.added[:, 0].tolist()
+        self._left_out = np.stack((np.zeros_like(lanes.added), lanes.added), axis=1)  # (n_resources, 2, 1): nothing, and the pod
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The points."""
         allocatable, requested, _ = self._lanes.columns(snapshot, rows)
-        change = _balance(requested, allocatable) - _balance(requested - self._lanes.added, allocatable)
-        return np.asarray(50 + (50 + change) // 2)
+        with_pod, without = _balance(requested[:, np.newaxis] - self._left_out, allocatable[:, np.newaxis])
+        return np.asarray(50 + (50 + with_pod - without) // 2)
 
     def raw_at(self, snapshot: Snapshot, row: int) -> float:
         """The points of one node."""
@@ -391,7 +389,10 @@ def _balance_of_two(amounts: Sequence[tuple[int, int]]) -> int:
 
 
 def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The balance of the used resources, `(n_rows,) int64` 50..100: one minus the standard deviation of the used fractions, in percent."""
+    """The balance of the used resources, int64 50..100: one minus the standard deviation of the used fractions, in percent.
+
+    Resources are the first axis of both arrays, which are of one shape or broadcast to one; the result has the other axes.
+    """
     if len(allocatable) == 2 and allocatable.all():
         fractions = np.minimum(requested / allocatable, 1.0)
         return np.asarray(((1.0 - np.abs((fractions[0] - fractions[1]) / 2)) * 100.0).astype(np.int64))

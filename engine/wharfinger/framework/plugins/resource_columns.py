@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from wharfinger.framework.plugins.devices.extended_resources import BackingClass
 from wharfinger.framework.prepared import ALL, OUTDATED, Affected, Attempt, Changes, Mask, ObjectWatch, PreparedScore, Rows, union
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
+from wharfinger.model.columns.arrays import first_lanes
 from wharfinger.model.devices.pools import ANY_NODE
 from wharfinger.model.objects.requests import NATIVE, is_scalar
 
@@ -33,29 +34,32 @@ class ResourceSpec(Arguments):
 class Lanes:
     """The lanes of some resources, in order."""
 
-    __slots__ = ("_fixed", "_together", "names")
+    __slots__ = ("_adjoin", "_fixed", "names")
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         # The native resources are the first lanes of every cluster; others may get other lanes.
         self._fixed = tuple(NATIVE.index(name) for name in names) if all(name in NATIVE for name in names) else None
-        self._together = slice(0, len(names)) if names and self._fixed == tuple(range(len(names))) else None
+        self._adjoin = bool(names) and self._fixed == tuple(range(len(names)))
 
     def places(self, snapshot: Snapshot) -> Sequence[int | None]:
         """The lane of each resource; None if no node or pod has it."""
         return [snapshot.resource_index(name) for name in self.names] if self._fixed is None else self._fixed
 
-    def take(self, snapshot: Snapshot, columns: NDArray[Any], rows: Rows) -> NDArray[Any]:
-        """The lanes of `columns` at `rows`, `(n_resources, n_rows)`; 0 where no node has the resource."""
-        if self._together is not None:
-            return columns[self._together, rows]
+    def amounts(self, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What is allocatable and what is requested at `rows`, `(n_resources, n_rows)` each; 0 where no node has the resource."""
+        allocatable, requested = snapshot.allocatable, snapshot.requested
+        if self._adjoin:
+            return first_lanes(allocatable, len(self.names), rows), first_lanes(requested, len(self.names), rows)
         places = self.places(snapshot)
         absent = [lane for lane, place in enumerate(places) if place is None]
         lanes = np.array([0 if place is None else place for place in places] if absent else places, np.intp)
-        taken = columns[lanes] if isinstance(rows, slice) else columns[lanes[:, np.newaxis], rows]
+        index = (lanes, rows) if isinstance(rows, slice) else (lanes[:, np.newaxis], rows)
+        found = allocatable[index], requested[index]
         if absent:
-            taken[absent] = 0
-        return taken
+            for each in found:
+                each[absent] = 0
+        return found
 
 
 class Backed(NamedTuple):
@@ -85,14 +89,13 @@ class ScoredLanes:
             nothing = np.zeros((1, len(snapshot.pod_count[rows])), np.int64)
             return nothing, nothing, np.ones((1, 1), np.int64)
         if lanes.names == _CPU_MEMORY and self.nonzero:
-            used = snapshot.nonzero[:, rows]
+            allocatable, used = first_lanes(snapshot.allocatable, 2, rows), first_lanes(snapshot.nonzero, 2, rows)
         else:
-            used = lanes.take(snapshot, snapshot.requested, rows)
+            allocatable, used = lanes.amounts(snapshot, rows)
             if self.nonzero:
                 used = used.copy()
                 for here, lane in self.nonzero:
                     used[here] = snapshot.nonzero[lane, rows]
-        allocatable = lanes.take(snapshot, snapshot.allocatable, rows)
         if self.backed:
             allocatable, used = allocatable.copy(), used.copy()
             for lane, devices in self.backed:

@@ -44,10 +44,11 @@ class ScoreSlot:
     Both are `(n_nodes,)` or, where there are `classes`, `(n_classes,)`. `group` is the number of the group of terms that it is summed with
     (see `points`). `domains` are the topology keys that alone decide its points; None if they depend on more. `_holders` counts the
     feasible nodes at each end of the extent, None until it is needed: while other nodes have the same raw score, a change of one node does
-    not move the extent.
+    not move the extent. `_alike`: all nodes have the same raw score, so that no change of the feasible nodes moves it.
     """
 
     __slots__ = (
+        "_alike",
         "_holders",
         "answer",
         "classes",
@@ -86,6 +87,7 @@ class ScoreSlot:
         self.points: NDArray[Any] = self.raw
         self.extent: Extent = NO_EXTENT
         self._holders: list[int] | None = None
+        self._alike = False
 
     def prepare(self, attempt: Attempt, feasible: Mask) -> None:
         """Prepare the score; it may be skipped then, or be skipped no longer."""
@@ -100,7 +102,8 @@ class ScoreSlot:
     def evaluate(self, snapshot: Snapshot, feasible: Mask) -> None:
         """Score every node."""
         self.classes = None
-        self.raw = self._ask(snapshot, ALL, snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
+        self.raw = raw = self._ask(snapshot, ALL, snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
+        self._alike = self.relative and self.scale.by_class and bool((raw == raw[:1]).all())
         self._normalise(self.scale.extent(self.raw, feasible), feasible)
 
     def evaluate_classes(self, snapshot: Snapshot, classes: RowClasses, there: Mask) -> None:
@@ -124,8 +127,9 @@ class ScoreSlot:
 
         Points are right for all rows, feasible or not: a flip changes the points of its row only if it moves the extent.
         """
-        if not len(rows) and not (self.relative and len(flips)):
+        if not len(rows) and (self._alike or not (self.relative and len(flips))):
             return NO_ROWS
+        self._alike = False
         now, before = feasible[rows], self.points[rows]
         if not self.relative:
             self.raw[rows] = self._ask(snapshot, rows, len(rows))
@@ -154,6 +158,7 @@ class ScoreSlot:
         if value == before:
             return False
         self.raw[row] = value
+        self._alike = False
         if not self.relative:
             if self.points is not self.raw:
                 self.points[row] = self.scale.point(value, self.extent)

@@ -46,6 +46,17 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def first_lanes(view: NDArray[Any], n_lanes: int, rows: slice | NDArray[np.intp]) -> NDArray[Any]:
+    """The first lanes of a `Column.view` at some rows, (n_lanes, n_rows).
+
+    The array under the view has no gaps between its lanes; `take` of it takes half as long as an index array of the view.
+    """
+    if isinstance(rows, slice) or view.base is None:
+        return view[:n_lanes, rows]
+    found: NDArray[Any] = view.base[:n_lanes].take(rows, axis=1)
+    return found
+
+
 class Column:
     """One value per row; with `lanes`, one row of values per lane (an array of shape (lanes, rows))."""
 

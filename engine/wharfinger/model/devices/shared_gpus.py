@@ -12,7 +12,7 @@ node, from the first question on; `SharedGpus` makes devices of it. All other ex
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -31,6 +31,9 @@ from wharfinger.model.objects.pod_view import PodView
 
 WHOLE: Final = 1000
 """Thousandths of a whole GPU."""
+
+MOST_THOUSANDTHS: Final = 2**31
+"""A larger share of a GPU counts as this one. It fits nowhere either, and sums over many pods stay within int64."""
 
 MAX_GPUS: Final = 128
 """A node with more GPUs takes no part: its GPUs are counted by Kubernetes' own rules alone."""
@@ -75,7 +78,7 @@ class GpuNames:
             return GpuDemand(max(count, 1), each) if each > 0 else _whole(count)
         if total <= 0:
             return _whole(count)
-        return GpuDemand(max(count, 1), -(-total // max(count, 1)))
+        return GpuDemand(max(count, 1), min(-(-total // max(count, 1)), MOST_THOUSANDTHS))
 
     def offered(self, node: objects.Node) -> int:
         """The number of GPUs of a node; `NO_GPUS` for one that takes no part."""
@@ -91,6 +94,11 @@ class GpuNames:
         """The GPUs of its node that are written on a pod; None if none are, or if they cannot be read."""
         text = pod.annotations.get(self.index)
         return None if text is None or len(text) > MAX_ANNOTATION_LENGTH else _indexes(text)
+
+    def held(self, pod: PodView, wanted: GpuDemand, count: int) -> tuple[int, ...] | None:
+        """The GPUs that are written on a pod, if they are what it wants and among the `count` of its node; None otherwise."""
+        indexes = self.indexes(pod)
+        return None if indexes is None or len(set(indexes)) != wanted.count or max(indexes) >= count else indexes
 
     def written(self, gpus: Iterable[int]) -> str:
         """The text of the annotation for these GPUs."""
@@ -110,7 +118,7 @@ def _whole(count: int) -> GpuDemand | None:
 def _number(text: str) -> int:
     """The thousandths of an annotation; more than any GPU has if it cannot be read, so that the pod fits on no node."""
     try:
-        return quantity.value(text)
+        return min(quantity.value(text), MOST_THOUSANDTHS)
     except InvalidObject:
         return WHOLE + 1
 
@@ -148,14 +156,14 @@ def free_gpus(count: int, pods: Iterable[PodView], names: GpuNames, holders: lis
         wanted = names.wanted(pod)
         if wanted is None:
             continue
-        indexes = names.indexes(pod)
-        if indexes is None or len(set(indexes)) != wanted.count or max(indexes) >= count:
+        held = names.held(pod, wanted, count)
+        if held is None:
             unwritten.append((wanted, pod))
             continue
-        for gpu in indexes:
+        for gpu in held:
             free[gpu] -= wanted.milli
         if holders is not None:
-            holders.append(GpuHolder(pod, indexes, wanted.milli, written=True))
+            holders.append(GpuHolder(pod, held, wanted.milli, written=True))
     for wanted, pod in sorted(unwritten, key=lambda each: (-each[0].milli, -each[0].count, each[1].uid)):
         milli = wanted.milli
         fullest = sorted(range(count), key=lambda gpu: (free[gpu] < milli, free[gpu] if free[gpu] >= milli else -free[gpu], gpu))
@@ -209,13 +217,13 @@ class SharedGpus:
 class GpuTable:
     """Per row: the number of GPUs, and the free thousandths of each of them."""
 
-    __slots__ = ("_count", "_free", "_rows", "names")
+    __slots__ = ("_count", "_free", "_supposed", "names")
 
     def __init__(self, rows: arrays.Rows, names: GpuNames) -> None:
         self.names = names
-        self._rows = rows
         self._count = rows.column(np.int32, NO_GPUS)
-        self._free = rows.column(np.int32, -1, lanes=1)
+        self._free = rows.column(np.int64, -1, lanes=1)
+        self._supposed = rows.column(np.bool_, False)  # True for nodes with a pod on which its GPUs are not written
 
     @property
     def count(self) -> NDArray[np.int32]:
@@ -223,8 +231,8 @@ class GpuTable:
         return self._count.view
 
     @property
-    def free(self) -> NDArray[np.int32]:
-        """The free thousandths, (most GPUs of a node, n_nodes) int32; -1 where a node has no such GPU, below 0 for one in too much use."""
+    def free(self) -> NDArray[np.int64]:
+        """The free thousandths, (most GPUs of a node, n_nodes) int64; -1 where a node has no such GPU, below 0 for one in too much use."""
         return self._free.view
 
     def free_on(self, row: int) -> list[int]:
@@ -243,12 +251,23 @@ class GpuTable:
         while (self._free.lanes or 0) < count:
             self._free.add_lane()
         self._free.clear(row)
+        self._supposed.clear(row)
         if count > 0:
-            self._free.array[:count, row] = free_gpus(count, pods, self.names)
+            holders: list[GpuHolder] = []
+            self._free.array[:count, row] = free_gpus(count, pods, self.names, holders)
+            self._supposed.array[row] = not all(holder.written for holder in holders)
 
-    def takes(self, pod: PodView) -> bool:
-        """True if a pod requests GPUs."""
-        return self.names.wanted(pod) is not None
+    def count_pod(self, row: int, pod: PodView, sign: int, pods: Callable[[], Iterable[PodView]]) -> None:
+        """Follow a pod that came to a node (`sign` 1) or left it (-1); `pods` returns those that are there now."""
+        wanted = self.names.wanted(pod)
+        if wanted is None:
+            return
+        held = self.names.held(pod, wanted, self._count.array.item(row))
+        if held is None or self._supposed.array.item(row):  # where one pod is supposed to be depends on all others
+            self.count_pods(row, pods())
+            return
+        for gpu in held:
+            self._free.array[gpu, row] -= sign * wanted.milli
 
 
 class GpuTables:
@@ -278,8 +297,13 @@ class GpuTables:
         for table in self._tables.values():
             table.set_node(row, node, pods)
 
-    def count_pods(self, row: int, changed: PodView, pods: Iterable[PodView]) -> None:
-        """Follow a pod that came to a node or left it; `pods` are those that are there now."""
+    def count_pods(self, row: int, changed: PodView, pods: Callable[[], Iterable[PodView]]) -> None:
+        """Follow a pod that is another version of itself now; `pods` returns those that are on its node."""
         for table in self._tables.values():
-            if table.takes(changed):
-                table.count_pods(row, pods)
+            if table.names.wanted(changed) is not None:
+                table.count_pods(row, pods())
+
+    def count_pod(self, row: int, pod: PodView, sign: int, pods: Callable[[], Iterable[PodView]]) -> None:
+        """Follow a pod that came to a node (`sign` 1) or left it (-1); `pods` returns those that are there now."""
+        for table in self._tables.values():
+            table.count_pod(row, pod, sign, pods)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -221,7 +222,7 @@ class ClusterTables:
             self.ports.take(row, demand.host_ports)
         self.pods.add(pod, row, assumed=assumed)
         if self.gpus:
-            self.gpus.count_pods(row, pod, self._pods_on(row))
+            self.gpus.count_pod(row, pod, 1, partial(self._pods_on, row))
         self.usage_changes.record(row, self.revision)
         self.nodes.compact()  # decisions add codes too
 
@@ -234,7 +235,7 @@ class ClusterTables:
             self.ports.give_back(row, demand.host_ports)
         self.pods.remove(placement)
         if self.gpus:
-            self.gpus.count_pods(row, placement.pod, self._pods_on(row))
+            self.gpus.count_pod(row, placement.pod, -1, partial(self._pods_on, row))
         self.usage_changes.record(row, self.revision)
 
     def renew(self, placement: Placement, pod: PodView) -> None:
@@ -243,7 +244,7 @@ class ClusterTables:
         self.revision += 1
         self.pods.renew(placement, pod)
         if self.gpus:
-            self.gpus.count_pods(row, pod, self._pods_on(row))
+            self.gpus.count_pods(row, pod, partial(self._pods_on, row))
         self.usage_changes.record(row, self.revision)
 
     def _pods_on(self, row: int) -> list[PodView]:

@@ -23,6 +23,7 @@ from wharfinger.framework.pod_devices import GivenDevice, preferred
 from wharfinger.framework.prepared import SKIP, Attempt, ClaimAllocation, Mask, PreparedFilter, Reason, Rows, Skip
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.columns.arrays import first_lanes
 from wharfinger.model.devices.device import MILLI
 from wharfinger.model.devices.shared_gpus import WHOLE, GpuDemand, GpuNames, free_gpus, holders, room
 
@@ -124,8 +125,10 @@ class GpusFree(PreparedFilter):
         """The verdicts."""
         table = snapshot.gpus(self._names)
         count = table.count[rows]
-        short = ((table.free[:, rows] >= self._wanted.milli).sum(axis=0) < self._wanted.count) & (count >= 0)
-        return np.where(short, np.where(self._too_few(count), np.uint8(NEVER), np.uint8(FULL)), np.uint8(0))
+        fitting = first_lanes(table.free, len(table.free), rows) >= self._wanted.milli
+        short = (np.add.reduce(fitting.view(np.uint8), axis=0) < self._wanted.count) & (count >= 0)
+        found: NDArray[np.uint8] = short.view(np.uint8) + (short & self._too_few(count))  # FULL, and NEVER is one more
+        return found
 
     def bits_at(self, snapshot: Snapshot, row: int) -> int:
         """The verdict for one node."""
