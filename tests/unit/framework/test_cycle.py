@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from tests.unit.framework import fleet
+from tests.unit.framework import fleet, kube
 from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation import cycle
@@ -13,6 +14,7 @@ from wharfinger.framework.evaluation.diagnosis import NO_NODES, reasons_of
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
 from wharfinger.framework.prepared import DefaultNormalize
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
 
 A, B, C = (fleet.stub(name) for name in "ABC")
 
@@ -295,3 +297,22 @@ def test_a_node_that_is_ignored_no_longer_holds_an_end_of_the_raw_scores():
         state.assume(fleet.pod(f"on-{placed}"), placed)
     kept, fresh = decider.decide(state.snapshot(), fleet.pod("asker")), cycle.decide(chain, state.snapshot(), fleet.pod("asker"))
     assert kept.ranking(4) == fresh.ranking(4)
+
+
+def test_nodes_that_were_alike_and_differ_now_have_points_by_those_that_are_feasible():
+    def tainted(name, n_soft):
+        taints = [{"key": f"soft-{number}", "effect": "PreferNoSchedule"} for number in range(n_soft)]
+        return msgspec.convert(kube.node(name, taints=taints), objects.Node)
+
+    chained, state = chain.assemble(), fleet.state()
+    for name in ABC:
+        state.add_node(tainted(name, 0))
+    decider = cycle.Decider(chained)
+    decider.decide(state.snapshot(), fleet.pod())
+    for name, n_soft in (("a", 1), ("b", 2)):
+        state.add_node(tainted(name, n_soft))
+        decider.decide(state.snapshot(), fleet.pod())
+    state.assume(fleet.pod("large", cpu="4"), "b")
+    kept, fresh = decider.decide(state.snapshot(), fleet.pod()), cycle.decide(chained, state.snapshot(), fleet.pod())
+    assert kept.scores_at("a") == fresh.scores_at("a")
+    assert [part.points for part in kept.scores_at("a") if part.name == "TaintToleration"] == [0]

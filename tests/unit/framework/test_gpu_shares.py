@@ -240,6 +240,17 @@ def test_a_share_beyond_all_reason_takes_its_gpu_and_no_other() -> None:
     assert placed(assemble(), cluster(node("m", 2)), pod("a", milli=2**60)) == [(None, "")]
 
 
+def test_where_a_pod_is_supposed_to_be_depends_on_what_is_written_on_others() -> None:
+    state = cluster(node("n", 2))
+    written = pod("b", milli=500, annotations={INDEX: "1"}, on="n")
+    state.add_pod(pod("a", milli=300, on="n"))
+    assert state.snapshot().gpus(NAMES).free_on(0) == [700, 1000]
+    state.add_pod(written)
+    assert state.snapshot().gpus(NAMES).free_on(0) == [1000, 200]
+    state.remove_pod(written)
+    assert state.snapshot().gpus(NAMES).free_on(0) == [700, 1000]
+
+
 KINDS = ["share", "whole", "running", "written", "gone", "node", "node gone"]
 STEP = st.tuples(st.sampled_from(KINDS), st.integers(0, 9), st.integers(1, 10))
 
