@@ -112,7 +112,6 @@ class QueuedGroup(QueuedPod):
     stale: bool = False
     known_templates: dict[bytes, dict[str, QueuedPod]] | None = None
     known_leader: QueuedPod | None = None
-    known_profiles: set[str] = field(default_factory=set)
 
     def add(self, member: QueuedPod) -> None:
         """Let a member wait; what is known of the others is kept, so that a large group is not looked through for each member."""
@@ -122,8 +121,6 @@ class QueuedGroup(QueuedPod):
             self.known_templates.setdefault(member.pod.template, {})[member.uid] = member
         if len(self.members) == 1 or (self.known_leader is not None and member.pod.priority > self.known_leader.pod.priority):
             self.known_leader = member
-        if self.known_profiles or len(self.members) == 1:
-            self.known_profiles.add(member.profile.name)
 
     def take_out(self, uid: str) -> bool:
         """True if a member was waiting; it does not wait any more."""
@@ -137,15 +134,12 @@ class QueuedGroup(QueuedPod):
                 del self.known_templates[member.pod.template]
         if member is self.known_leader:  # no member has a higher priority; mostly the next one has the same
             self.known_leader = next((each for each in self.members.values() if each.pod.priority == member.pod.priority), None)
-        if len(self.known_profiles) > 1 or not self.members:
-            self.known_profiles = set()
         return True
 
     def replace(self, members: dict[str, QueuedPod]) -> None:
         """Let exactly these members wait."""
         self.members = members
         self.known_templates = self.known_leader = None
-        self.known_profiles = set()
 
     @property
     def leader(self) -> QueuedPod:
@@ -153,13 +147,6 @@ class QueuedGroup(QueuedPod):
         if self.known_leader is None:
             self.known_leader = max(self.members.values(), key=lambda member: member.pod.priority)
         return self.known_leader
-
-    @property
-    def profiles(self) -> set[str]:
-        """The names of the profiles of the waiting members."""
-        if not self.known_profiles:
-            self.known_profiles = {member.profile.name for member in self.members.values()}
-        return self.known_profiles
 
     @property
     def uid(self) -> str:

@@ -10,23 +10,23 @@ from wharfinger.framework.chain import assemble
 from wharfinger.scheduler.profiles import Profile
 from wharfinger.scheduler.queued_pods import QueuedGroup, QueuedPod
 
-PROFILES = [Profile(name, assemble()) for name in ("one", "other")]
+PROFILE = Profile("one", assemble())
 
 
-def member(number, priority, profile):
+def member(number, priority):
     pod = view(f"m-{number}", priority=priority)
-    return QueuedPod(pod=pod, profile=profile, sort_key=profile.sort_key(pod), first_seen=0.0, queued_at=0.0)
+    return QueuedPod(pod=pod, profile=PROFILE, sort_key=PROFILE.sort_key(pod), first_seen=0.0, queued_at=0.0)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_leader_profiles_and_kinds(seed):
+def test_leader_and_kinds(seed):
     chance = random.Random(seed)
-    first = member(0, 0, PROFILES[0])
+    first = member(0, 0)
     group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
     for _ in range(60):
         match chance.choice(["add", "add", "again", "out", "replace"] if chance.random() < 0.9 else ["empty"]):
             case "add":
-                group.add(member(chance.randrange(8), chance.randrange(3), chance.choice(PROFILES[: chance.randint(1, 2)])))
+                group.add(member(chance.randrange(8), chance.randrange(3)))
             case "again" if group.members:
                 group.add(chance.choice(list(group.members.values())))
             case "out":
@@ -40,7 +40,6 @@ def test_leader_profiles_and_kinds(seed):
             case _:
                 pass
         there = list(group.members.values())
-        assert group.profiles == {each.profile.name for each in there}
         assert sorted(pod.template for pod in group.kinds) == sorted({each.pod.template for each in there})
         if there:
             assert group.leader is max(there, key=lambda each: each.pod.priority)
@@ -49,7 +48,7 @@ def test_leader_profiles_and_kinds(seed):
 def member_like_no_other(number):
     """A member with a template of its own, as those of an indexed Job have."""
     pod = view(f"m-{number}", labels={"batch.kubernetes.io/job-completion-index": str(number)})
-    return QueuedPod(pod=pod, profile=PROFILES[0], sort_key=PROFILES[0].sort_key(pod), first_seen=0.0, queued_at=0.0)
+    return QueuedPod(pod=pod, profile=PROFILE, sort_key=PROFILE.sort_key(pod), first_seen=0.0, queued_at=0.0)
 
 
 def test_a_change_after_each_member_that_leaves_takes_no_look_at_all_others_each():
@@ -73,7 +72,7 @@ def test_a_change_after_each_member_that_leaves_takes_no_look_at_all_others_each
 @pytest.mark.parametrize("priorities", [[0], [5, 0]])
 def test_members_that_leave_one_after_the_other_take_no_look_at_all_others_each(priorities):
     def work(count):
-        there = [member(number, priorities[number % len(priorities)], PROFILES[0]) for number in range(count)]
+        there = [member(number, priorities[number % len(priorities)]) for number in range(count)]
         first = there[0]
         group = QueuedGroup(key="default/g", pod=first.pod, profile=first.profile, sort_key=first.sort_key, first_seen=0.0, queued_at=0.0)
         for each in there:
