@@ -278,6 +278,8 @@ class DeviceRule(AllocatingFilter):
         """Lines about the devices of these rows for the claims that are to be allocated, and about those of the other claims."""
         snapshot, found = attempt.snapshot, list[str]()
         bits = self.bits(snapshot, rows)
+        if len(faulty := rows[bits == FAULT]):
+            found.append(self.fault_at(attempt, int(faulty[0])))
         relevant = np.isin(bits, (0, NO_DEVICES, INVALID_POOL))
         for left, among in self._parts(snapshot, rows[relevant]) if self._to_allocate and not self._stale else ():
             if not (self._no_users and not left):

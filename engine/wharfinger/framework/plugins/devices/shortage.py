@@ -70,8 +70,11 @@ class Funnel:
 
     @property
     def enough(self) -> bool:
-        """True if devices are left for the ask; of one node only."""
-        return self.left > 0 if self.ask.every else self.left >= self.ask.count
+        """True if devices are left for the ask, all that match if it wants all; of one node only."""
+        if not self.ask.every:
+            return self.left >= self.ask.count
+        matching = self.conditions[len(self.ask.wanted.selectors)].kept
+        return self.left > 0 and self.conditions[-2].kept == matching  # it does without those that have too little capacity
 
     def text(self, claim: str, nodes: int) -> str:
         """One line; devices are named if it is about one node."""
@@ -138,20 +141,21 @@ def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Ite
         taints = matching.untolerated(ask.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
         return f": {', '.join(map(matching.taint_text, taints))}" if taints else None
 
-    def of_class(number: int, position: int) -> bool:
-        content = pools.pools[number].contents[position]
-        return all(selected(selector, content, asked.spending) is True for selector in ask.device_class.spec.selectors)
+    def selected_by(selectors: Sequence[objects.DeviceSelector]) -> Lacks:
+        def lacks(place: Place) -> str | None:
+            content = pools.pools[place[0]].contents[place[1]]
+            answers = (selected(selector, content, asked.spending) for selector in selectors)
+            wrong = next((answer for answer in answers if answer is not True), None)
+            return None if wrong is None else f": {wrong}" if isinstance(wrong, str) else ""
+
+        return lacks
 
     name = ask.device_class.metadata.name
-    yield _Condition(f"is of class {name}", f"are of class {name}"), meets(of_class), True
+    yield _Condition(f"is of class {name}", f"are of class {name}"), selected_by(ask.device_class.spec.selectors), True
     for selector in ask.wanted.selectors:
         expression = " ".join((selector.cel.expression if selector.cel else "").split())
         shown = expression if len(expression) <= MAX_SELECTOR_LENGTH else f"{expression[: MAX_SELECTOR_LENGTH - 1]}…"
-
-        def matches(number: int, position: int, selector: objects.DeviceSelector = selector) -> bool:
-            return selected(selector, pools.pools[number].contents[position], asked.spending) is True
-
-        yield _Condition(f"matches `{shown}`", f"match `{shown}`"), meets(matches), True
+        yield _Condition(f"matches `{shown}`", f"match `{shown}`"), selected_by([selector]), True
     yield _Condition("is free", "are free"), meets(lambda number, position: not search.occupied(ask, number, position)), True
     yield _Condition("has no taint in the way", "have no taint in the way"), tainted, False
     yield _Condition("has its counters left", "have their counters left"), meets(search.has_counters), False

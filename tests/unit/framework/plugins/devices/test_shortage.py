@@ -17,6 +17,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 
 DRIVER = "gpu.example.com"
 A100 = f'device.attributes["{DRIVER}"].model == "A100"'
+NO_SUCH_KEY = f'device.attributes["{DRIVER}"].modle == "a"'
 TAINT = {"taints": [{"key": "broken", "effect": "NoExecute"}]}
 COUNTS = {"consumesCounters": [{"counterSet": "memory", "counters": {"slices": {"value": "2"}}}]}
 
@@ -120,6 +121,14 @@ CASES = {
         ),
         [f"request r/{n} wants {c} devices: of 1, 1 is of class gpu, 1 is free" for n, c in (("b", 3), ("s", 2))],
     ),
+    "all devices, one of them taken": (
+        made([device("0"), device("1")], asked(allocationMode="All"), taken=("1",)),
+        ["request gpu wants all devices: of 2, 2 are of class gpu, 1 is free (not 1)"],
+    ),
+    "a selector that fails": (
+        made([device("0")], asked(selectors=selecting(NO_SUCH_KEY)), taken=("0",)),
+        [f"request gpu wants 1 device: of 1, 1 is of class gpu, 0 match `{NO_SUCH_KEY}` (not 0: CEL runtime error: no such key: modle)"],
+    ),
     "all devices": (
         made([device("0", "T4")], asked(allocationMode="All", selectors=selecting(A100))),
         [f"request gpu wants all devices: of 1, 1 is of class gpu, 0 match `{A100}` (not 0)"],
@@ -142,6 +151,14 @@ def test_a_rejection_says_which_devices_fail_which_condition(case: str) -> None:
     assert verdict.sentences == ("cannot allocate all claims",)
     assert step.details == verdict.values or state.snapshot().n_nodes > 1
     assert all(f"  {line}\n" in str(found) for line in expected)
+
+
+def test_an_error_is_named() -> None:
+    state, pod = made([device("0")], asked(selectors=selecting(NO_SUCH_KEY)), nodes=("a", "b"))
+    found = explain(assemble(), state.snapshot(), pod, PolicyCommentary(assemble()), nodes=["a"])
+    (step,) = [step for step in found.steps if step.rule == "DynamicResources"]
+    (verdict,) = found.asked[0].rejected_by
+    assert step.details == verdict.values == ("claim default/c: selector #0: CEL runtime error: no such key: modle",)
 
 
 def test_an_incomplete_pool_is_named() -> None:
