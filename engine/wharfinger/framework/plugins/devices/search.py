@@ -6,7 +6,8 @@ front. A device is taken if it is free, matches, has the counters and the capaci
 constraints of its claim; if what follows cannot be met, it is given back and the next one is tried.
 
 Where an unused device has failed, another one of its pool that looks the same is not tried in its place: whatever could be
-taken with that one could be taken with the first.
+taken with that one could be taken with the first. A long search remembers where it has failed: if what is left to look for, and all of
+what is taken that matters to it, are as before, it fails again (`_situation`).
 
 The search uses no names. It uses the codes of pools (`requests`) and their allocations, so its outcome is valid for every node with equal
 devices. Requests, alternatives and constraints can be written so that it would never end: it gives up after `MAX_STEPS`; kube-scheduler
@@ -17,6 +18,8 @@ request only.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -32,6 +35,10 @@ MAX_STEPS: Final = 20_000
 MAX_TOTAL_STEPS: Final = 60_000
 """Those that the searches of one decision look at, besides `STEPS_PER_NODE` for each node: 60 ms. Nodes that look the same share one."""
 STEPS_PER_NODE: Final = 40
+SHORT: Final = 500
+"""Steps after which a search remembers where it has failed; most end before."""
+SITUATION: Final = 4
+"""What it costs to look whether a search has been in a situation before, in steps."""
 
 
 class FaultKind(Enum):
@@ -176,6 +183,13 @@ class _Values:
             return not self._by_request or (value != UNKNOWN_KIND and value not in self._by_request.values())
         return value != UNKNOWN_KIND and value == self._value
 
+    @property
+    def state(self) -> Hashable:
+        """A value that is equal if the constraint goes on in the same way."""
+        if not self._count:
+            return None
+        return tuple(sorted(self._by_request.items(), key=repr)) if self._constraint.distinct else self._value
+
     def remove(self, ask: Ask) -> None:
         """Undo `add`; of a distinct attribute the request's value is forgotten, whatever its devices."""
         if self._constraint.concerns(ask):
@@ -203,6 +217,10 @@ class Search:
         self._chosen: dict[tuple[int, int], tuple[int, Ask]] = {}
         self._available: dict[int, dict[tuple[str, str], int]] = {}
         self._consumed: dict[int, dict[tuple[str, str], int]] = {}
+        self._has_admin = any(ask.admin for ask in asked.asks)
+        self._of_kind: dict[int, Sequence[Place]] = {}
+        self._of_ask: dict[int, tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]] = {}
+        self._failed: dict[Hashable, _End] = {}
         self._steps = 0
 
     def run(self) -> Outcome:
@@ -298,15 +316,14 @@ class Search:
             return self._request(ask.claim, index + 1)
         if len(self._picks[ask.claim]) + size - count > MAX_DEVICES:
             return TOO_MANY
+        last = 0 < count == size - 1  # what follows is a situation of its own
+        situation = None if last else self._situation(ask, index, count, (from_pool, from_position))
+        if situation in self._failed:
+            return self._failed[situation]
+        end = NOT_MET
         must = ask.every  # then there is only one place for each
-        places = [self._every[ask.number][count]] if must else self._candidates(ask, from_pool, from_position)
-        failed: set[tuple[int, int]] = set()
+        places = [self._every[ask.number][count]] if must else self._unlike(self._candidates(ask, from_pool, from_position))
         for number, position in places:
-            alike = number, id(self._pools[number].codes[position])
-            if alike in failed and position not in self._taken[number]:
-                continue
-            if position not in self._taken[number]:
-                failed.add(alike)
             undo = self._take(ask, number, position, must=must)
             end = NOT_MET if undo is None else self._devices(ask, index, count + 1, number, position + 1)
             if end is MET:
@@ -314,22 +331,89 @@ class Search:
             if undo is not None:
                 self._give_back(undo)
             if end is TOO_MANY:
-                return TOO_MANY
-        return NOT_MET
+                break
+        if situation is not None:
+            self._failed[situation] = end
+        return end
+
+    def _unlike(self, places: Iterator[Place]) -> Iterator[Place]:
+        """The places without unused devices that look like one before."""
+        tried: set[tuple[int, int]] = set()
+        for number, position in places:
+            alike = number, id(self._pools[number].codes[position])
+            if position in self._taken[number]:
+                yield number, position
+            elif alike not in tried:
+                tried.add(alike)
+                yield number, position
+
+    # ── what a search remembers ──
+
+    def _situation(self, ask: Ask, index: int, count: int, begin: Place) -> Hashable:
+        """A value that is equal if the rest of the search has the same end: what is left, and what is taken that matters to it.
+
+        None in a short search, and in one that has an order of its own.
+        """
+        if self._steps < SHORT or self._order is not None:
+            return None
+        later, own, groups = self._wanted(ask, index)
+        taken = set[Hashable]()
+        for picks in self._picks:
+            for each in picks:
+                place = each.pool, each.position
+                if place in later or (place in own and (ask.every or place >= begin)):
+                    part = None if each.portions is None else tuple(self._taken[each.pool][each.position].consumed.items())
+                    taken.add((place, part, each.ask.claim if self._has_admin else None))
+        consumed = tuple(tuple(self._consumed.get(group, {}).items()) for group in groups)
+        values = tuple(self._values[constraint.number].state for constraint in self._asked.claims[ask.claim].constraints)
+        self._spend(SITUATION)
+        return ask.number, count, begin, len(self._picks[ask.claim]), frozenset(taken), consumed, values
+
+    def _wanted(self, ask: Ask, index: int) -> tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]:
+        """The devices that may be tried for the requests behind one, and for an ask of it; and the groups whose counters they consume."""
+        if ask.number not in self._of_ask:
+            claims = self._asked.claims
+            requests = [*claims[ask.claim].requests[index + 1 :], *(each for other in claims[ask.claim + 1 :] for each in other.requests)]
+            kinds = {each.kind for request in requests for each in request.asks}
+            later, own = frozenset[Place]().union(*map(self._matching_kind, kinds)), frozenset(self._matching_kind(ask.kind))
+            groups = {self._groups[number] for number, position in later | own if self._pools[number].codes[position].consumption}
+            self._of_ask[ask.number] = later, own, tuple(sorted(groups))
+        return self._of_ask[ask.number]
+
+    def _matching_kind(self, kind: int) -> Sequence[Place]:
+        """The devices, in order, that match asks of a kind; with those whose selectors fail, which is an error when they are tried."""
+        if kind not in self._of_kind:
+            found: list[Place] = []
+            for number, pool in enumerate(self._pools):
+                if self._trusted[number]:
+                    self._spend(len(pool.codes))
+                    for position, code in enumerate(pool.codes):
+                        match = code.matches[kind]
+                        if match is not False and (match is not True or pool.reachable is None or pool.reachable[position]):
+                            found.append((number, position))
+            self._of_kind[kind] = found
+        return self._of_kind[kind]
 
     def _candidates(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[tuple[int, int]]:
         """The places of devices that are free and match, from a place on."""
-        for number, position in self._places(from_pool, from_position):
+        for number, position in self._places(ask, from_pool, from_position):
             self._spend(1)
             if not self.occupied(ask, number, position) and self._selectable(ask, number, position):
                 yield number, position
 
-    def _places(self, from_pool: int, from_position: int) -> Iterator[Place]:
-        """The devices of pools that can be trusted, from a place on: by pool and position, or in the order that a policy prefers."""
+    def _places(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[Place]:
+        """The devices of pools that can be trusted, from a place on: by pool and position, or in the order that a policy prefers.
+
+        A long search leaves out those that do not match.
+        """
         trusted = self._trusted
         if self._order is not None:
             begin = self._ranks[from_pool, from_position - 1] + 1 if from_position else 0  # behind the device that was taken last
             yield from (place for place in self._order[begin:] if trusted[place[0]])
+            return
+        if self._steps >= SHORT:
+            matching = self._matching_kind(ask.kind)
+            yield from itertools.islice(matching, bisect.bisect_left(matching, (from_pool, from_position)), None)
             return
         for number in range(from_pool, len(self._pools)):
             if trusted[number]:
