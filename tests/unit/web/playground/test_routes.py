@@ -222,7 +222,7 @@ def test_the_page_comes_with_headers_that_let_it_run_its_own_files_only():
     assert "remoteUi" not in refused.text  # a setting of `wharf run`; `wharf playground` has none
     assert get("/static/editor.js").headers["content-type"].startswith("text/javascript")
     assert get("/static/editor.licenses.txt").status_code == 200
-    assert get("/static/../routes.py").status_code == 404
+    assert get("/static/../workbench.py").status_code == 404
 
 
 def test_files_are_taken_on_the_machine_of_the_author_only():
