@@ -38,7 +38,7 @@ def text() -> str:
             tolerations=OBJECTS,
             policies={
                 "type": "object",
-                "patternProperties": {r"^[-._a-zA-Z0-9]+\.policy$": TEXT},
+                "patternProperties": {r"^[-_a-zA-Z0-9][-._a-zA-Z0-9]*\.policy$": TEXT},
             },  # a template explains what is wrong with others,
             shippedPolicies={"type": "array", "items": TEXT, "uniqueItems": True},
             settings={"type": "object", "additionalProperties": False, "properties": fields},

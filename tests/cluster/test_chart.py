@@ -104,6 +104,7 @@ WRONG = {
     "settings.limit=3": "'limit' not allowed",
     "image.digest=abc": "/image/digest",
     "policies.gold=x": "gold is not the file name of a policy",
+    r"policies.\.\.policy=x": "..policy is not the file name of a policy",
     "policies.gold.policy=x": "a backslash stands before the dot",
     "overrides.deployment.x=1": "at '/overrides': additional properties 'deployment' not allowed",
     "settings.port=0": "there would be nothing for the probes to ask",

@@ -91,7 +91,7 @@ templates only do what kustomize does (namespace, labels, generated ConfigMaps, 
 {{/* wharfinger.refusals: ends the rendering for values that the schema accepts and that cannot be meant. */}}
 {{- define "wharfinger.refusals" -}}
 {{- range $name, $text := .Values.policies -}}
-{{- if not (and (kindIs "string" $text) (regexMatch "^[-._a-zA-Z0-9]+\\.policy$" $name)) -}}
+{{- if not (and (kindIs "string" $text) (regexMatch "^[-_a-zA-Z0-9][-._a-zA-Z0-9]*\\.policy$" $name)) -}}
 {{- fail (printf "policies: %s is not the file name of a policy, such as gold.policy, with a text; in --set and --set-file a backslash stands before the dot: 'policies.gold\\.policy=gold.policy'" $name) -}}
 {{- end -}}
 {{- end -}}
