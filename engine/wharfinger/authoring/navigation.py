@@ -194,18 +194,19 @@ def renamed(document: Document, offset: int, name: str, others: Iterable[Documen
     Raises UsageError if nothing can be renamed there, or if the new name is no name, reserved or used.
     """
     found = named_at(document, offset)
-    everywhere = occurrences(found[0], [document, *others]) if found is not None else []
+    documents = [document, *others]
+    everywhere = occurrences(found[0], documents) if found is not None else []
     if found is None or not any(each.declares for each in everywhere):
         what = "params, lets and their parameters, metrics, workloads, imports, rules, and nodes and pods of tests"
         raise UsageError(f"only {what} can be renamed, where they are declared")
     named = found[0]
-    _fitting(named, name, [document, *others])
+    _fitting(named, name, documents)
     plain = _NAME.fullmatch(name) is not None and name not in grammar.terminals().reserved
     quoted = f'"{name}"'
     return [(each, name if plain and not each.quoted else quoted) for each in everywhere]
 
 
-def _fitting(named: Named, name: str, documents: Iterable[Document]) -> None:
+def _fitting(named: Named, name: str, documents: Sequence[Document]) -> None:
     """Raises UsageError unless the name can be one of that kind."""
     if named.kind == "object":
         if not _OBJECT_NAME.fullmatch(name):
@@ -216,7 +217,6 @@ def _fitting(named: Named, name: str, documents: Iterable[Document]) -> None:
         raise UsageError(f"`{name}` is a word of the language; choose another name")
     elif name in SUBJECT_WORDS and named.kind in {"value", "parameter"}:
         raise UsageError(f"`{name}` always means something else; choose another name")
-    documents = list(documents)
     other = Named(named.kind, name, named.home, named.scope)
     if name != named.name and any(each.declares for each in occurrences(other, documents)):
         raise UsageError(f"there is already a {named.kind} `{name}`")

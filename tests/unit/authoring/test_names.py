@@ -274,3 +274,9 @@ def test_a_parameter_is_known_in_its_function_alone():
 def test_a_parameter_and_a_declaration_have_different_names(at, name, said):
     with pytest.raises(UsageError, match=said):
         navigation.renamed(Document("x.policy", PARAMETERS), PARAMETERS.index(at), name)
+
+
+def test_a_name_that_the_library_has_is_refused_where_it_is_used():
+    library = Document("shared.policy", "let least = 5%\nlet most = 9%\n")
+    with pytest.raises(UsageError, match="already a value `most`"):
+        navigation.renamed(document(), TEXT.index("least"), "most", iter([library]))  # read from disk, once
