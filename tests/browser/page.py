@@ -16,8 +16,8 @@ from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
 from wharfinger.cli.verbs.author.playground import application as alone
 from wharfinger.daemon.live_board import LiveBoard
-from wharfinger.daemon.observation import decisions_shown, evaluations_of
-from wharfinger.daemon.pages import policies_shown, workbench_of
+from wharfinger.daemon.observation import decision_pages, evaluations_of
+from wharfinger.daemon.pages import policy_pages, workbench_of
 from wharfinger.daemon.policies import connect
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import SystemClock
@@ -134,12 +134,12 @@ class SchedulerPage:
         known.daemon = self.standing = Standing(
             self.scheduler, connect(store, self.scheduler, clock, subscribers), Contact(lambda: 0.0), SimpleNamespace(metrics=())
         )
-        reported = policies_shown(store, known)
+        reported = policy_pages(store, known)
         board = LiveBoard(known, reported, self.recent, reloads, self.history, clock)
         self.page = pages.LivePage(board=board, feed=pages.Feed(board, clock, subscribers.emit))
         routes = [
             *policies.routes(reported),
-            *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),
+            *decisions.routes(decision_pages(self.recent, known, LiveExplanations(clock))),
             *pages.routes(self.page),
             *decisions.evaluation_routes(evaluations_of(known, clock)),
             *playground.routes(workbench_of(known, clock)),

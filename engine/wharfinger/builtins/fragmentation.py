@@ -82,7 +82,7 @@ def _state(context: AtNode) -> State:
     )
 
 
-def _asked(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
+def _requested(context: AtNode | AtRows) -> tuple[float, float, DeviceDemand]:
     """The CPU, memory and devices that the pod to be placed requests."""
     pod = context.pod
     asked = context.snapshot.devices.asked(pod) or DeviceDemand(0)
@@ -94,7 +94,7 @@ def _now(context: AtNode, workload: typed.Workload) -> float:
 
 
 def _after(context: AtNode, workload: typed.Workload) -> float | None:
-    state, (cpu, memory, asked) = _state(context), _asked(context)
+    state, (cpu, memory, asked) = _state(context), _requested(context)
     enough = [place for place, free in enumerate(state.free) if free >= asked.milli]
     if len(enough) < asked.count:
         return None
@@ -105,7 +105,7 @@ def _after(context: AtNode, workload: typed.Workload) -> float | None:
 
 
 def _with(context: AtNode, device: Device, workload: typed.Workload) -> float | None:
-    state, (cpu, memory, asked) = _state(context), _asked(context)
+    state, (cpu, memory, asked) = _state(context), _requested(context)
     place = next(place for place, each in enumerate(context.snapshot.devices.on(context.row)) if each is device)
     if not asked.count or state.free[place] < asked.milli:
         return None
@@ -248,7 +248,7 @@ def _now_kernel(context: AtRows, workload: typed.Workload) -> Numbers:
 
 
 def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
-    plan, (cpu, memory, asked) = _plan(workload), _asked(context)
+    plan, (cpu, memory, asked) = _plan(workload), _requested(context)
     nodes = _Nodes(context, plan, context.rows)
     enough = nodes.free >= asked.milli
     there = nodes.per_node(enough * 1.0) >= asked.count
@@ -261,7 +261,7 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
 
 
 def _with_kernel(context: AtRows, of: DevicesOf, workload: typed.Workload) -> tuple[Numbers, NDArray[np.bool_]]:
-    plan, (cpu, memory, asked) = _plan(workload), _asked(context)
+    plan, (cpu, memory, asked) = _plan(workload), _requested(context)
     nodes = _Nodes(context, plan, context.rows)
     there = (nodes.free >= asked.milli) & (asked.count > 0)
     found = np.zeros(len(of.owners))

@@ -167,10 +167,10 @@ def measured(  # noqa: PLR0913, PLR0917 — the options of a verb
     policies = [policy for policy in chosen_policies.loaded(chosen) if policy.metrics] if chosen else []
     if not policies:
         return Measured()
-    return asyncio.run(_asked(found, policies, settings, kubeconfig, context))
+    return asyncio.run(_read_samples(found, policies, settings, kubeconfig, context))
 
 
-async def _asked(
+async def _read_samples(
     found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> Measured:
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs

@@ -110,7 +110,7 @@ def with_flags(verb: Callable[..., int]) -> Callable[..., int]:
     groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
 
     def command(**given: Any) -> int:
-        grouped = {name: _taken(group, given) for name, group in groups.items()}
+        grouped = {name: _group_flags(group, given) for name, group in groups.items()}
         with rarely():  # a question makes many objects that stay until its answer; to look through them again and again finds nothing
             return verb(**grouped, **given)
 
@@ -125,7 +125,7 @@ def with_flags(verb: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-def _taken(group: Any, given: dict[str, Any]) -> Any:
+def _group_flags(group: Any, given: dict[str, Any]) -> Any:
     """The flags of a group, which are taken out of `given`."""
     return group(**{flag.name: given.pop(flag.name) for flag in dataclasses.fields(group)})
 

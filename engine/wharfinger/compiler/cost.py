@@ -370,7 +370,7 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
     restricted, budget = policy.authority.restricted, budget_of(policy.authority)
     for selection in cost.selections:
         if selection.asked and (restricted or not _is_allowed(policy, selection.span)):
-            _report_asked(selection, diagnostics, refused=restricted)
+            _report_operations_per_pod(selection, diagnostics, refused=restricted)
     if cost.asked > budget.asked and not restricted:
         first = next(selection for selection in cost.selections if selection.asked)
         _refuse(diagnostics, first.span, f"asks {cost.asked:,} operations of every placed pod; {budget.asked:,} are allowed", _ASKED_HELP)
@@ -461,7 +461,7 @@ def _refuse(diagnostics: Diagnostics, span: Span, what: str, help_: str) -> None
     diagnostics.error(Code.P610, f"this policy costs too much to decide: it {what}", span, help=help_)
 
 
-def _report_asked(selection: Selected, diagnostics: Diagnostics, *, refused: bool) -> None:
+def _report_operations_per_pod(selection: Selected, diagnostics: Diagnostics, *, refused: bool) -> None:
     each = "for each pod that is decided" if selection.lookup is Lookup.SCAN else "when it is first used"
     steps = "operation" if selection.operations == 1 else "operations"
     about = f"about {TYPICAL_PODS:,} pods × {selection.operations} {steps} on a cluster of {TYPICAL_PODS:,} pods"

@@ -274,11 +274,11 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
     yield f"quantum {sorted(policy.quantum.items())!r}"
     yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
-    yield from beyond_decisions(policy)
+    yield from text_of_permits_and_groups(policy)
     yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
 
 
-def beyond_decisions(policy: typed.Policy) -> Iterator[str]:
+def text_of_permits_and_groups(policy: typed.Policy) -> Iterator[str]:
     """Yields the text of the parts of a policy that are not decisions about single pods: its permits and its groups."""
     for permit in policy.permits:
         yield f"permit {permit.name} timeout {_text(permit.timeout)} when {_text(permit.when)}"

@@ -129,7 +129,7 @@ class _Scheduling:
         self.module = module
         self.nodes = [node for node in ordered(module.roots.values()) if node.stage is not Stage.ITEM]
         self.selects = {node.number: selections.select_kernel(node) for node in self.nodes if is_selection(node)}
-        self.lasting = {node.number for node in self.nodes if is_selection(node) and selections.is_lasting(node)}
+        self.lasting = {node.number for node in self.nodes if is_selection(node) and selections.is_fixed_for_template(node)}
         self.places: dict[int, int] = {}
         self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
         for node in self.nodes:

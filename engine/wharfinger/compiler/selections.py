@@ -86,14 +86,14 @@ def parts(node: Node) -> Parts | None:
 def lookup(node: Node) -> Lookup:
     """How a selection is answered."""
     apart = parts(node)
-    if apart is None and any(is_passing(capture) for capture in captured_nodes(node.args)):
+    if apart is None and any(varies_between_decisions(capture) for capture in captured_nodes(node.args)):
         return Lookup.SCAN
     if reads_identity(counted(node)):
         return Lookup.PODS
     return Lookup.KEPT if apart is None else Lookup.INDEX
 
 
-def is_lasting(node: Node) -> bool:
+def is_fixed_for_template(node: Node) -> bool:
     """True if a selection is the same one at every decision about a template, as long as the pod itself is not placed."""
     return parts(node) is None and not any(capture.stage is Stage.RUN or capture.own for capture in captured_nodes(node.args))
 
@@ -111,7 +111,7 @@ def captured_nodes(outputs: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(node for node in needed.values() if node.stage is not Stage.ITEM)
 
 
-def is_passing(node: Node) -> bool:
+def varies_between_decisions(node: Node) -> bool:
     """True if the value may be another at the next decision about the same template: it reads the pod's identity, or the time.
 
     The labels of namespaces may change too, but do so seldom: counts are worth keeping.
@@ -128,7 +128,7 @@ def reads_identity(outputs: Sequence[Node]) -> bool:
 
 def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     """The selection with its parts as operands; None if that is not needed or not possible."""
-    if node.op is not operations.SELECT or not any(is_passing(capture) for capture in captured_nodes(args)):
+    if node.op is not operations.SELECT or not any(varies_between_decisions(capture) for capture in captured_nodes(args)):
         return None
     comparisons = _comparisons(args)
     of_classes = not reads_identity(args)
@@ -137,7 +137,7 @@ def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     if not comparisons:
         return None
     others = _assuming(graph, args, {equal.number: False for equal, _, _ in comparisons})
-    if any(is_passing(capture) for capture in captured_nodes(others)):
+    if any(varies_between_decisions(capture) for capture in captured_nodes(others)):
         return None
     few = _assuming(graph, args, {comparisons[0][0].number: True}) if len(comparisons) == 1 else args
     found = Parts(others, few, tuple(by for _, by, _ in comparisons), tuple(captured for _, _, captured in comparisons), of_classes)
@@ -146,7 +146,7 @@ def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
-    """Each `by == captured` whose left side reads the placed pod alone, and whose right side `is_passing`."""
+    """Each `by == captured` whose left side reads the placed pod alone, and whose right side `varies_between_decisions`."""
     found = []
     for node in ordered(outputs):
         if node.stage is not Stage.ITEM or node.op is not operations.EQ:
@@ -154,7 +154,7 @@ def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
         for by, captured in (node.args, node.args[::-1]):
             if by.stage is Stage.ITEM and by.rep is Rep.TEXT and captured.stage is not Stage.ITEM:
                 alone = all(capture.stage is Stage.CONST for capture in captured_nodes([by]))
-                if alone and is_passing(captured):
+                if alone and varies_between_decisions(captured):
                     found.append((node, by, captured))
     return found
 
@@ -256,7 +256,7 @@ class _Counted:
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
         self._program = weighing(outputs)
         self._places = [captures.index(capture) for capture in self._program.captures]
-        self._passing = any(is_passing(capture) for capture in self._program.captures)
+        self._passing = any(varies_between_decisions(capture) for capture in self._program.captures)
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
         """The function that returns what a pod counts, None for nothing."""

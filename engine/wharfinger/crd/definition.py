@@ -51,7 +51,7 @@ def structural(model: type[BaseModel]) -> dict[str, Any]:
 
 def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     schema = _resolved(schema, definitions)
-    kept = {key: schema[key] for key in _KEPT if _given(schema, key)}
+    kept = {key: schema[key] for key in _KEPT if _has_effect(schema, key)}
     if "const" in schema:
         kept["enum"] = [schema["const"]]
     kept |= {key: value for key, value in schema.items() if key.startswith(_EXTENSION)}
@@ -68,7 +68,7 @@ def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
     return kept
 
 
-def _given(schema: Mapping[str, Any], key: str) -> bool:
+def _has_effect(schema: Mapping[str, Any], key: str) -> bool:
     """True if a keyword has an effect; an empty default only repeats that the field is optional."""
     value = schema.get(key)
     return value is not None and not (key == "default" and value in ((), [], {}))

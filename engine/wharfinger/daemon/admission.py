@@ -73,7 +73,7 @@ class Judges:
             process = self._waiting() or await self._next()
             answered = False
             try:
-                answer = await self._asked(process, obj)
+                answer = await self._judged_by(process, obj)
                 answered = True
             finally:
                 if answered:
@@ -117,7 +117,7 @@ class Judges:
             self._coming.append(task)
             raise
 
-    async def _asked(self, process: Process, obj: Mapping[str, Any]) -> Judgement:
+    async def _judged_by(self, process: Process, obj: Mapping[str, Any]) -> Judgement:
         assert process.stdin is not None  # noqa: S101 — as it is started
         assert process.stdout is not None  # noqa: S101 — as above
         question = msgspec.json.encode(Question(object=dict(obj), seconds=self._seconds))

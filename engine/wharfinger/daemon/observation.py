@@ -135,7 +135,7 @@ def _series(daemon: Daemon) -> Values:
     return values
 
 
-def decisions_shown(recent: RecentDecisions, health: Health, explanations: LiveExplanations, *, to_anybody: bool = False) -> Decisions:
+def decision_pages(recent: RecentDecisions, health: Health, explanations: LiveExplanations, *, to_anybody: bool = False) -> Decisions:
     """The data of the pages about decisions."""
 
     async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:

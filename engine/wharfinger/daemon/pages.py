@@ -84,9 +84,7 @@ class Health:
         return "; ".join(f"{kind}: {said}" for kind, said in sorted(refused.items())) or None
 
 
-def policies_shown(
-    store: PolicyStore, health: Health, explanations: LiveExplanations | None = None, *, to_anybody: bool = False
-) -> Policies:
+def policy_pages(store: PolicyStore, health: Health, explanations: LiveExplanations | None = None, *, to_anybody: bool = False) -> Policies:
     """The data of the pages about policies; without `explanations` no page explains a policy."""
 
     def shadows() -> Mapping[str, Mapping[str, Any]]:

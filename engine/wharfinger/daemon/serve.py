@@ -17,8 +17,8 @@ import aiohttp
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.live_board import LiveBoard, reading
-from wharfinger.daemon.observation import Observation, decisions_shown, evaluations_of, observation_of, read_from, rules_of
-from wharfinger.daemon.pages import Health, cache_report, policies_shown, workbench_of
+from wharfinger.daemon.observation import Observation, decision_pages, evaluations_of, observation_of, read_from, rules_of
+from wharfinger.daemon.pages import Health, cache_report, policy_pages, workbench_of
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError
@@ -138,10 +138,10 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     """Serves health, metrics and all pages until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
     explanations = LiveExplanations(clock)
-    shown_policies = policies_shown(store, health, explanations, to_anybody=settings.remote_ui)
+    shown_policies = policy_pages(store, health, explanations, to_anybody=settings.remote_ui)
     board = LiveBoard(health, shown_policies, observation.recent, observation.reloads, observation.history, clock)
     page = ui.LivePage(board=board, feed=ui.Feed(board, clock, observation.subscribers.emit), to_anybody=settings.remote_ui)
-    shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
+    shown = decision_pages(observation.recent, health, explanations, to_anybody=settings.remote_ui)
     answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
     pages = [*policies.routes(shown_policies), *decisions.routes(shown), *decisions.evaluation_routes(answers), *ui.routes(page)]
     if settings.playground:

@@ -220,7 +220,7 @@ MAX_REASONS = 6
 
 def text(found: Explanation) -> str:
     """The whole report, ending in a newline."""
-    parts = ["\n".join(_headline(found)) + "\n", _filters(found), *_nearest_misses(found), _scores(found), *_asked(found)]
+    parts = ["\n".join(_headline(found)) + "\n", _filters(found), *_nearest_misses(found), _scores(found), *_requested_nodes(found)]
     return "\n".join(part for part in parts if part)
 
 
@@ -308,7 +308,7 @@ def _part(part: ScorePart) -> str:
     return f"{raw} → {wording.number(part.points)} = {wording.number(part.weighted)}"
 
 
-def _asked(found: Explanation) -> Iterator[str]:
+def _requested_nodes(found: Explanation) -> Iterator[str]:
     for report in found.asked:
         rejected = report.rejected_by
         summary = f"rejected by {wording.count(len(rejected), 'filter')}" if rejected else "feasible"

@@ -170,9 +170,9 @@ class Chain:
         if pod.demand.may_claim:
             own += tuple(plugin.circumstances(pod, at.objects) for plugin in self._circumstanced)
         template = pod.template if self._reads_groups else pod.apart_from_group
-        if not self._beyond_templates:
+        if not self._varying_policies:
             return (template, own)
-        governing = tuple(policy for policy in self._beyond_templates if policy.governs(pod, at))
+        governing = tuple(policy for policy in self._varying_policies if policy.governs(pod, at))
         alone = pod.uid if any(policy.rules_read_identity for policy in governing) else None
         return (template, own, governing, alone)
 
@@ -191,7 +191,7 @@ class Chain:
         return tuple(link.plugin for link in self.links if type(link.plugin).circumstances is not extension.Plugin.circumstances)
 
     @cached_property
-    def _beyond_templates(self) -> tuple[CompiledPolicy, ...]:
+    def _varying_policies(self) -> tuple[CompiledPolicy, ...]:
         """The policies for which two pods of one template, or one pod in two circumstances, may get different answers."""
         return tuple(policy for policy in self.policies if policy.scope_varies or policy.rules_read_identity)
 

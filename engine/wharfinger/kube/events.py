@@ -169,9 +169,9 @@ class EventRecorder:
                 if not self.n_waiting:
                     self._work.clear()
                     continue
-                for _ in range(self._writers, min(self._wanted(), self._writers + self.n_waiting)):
+                for _ in range(self._writers, min(self._parallel_writes(), self._writers + self.n_waiting)):
                     self._writers += 1
-                    writers.create_task(self._write_while_wanted(), name="events")
+                    writers.create_task(self._write_in_parallel(), name="events")
                 await self._clock.sleep(_POLL)
 
     async def drain(self) -> None:
@@ -205,14 +205,14 @@ class EventRecorder:
         self._idle.clear()
         return True
 
-    async def _write_while_wanted(self) -> None:
+    async def _write_in_parallel(self) -> None:
         try:
-            while self.n_waiting and self._writers <= self._wanted():
+            while self.n_waiting and self._writers <= self._parallel_writes():
                 await self._write_next()
         finally:
             self._writers -= 1
 
-    def _wanted(self) -> int:
+    def _parallel_writes(self) -> int:
         """The number of events to write at a time: one while bindings are in flight, more in proportion to the wait of the oldest."""
         settings = self._settings
         if self._draining or not self._busy():

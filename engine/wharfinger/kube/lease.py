@@ -123,7 +123,7 @@ class LeaseElection:
                 break
             try:
                 async with asyncio.timeout(left):
-                    if not await self._try() and self.holder and not self._ours:
+                    if not await self._try() and self.holder and not self._is_own:
                         return (
                             f"{self.holder} has taken it" if self.holder != self._settings.identity else "another process has our identity"
                         )
@@ -153,7 +153,7 @@ class LeaseElection:
     async def _acquire_or_renew(self) -> bool:
         """True if the lease was written. The leader writes without reading first, as client-go does, and reads after a conflict."""
         seen, self._known.conflict = self._known.seen, False
-        if seen is not None and self.is_leader and self._ours and await self._write("PUT", self._path, self._renewed(seen)):
+        if seen is not None and self.is_leader and self._is_own and await self._write("PUT", self._path, self._renewed(seen)):
             return True
         self._known.conflict = False
         try:
@@ -162,12 +162,12 @@ class LeaseElection:
             return await self._write("POST", self._collection, self._new())
         self._observe(lease)
         spec = lease["spec"]
-        if not self._ours and self.holder and self._clock.monotonic() < self._known.seen_at + self._duration_of(spec):
+        if not self._is_own and self.holder and self._clock.monotonic() < self._known.seen_at + self._duration_of(spec):
             return False
         return await self._write("PUT", self._path, self._renewed(lease))
 
     def _renewed(self, lease: dict[str, Any]) -> dict[str, Any]:
-        return {**lease, "spec": self._claim(lease["spec"], taken_over=not self._ours)}
+        return {**lease, "spec": self._claim(lease["spec"], taken_over=not self._is_own)}
 
     async def _write(self, method: str, path: str, lease: dict[str, Any]) -> bool:
         """True if it was written; False if another process has written meanwhile."""
@@ -182,7 +182,7 @@ class LeaseElection:
         return True
 
     @property
-    def _ours(self) -> bool:
+    def _is_own(self) -> bool:
         """True if the lease as last seen was written by this process."""
         if self._known.seen is None or self.holder != self._settings.identity:
             return False
@@ -225,7 +225,7 @@ class LeaseElection:
     async def _freed(self) -> bool:
         """True if nothing is left to release; False if the lease has been written since it was seen."""
         seen = self._known.seen
-        if seen is None or not self._ours:
+        if seen is None or not self._is_own:
             return True
         spec = {**seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         body = msgspec.json.encode({**seen, "spec": spec})

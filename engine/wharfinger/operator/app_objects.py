@@ -230,7 +230,7 @@ def app_key_of(obj: Any) -> str | None:
 
 async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], found: PlainObject | None, app: ObjectMeta) -> bool:
     """True if something was written. NotOurs if an object of that name was not made for the app; ApiError as the writer."""
-    if found is not None and is_app_of(found, app) and _as_wanted(wanted, found):
+    if found is not None and is_app_of(found, app) and _is_up_to_date(wanted, found):
         return False
     if found is None or not is_app_of(found, app):
         await _claim(writer, wanted, app)
@@ -244,7 +244,7 @@ async def remove(writer: ObjectWriter, found: PlainObject) -> None:
         await writer.delete(found)
 
 
-def _as_wanted(wanted: Mapping[str, Any], found: PlainObject) -> bool:
+def _is_up_to_date(wanted: Mapping[str, Any], found: PlainObject) -> bool:
     meta, wanted_meta = found.metadata, wanted["metadata"]
     return (
         meta.deletion_timestamp is None

@@ -118,7 +118,7 @@ def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
         governed = [pod for pod in sample.probes if policy.governs(pod, sample.snapshot)][:MAX_GOVERNED]
-        passing = [_passing(policy, sample, pod) for pod in governed]
+        passing = [_passing_nodes(policy, sample, pod) for pod in governed]
         warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
     except Exception as error:  # noqa: BLE001 — what a policy raises here it would raise in every cycle
         details = "" if policy.authority.restricted else f": {error}"  # which may quote objects of the cluster
@@ -129,7 +129,7 @@ def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     return [Finding(severity="warning", code="trial", message=warning, file=file) for warning in warnings]
 
 
-def _passing(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
+def _passing_nodes(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
     """How many nodes of the sample the policy leaves for a pod, after everything in it has been evaluated."""
     snapshot = sample.snapshot
     bound = BoundPolicy(policy, pod, snapshot)

@@ -212,11 +212,11 @@ class Ledger:
         """(what to build, the entries that were removed, the source's status if it has changed)."""
         texts = offer.texts
         why = offer.why
-        if texts is not None and not _wanted(texts) and NONE_MEANT not in texts and self.supplies[source].source.lasting:
+        if texts is not None and not _wanted_texts(texts) and NONE_MEANT not in texts and self.supplies[source].source.lasting:
             texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
             return self._lost(source), [], self._source_status(source, why, offer.notes)
-        return self._changed(source, texts), self._removed(source, _wanted(texts)), self._source_status(source, "", offer.notes)
+        return self._changed(source, texts), self._removed(source, _wanted_texts(texts)), self._source_status(source, "", offer.notes)
 
     def _source_status(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
         """The status of a source after an offer; None if it is shown as before."""
@@ -235,7 +235,7 @@ class Ledger:
         by_name = {text.name: text.content for text in texts.values()}
         shared = TextSet(texts=by_name, imports=self.supplies[source].source.imports)
         jobs = []
-        for key, text in _wanted(texts).items():
+        for key, text in _wanted_texts(texts).items():
             entry = self.entries.get((source, key))
             if entry is None:
                 entry = self._entry(source, key, text)
@@ -308,7 +308,7 @@ def text_of(record: Record, rights: TenantRights) -> PolicyText:
     )
 
 
-def _wanted(texts: Mapping[str, PolicyText]) -> dict[str, PolicyText]:
+def _wanted_texts(texts: Mapping[str, PolicyText]) -> dict[str, PolicyText]:
     return {key: text for key, text in texts.items() if text.wanted}
 
 

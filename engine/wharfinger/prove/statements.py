@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from wharfinger.compiler.program import CompiledPolicy, beyond_decisions
+from wharfinger.compiler.program import CompiledPolicy, text_of_permits_and_groups
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed
@@ -435,7 +435,7 @@ def same_as(compiled: CompiledPolicy, other: CompiledPolicy) -> Answer:
         return trials[1 - passing[0]].policy.source.name if len(passing) == 1 and not alike(trials, example) else None
 
     def blocked(_: Sequence[Encoder]) -> str | None:
-        said = [(*beyond_decisions(each.policy), *_device_preferences(each.policy)) for each in (compiled, other)]
+        said = [(*text_of_permits_and_groups(each.policy), *_device_preferences(each.policy)) for each in (compiled, other)]
         named = [({let.name: describe(let.value) for let in each.policy.lets}, each.params) for each in (compiled, other)]
         same = not any(said) or (said[0] == said[1] and named[0] == named[1])
         why = (each for side in sides for each in (_grouping(side.policy), _ordering_devices(side.policy)))

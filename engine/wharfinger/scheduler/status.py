@@ -242,7 +242,7 @@ class GroupStatus:
         self._ports = cluster.ports
         self._most = most
         self._binding = binding
-        self._writes: NewestWrites[GroupWrite] = NewestWrites(self._write, self._wanted)
+        self._writes: NewestWrites[GroupWrite] = NewestWrites(self._write, self._parallel_writes)
         self._written: dict[tuple[str, str], Condition] = {}  # by uid of the PodGroup and type of condition
 
     def __len__(self) -> int:
@@ -332,7 +332,7 @@ class GroupStatus:
         namespace, _, name = key.partition("/")
         return self._cluster.state.objects.get(objects.PodGroup, name, namespace)
 
-    def _wanted(self) -> int:
+    def _parallel_writes(self) -> int:
         """For how many groups to write at a time: one while pods are bound, more in proportion to the wait of the oldest condition."""
         oldest = next(iter(self._writes.waiting.values()), None)
         if oldest is None or not self._binding():

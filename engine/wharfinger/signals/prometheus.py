@@ -71,7 +71,7 @@ class Prometheus:
         """The samples of a query by node; SignalFailed when there are none."""
         client = self._client(query.server)
         try:
-            return _asked(client, query, nodes)
+            return _query_result(client, query, nodes)
         except SignalFailed as error:
             url = self.servers[query.server].url
             if error.kind is Kind.ANSWER and url not in str(error):  # the decoder does not know the server
@@ -104,7 +104,7 @@ def _connected(server: PrometheusServer) -> Any:
     return client
 
 
-def _asked(client: Any, query: Query, nodes: NodeNames) -> Mapped:
+def _query_result(client: Any, query: Query, nodes: NodeNames) -> Mapped:
     found = client.custom_query(query.text)
     times = None if query.times is None else client.custom_query(query.times)
     came = time.time()

@@ -45,7 +45,7 @@ class _NodeMetrics(msgspec.Struct):
     usage: dict[str, str] = {}
 
 
-class _Whose(msgspec.Struct):
+class _NamedItem(msgspec.Struct):
     metadata: _Named = msgspec.field(default_factory=_Named)
 
 
@@ -55,7 +55,7 @@ class _List(msgspec.Struct):
 
 _list = msgspec.json.Decoder(_List)
 _item = msgspec.json.Decoder(_NodeMetrics)
-_whose = msgspec.json.Decoder(_Whose)
+_named_item = msgspec.json.Decoder(_NamedItem)
 
 
 def node_series(content: bytes, resource: str) -> list[Series]:
@@ -86,7 +86,7 @@ def node_series(content: bytes, resource: str) -> list[Series]:
 def _name(raw: msgspec.Raw) -> str:
     """The node name of an item, "?" if that cannot be read either."""
     try:
-        return _whose.decode(raw).metadata.name or "?"
+        return _named_item.decode(raw).metadata.name or "?"
     except UNREADABLE:
         return "?"
 

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from wharfinger.web.requests import Answer, is_ours, not_ours
+from wharfinger.web.requests import Answer, is_local_request, remote_refusal
 
 SOURCES = {
     "default-src": "'none'",
@@ -91,7 +91,7 @@ def guarded(answer: Answer, *, to_anybody: bool, setting: str | None = "remoteUi
     """The same answer with the headers of a page; only this machine gets it, unless `to_anybody`, which `setting` decides."""
 
     async def asked(request: Request) -> Response:
-        found = await answer(request) if to_anybody or is_ours(request) else not_ours(request, setting)
+        found = await answer(request) if to_anybody or is_local_request(request) else remote_refusal(request, setting)
         for name, value in HEADERS.items():
             found.headers.setdefault(name, value)
         return found

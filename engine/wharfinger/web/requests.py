@@ -87,12 +87,12 @@ def guarded(answer: Answer, setting: str) -> Answer:
     """The same answer for clients on this machine, for others a refusal that names the setting."""
 
     async def asked(request: Request) -> Response:
-        return await answer(request) if is_ours(request) else not_ours(request, setting)
+        return await answer(request) if is_local_request(request) else remote_refusal(request, setting)
 
     return asked
 
 
-def not_ours(request: Request, setting: str | None) -> Response:
+def remote_refusal(request: Request, setting: str | None) -> Response:
     """The refusal of a request from another machine or for another host name; `setting` allows it, None if nothing does."""
     client = request.client.host if request.client else "an unknown address"
     host = request.headers.get("host", "")
@@ -104,7 +104,7 @@ def not_ours(request: Request, setting: str | None) -> Response:
     return refusal(sentence, 403)
 
 
-def is_ours(request: Request) -> bool:
+def is_local_request(request: Request) -> bool:
     """True if the client is on this machine and used an address or `localhost` as the host name, which no other site can point here."""
     return _is_own_name(request.headers.get("host")) and is_near(request.scope.get("client"))
 

@@ -209,7 +209,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     former = placing.by(before)
     comparison = _Comparison(before, after, former.nodes, frozenset(group.group for group in former.side.run.groups))
     later = placing.by(after, comparison.tried)
-    changes = (*_of_asked(former, later, comparison.found), *_of_others(state, former, later))
+    changes = (*_changes_of_pods(former, later, comparison.found), *_of_others(state, former, later))
     return Diff(before=former.side, after=later.side, changes=changes, pods=len(later.results), replaced=len(replaced))
 
 
@@ -313,7 +313,7 @@ class _Comparison:
         self.found[uid] = tuple(causes(former, decision, snapshot, self._commentaries))
 
 
-def _of_asked(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, ...]]) -> Iterator[PodChange]:
+def _changes_of_pods(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, ...]]) -> Iterator[PodChange]:
     """The changes of the pods that were placed."""
     for uid, result in later.results.items():
         before, after = former.nodes[uid], later.nodes[uid]

@@ -242,7 +242,7 @@ class LiveEvaluations:
         expansion, remarks = await self._thread.run_without_rest(_expanded, request.objects, known)
         name, chain = _profile(scheduler, request, expansion.pods)
         now = scheduler.snapshot()
-        with closing(self._answered(chain, now, expansion, request)) as steps:
+        with closing(self._evaluate_steps(chain, now, expansion, request)) as steps:
             new, found = await in_slices(steps, self._clock)
         fates = Counter(each.fate for each in found.pods)
         return EvaluationAnswer(
@@ -287,7 +287,7 @@ class LiveEvaluations:
                 await in_slices(steps, self._clock)
         self._follow_later(scheduler)
 
-    def _answered(
+    def _evaluate_steps(
         self, chain: Chain, snapshot: Snapshot, expansion: workloads.Expansion, request: EvaluationRequest
     ) -> Generator[None, None, tuple[tuple[tuple[str, str], ...], _Found]]:
         """A generator of steps that returns the names of new nodes with those of their models, and the answer."""
@@ -298,7 +298,7 @@ class LiveEvaluations:
                 supposed.put(made)
             pods = tuple(map(PodView, expansion.pods))
             _not_placed(pods, state)
-            new = yield from added(supposed, _wanted(request, state, len(pods)))
+            new = yield from added(supposed, _supposed_nodes(request, state, len(pods)))
             if not request.drain:
                 results = yield from evaluated(decider, supposed, pods)
                 return new, _Found(
@@ -398,7 +398,7 @@ def _placed_or_not(result: PodResult) -> EvaluatedPod:
     return EvaluatedPod(pod=result.pod, node=None, fate=Fate.WAITS.value, message=result.message, reasons=dict(result.reasons))
 
 
-def _wanted(request: EvaluationRequest, state: ClusterState, n_pods: int) -> list[NodesLike]:
+def _supposed_nodes(request: EvaluationRequest, state: ClusterState, n_pods: int) -> list[NodesLike]:
     """The nodes to suppose. UnknownObject for a node that is not there, UsageError for too many nodes or pods."""
     snapshot = state.snapshot()
     if sum(each.count for each in request.nodes) > MAX_NEW_NODES:

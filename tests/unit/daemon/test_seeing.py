@@ -10,8 +10,8 @@ from tests.unit.scheduler.running import Running, Watching, node, pod, view
 from tests.unit.simulate.clusters import policy
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from tests.unit.web.test_policies import status
-from wharfinger.daemon.observation import decisions_shown, recorder_of, traces_of
-from wharfinger.daemon.pages import Health, policies_shown
+from wharfinger.daemon.observation import decision_pages, recorder_of, traces_of
+from wharfinger.daemon.pages import Health, policy_pages
 from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings, read_settings
 from wharfinger.emit import ignore
 from wharfinger.errors import UsageError, WharfingerError
@@ -25,7 +25,7 @@ from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 
 def test_nothing_is_explained_before_the_cluster_is_known():
-    shown = decisions_shown(RecentDecisions(lambda: 0.0, Timer()), Health(), LiveExplanations(SystemClock()))
+    shown = decision_pages(RecentDecisions(lambda: 0.0, Timer()), Health(), LiveExplanations(SystemClock()))
     with pytest.raises(WharfingerError, match="the cluster is not known yet"):
         asyncio.run(shown.explain("default/a", []))
 
@@ -122,7 +122,7 @@ def test_an_explanation_begins_with_what_was_decided_last():
 
     async def ask():
         running.cluster.connect(running.scheduler.sink)
-        shown = decisions_shown(recent, health, LiveExplanations(running.clock))
+        shown = decision_pages(recent, health, LiveExplanations(running.clock))
         before = await shown.explain("default/a", [])
         subscribed(recent.handlers).emit(attempt(view("a"), result="unschedulable", node=None, message="0/0 nodes"))
         return before, await shown.explain("default/a", [])
@@ -166,7 +166,7 @@ def test_an_explained_policy_comes_with_its_state_and_what_it_would_have_decided
 
     async def ask():
         running.cluster.connect(running.scheduler.sink)
-        return await policies_shown(store, health, LiveExplanations(running.clock)).explain("mix")
+        return await policy_pages(store, health, LiveExplanations(running.clock)).explain("mix")
 
     plain, text = asyncio.run(ask())
     assert (plain["profile"], plain["policy"], plain["status"]["name"]) == ("wharfinger", "mix", "mix")
@@ -180,6 +180,6 @@ def test_an_explained_policy_comes_with_its_state_and_what_it_would_have_decided
 
 def test_no_policy_is_explained_before_the_cluster_is_known():
     store = SimpleNamespace(active=ActivePolicies(chains={}), statuses=(), sources=())
-    shown = policies_shown(store, Health(), LiveExplanations(SystemClock()))
+    shown = policy_pages(store, Health(), LiveExplanations(SystemClock()))
     with pytest.raises(WharfingerError, match="the cluster is not known yet"):
         asyncio.run(shown.explain("mix"))

@@ -199,7 +199,7 @@ def select_victims(  # noqa: PLR0913, PLR0917 — a node, a pod, and what decide
     lower = [placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority]
     potential = evictable.among(lower)
     if not potential:
-        return (spared(evictable),) if lower else (NO_VICTIMS,)
+        return (no_unprotected_victims(evictable),) if lower else (NO_VICTIMS,)
     supposed = trial.suppose(row)
     for placed in potential:
         supposed.remove(placed)
@@ -217,7 +217,7 @@ def select_victims(  # noqa: PLR0913, PLR0917 — a node, a pod, and what decide
     return Candidate(cost(evicted, violations, snapshot.names[row]), tuple(victims))
 
 
-def spared(evictable: Evictable) -> Reason:
+def no_unprotected_victims(evictable: Evictable) -> Reason:
     """The reason for a node whose pods of lower priority are all protected by policies."""
     return Reason(f"No preemption victims that policy {' and '.join(evictable.policies)} allows", resolvable=False)
 

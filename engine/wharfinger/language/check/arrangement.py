@@ -30,7 +30,7 @@ def base_of(context: Context, items: Sequence[ast.Base]) -> tuple[typed.BaseOver
     seen: dict[str, Span] = {}
     for entry in (entry for item in items for entry in item.entries):
         if entry.plugin in seen:
-            given_twice(context, f"`{entry.plugin}` is already reweighed", entry.plugin_span, seen[entry.plugin])
+            report_duplicate(context, f"`{entry.plugin}` is already reweighed", entry.plugin_span, seen[entry.plugin])
             continue
         seen[entry.plugin] = entry.plugin_span
         override = _override(context, entry)
@@ -108,7 +108,7 @@ def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, floa
         if value is not None and value.value <= 0:
             context.error(Code.P505, "a quantum is larger than 0", value.span, label="not larger than 0")
         elif tier is not None and tier in seen:
-            given_twice(context, f"tier {tier} already has a quantum", item.span, seen[tier])
+            report_duplicate(context, f"tier {tier} already has a quantum", item.span, seen[tier])
         elif tier is not None and value is not None:
             found[tier] = value.value
             seen[tier] = item.span
@@ -118,7 +118,7 @@ def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, floa
 def tie_break_of(context: Context, items: Sequence[ast.TieBreak]) -> tuple[typed.TieKey, ...]:
     """The keys of the tie break."""
     for second in items[1:]:
-        given_twice(context, "a policy has one `tie_break`", second.span, items[0].span, "join them: `tie_break a asc, b desc`")
+        report_duplicate(context, "a policy has one `tie_break`", second.span, items[0].span, "join them: `tie_break a asc, b desc`")
     keys: list[typed.TieKey] = []
     for key in items[0].keys if items else ():
         value = infer(context, key.value)
@@ -151,7 +151,7 @@ def annotations_of(context: Context, items: Sequence[ast.Annotation]) -> dict[st
     return found
 
 
-def given_twice(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
+def report_duplicate(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
     """Reports a statement that a policy may have only once, and has again."""
     context.error(Code.P602, message, span, label="given again", others=(Label(first, "first given here"),), help=help_)
 
@@ -226,7 +226,7 @@ def _min_count(context: Context, value: ast.Expr) -> typed.Expr:
 def group_of(context: Context, items: Sequence[ast.Group]) -> typed.Group | None:
     """The typed `group` block, as far as it is right; None if there is none."""
     for second in items[1:]:
-        given_twice(context, "a policy has one `group`", second.span, items[0].span, "write another policy for other groups")
+        report_duplicate(context, "a policy has one `group`", second.span, items[0].span, "write another policy for other groups")
     if not items:
         return None
     item = items[0]

@@ -341,13 +341,13 @@ def import_all(context: Context, declared: Declared, file: ast.File, files: Mapp
 def _import_into(context: Context, libraries: _Libraries, file: ast.File, prefix: str) -> None:
     for item in file.imports:
         if item.name in SUBJECTS or item.name == GROUP or item.name in context.names:
-            _taken(context, item)
+            _report_name_in_use(context, item)
             continue
         members = _library(context, libraries, item, prefix)
         context.names[item.name] = Binding(name=prefix + item.name, what="import", span=item.name_span, members=members)
 
 
-def _taken(context: Context, item: ast.Import) -> None:
+def _report_name_in_use(context: Context, item: ast.Import) -> None:
     first = context.names.get(item.name)
     if first is None:
         context.error(Code.P311, f"`{item.name}` cannot be the name of an import", item.name_span, label="always means something else")

@@ -34,7 +34,7 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
         return None
     options = record.options
     query = _query(context, item, type_, record)
-    given = _given(context, source, options)
+    given = _options(context, source, options)
     if query is None or given is None:
         return None
     values = {key: given.get(key, option.default) for key, option in options.items()}
@@ -97,7 +97,7 @@ def _query(context: Context, item: ast.Metric, type_: Type, record: MetricSource
     return query.value
 
 
-def _given(context: Context, source: ast.Call, options: Mapping[str, Option]) -> dict[str, Any] | None:
+def _options(context: Context, source: ast.Call, options: Mapping[str, Option]) -> dict[str, Any] | None:
     """The options that were given, by name; None when one is wrong."""
     found: dict[str, Any] = {}
     faulty = False

@@ -217,15 +217,15 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
         yield policy.scope.span, [policy.scope]
     for rule in (*policy.filters, *policy.permits):
         placeholders = [part for clause in rule.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
-        yield rule.span, [*_given(rule.when), *(clause.condition for clause in rule.clauses), *placeholders]
+        yield rule.span, [*_as_list(rule.when), *(clause.condition for clause in rule.clauses), *placeholders]
     for score in policy.scores:
-        yield score.span, [*_given(score.when), score.value, score.weight]
+        yield score.span, [*_as_list(score.when), score.value, score.weight]
     for preference in policy.device_preferences:
-        yield preference.span, [*_given(preference.when), preference.value]
+        yield preference.span, [*_as_list(preference.when), preference.value]
     for victim in policy.victims:
         yield victim.span, [victim.condition]
     if policy.group is not None:
-        yield policy.group.span, [*_given(policy.group.by), *_given(policy.group.min_count)]
+        yield policy.group.span, [*_as_list(policy.group.by), *_as_list(policy.group.min_count)]
     for key in policy.tie_break:
         yield key.value.span, [key.value]
 
@@ -274,8 +274,8 @@ def counts_in_rules_only(context: Context, policy: typed.Policy) -> bool:
 def _without_cluster_but(policy: typed.Policy, test: Callable[[typed.Expr], bool]) -> list[typed.Expr]:
     """The expressions that are evaluated without the cluster, and in which something passes a test all the same."""
     lets = _lets_that(policy, test)
-    grouping = [] if policy.group is None else [*_given(policy.group.by), *_given(policy.group.min_count)]
-    without_cluster = [*_given(policy.scope), *grouping, *(victim.condition for victim in policy.victims)]
+    grouping = [] if policy.group is None else [*_as_list(policy.group.by), *_as_list(policy.group.min_count)]
+    without_cluster = [*_as_list(policy.scope), *grouping, *(victim.condition for victim in policy.victims)]
     return [expr for expr in without_cluster if _does(expr, test, lets)]
 
 
@@ -301,5 +301,5 @@ def _does(expr: typed.Expr, test: Callable[[typed.Expr], bool], lets: Collection
     return any(test(inner) or (isinstance(inner, typed.LetRef) and inner.name in lets) for inner in typed.walk(expr))
 
 
-def _given(expr: typed.Expr | None) -> list[typed.Expr]:
+def _as_list(expr: typed.Expr | None) -> list[typed.Expr]:
     return [] if expr is None else [expr]

@@ -63,7 +63,7 @@ def _check_value(context: Context, given: ast.ObjectField, field: Field) -> None
     elif field.many is Many.DEVICES:
         _check_devices(context, given)
     elif isinstance(given.value, tuple):
-        _misfit(context, given, f"`{given.name}` is {_wanted(field)}")
+        _misfit(context, given, f"`{given.name}` is {_expected_form(field)}")
     elif field.many is Many.ONE:
         _check_one(context, given.name, given.value, field)
     elif isinstance(given.value, ast.SetLiteral):
@@ -102,7 +102,7 @@ def _check_keys(context: Context, given: ast.ObjectField, field: Field) -> None:
             help_ = f"did you mean `{near}`?" if near else f"its keys are {listed(field.keys)}"
             context.error(Code.P703, f"`{given.name}` has no `{inner.name}`", name_span(inner), label="unknown field", help=help_)
         elif isinstance(inner.value, tuple):
-            _misfit(context, inner, f"`{inner.name}` is {_wanted(field)}")
+            _misfit(context, inner, f"`{inner.name}` is {_expected_form(field)}")
         else:
             _check_one(context, inner.name, inner.value, field)
 
@@ -113,7 +113,7 @@ def _misfit(context: Context, given: ast.ObjectField, message: str, help_: str |
     context.error(Code.P706, message, span, label="does not fit", help=help_)
 
 
-def _wanted(field: Field) -> str:
+def _expected_form(field: Field) -> str:
     return f"a list; each is {field.form.value}" if field.many is Many.LIST else field.form.value
 
 

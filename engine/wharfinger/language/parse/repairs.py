@@ -299,7 +299,7 @@ def punctuation(text: BrokenText, at: int) -> int | None:
     return None
 
 
-def foreign_word(text: BrokenText, at: int) -> int | None:
+def word_of_other_scheduler(text: BrokenText, at: int) -> int | None:
     """A word of other schedulers."""
     token = text.tokens[at]
     word = FOREIGN_WORDS.get(token.text)
@@ -395,7 +395,7 @@ REPAIRS: tuple[Callable[[BrokenText, int], int | None], ...] = (
     malformed_range,
     unclosed,  # before nesting: an item in an open filter is either nested or the filter lacks its brace
     nesting,
-    foreign_word,  # before misspelled: `allow` is no misspelling of anything
+    word_of_other_scheduler,  # before misspelled: `allow` is no misspelling of anything
     keyword_as_name,
     misspelled,
     without_name,

@@ -143,7 +143,7 @@ def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
         yield "standard input", _unpacked(_standard_input())
         return
     path = Path(path)
-    found = [file for file in sorted(path.rglob("*")) if _is_wanted(file, path)] if path.is_dir() else [path]
+    found = [file for file in sorted(path.rglob("*")) if _is_manifest_file(file, path)] if path.is_dir() else [path]
     if not found:
         raise UsageError(f"{path}: no files that end in {', '.join(SUFFIXES)} (or one of these and .gz) in this folder")
     for file in found:
@@ -168,7 +168,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _is_wanted(file: Path, folder: Path) -> bool:
+def _is_manifest_file(file: Path, folder: Path) -> bool:
     hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
     return not hidden and file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
 
@@ -193,7 +193,7 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
             yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
         else:
             yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)
-            yield Document(metrics=_given(items.metrics), capture=_given(items.capture))
+            yield Document(metrics=_present_or_none(items.metrics), capture=_present_or_none(items.capture))
     except OSError as error:
         raise NotReadable(error.strerror or str(error)) from None
     except (EOFError, zlib.error) as error:
@@ -229,7 +229,7 @@ def _outlined(content: bytes) -> Document:
     if content.lstrip()[:1] == b"[":
         return Document(items=list(_ARRAY.decode(content)), is_list=True)
     outline = OUTLINE.decode(content)
-    metrics, capture = _given(outline.metrics), _given(outline.capture)
+    metrics, capture = _present_or_none(outline.metrics), _present_or_none(outline.capture)
     kind, api_version = outline.kind or "", outline.api_version or ""
     if outline.items is not None or kind.endswith("List"):
         items = outline.items or []
@@ -239,7 +239,7 @@ def _outlined(content: bytes) -> Document:
     return Document(kind=kind, api_version=api_version, items=[msgspec.Raw(content)])
 
 
-def _given(raw: msgspec.Raw) -> msgspec.Raw | None:
+def _present_or_none(raw: msgspec.Raw) -> msgspec.Raw | None:
     return None if bytes(raw) in {b"", b"null"} else raw
 
 

@@ -92,7 +92,7 @@ class DeviceClaims:
             if found is None:
                 freed |= self._cluster.state.give_back_devices(each.claim)
             else:
-                self._background.start(self._give_back_once_shown(each, found))
+                self._background.start(self._release_once_visible(each, found))
         for claim in written:  # each by itself: one that cannot be given back must not keep the others
             self._background.start(self._unreserve(claim, pod))
         return freed
@@ -174,10 +174,10 @@ class DeviceClaims:
 
     async def _wait_for_watch(self, written: objects.ResourceClaim) -> None:
         """Return once the state has the claim as it was written: only then may it be in flight no more."""
-        if not await self._is_shown(written):
+        if not await self._is_visible(written):
             raise BindFailed(f"{NAME}: claim {objects.key_of(written)} was written, and the watch does not show it")
 
-    async def _is_shown(self, written: objects.ResourceClaim) -> bool:
+    async def _is_visible(self, written: objects.ResourceClaim) -> bool:
         """True once the state has the claim as it was written, False if it has not after `WATCH_TIMEOUT` seconds."""
         clock = self._cluster.ports.clock
         ends_at = clock.monotonic() + WATCH_TIMEOUT
@@ -192,9 +192,9 @@ class DeviceClaims:
         known = self._cluster.state.objects.get(objects.ResourceClaim, written.metadata.name, written.metadata.namespace)
         return known is not None and known.metadata.uid == written.metadata.uid and known.status.allocation is not None
 
-    async def _give_back_once_shown(self, taken: ClaimAllocation, written: objects.ResourceClaim) -> None:
+    async def _release_once_visible(self, taken: ClaimAllocation, written: objects.ResourceClaim) -> None:
         try:
-            await self._is_shown(written)
+            await self._is_visible(written)
         finally:
             self._cluster.state.give_back_devices(taken.claim)
 

@@ -163,7 +163,7 @@ class WaitingPods:
         """Add a pod or a group under its rejectors; a group is like no other."""
         grouped = isinstance(queued, QueuedGroup)
         template: Hashable = queued.uid if grouped else (queued.pod.template, queued.pod.priority)
-        alike = template if grouped else _alike(queued.rejectors, queued.pod) or template
+        alike = template if grouped else _equivalence_key(queued.rejectors, queued.pod) or template
         groups = self._by_rejectors.setdefault(queued.rejectors, {})
         groups.setdefault(alike, {}).setdefault(template, {})[queued.uid] = queued
         self._place[queued.uid] = queued.rejectors, alike, template
@@ -213,7 +213,7 @@ def _first(found: Mapping[Any, T]) -> T:
     return next(iter(found.values()))
 
 
-def _alike(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
+def _equivalence_key(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
     """A key that is equal for pods that all rejectors treat alike; None if the answer of one rejector differs for each pod."""
     built_in = (plugin for plugin in rejected_by if isinstance(plugin, GroupedHints) and not is_foreign(plugin))
     grouped = sorted(built_in, key=lambda plugin: plugin.name)
@@ -238,10 +238,10 @@ def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]
     if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]
-    return any(_asked(plugin, pod, change, snapshot, emit) for plugin in concerned for pod in queued.kinds)
+    return any(_may_help(plugin, pod, change, snapshot, emit) for plugin in concerned for pod in queued.kinds)
 
 
-def _asked(plugin: Plugin, pod: PodView, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:
+def _may_help(plugin: Plugin, pod: PodView, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:
     try:
         return plugin.may_help(pod, change, snapshot())
     except PluginFault as fault:

@@ -139,7 +139,7 @@ class _Search:
             pod.uid: name
             for pod, name in zip(cluster.pods, cluster.names, strict=True)
             if name in nodes and pod.controller is not None and together.key_of(pod.uid) is None
-            if not staying(pod) and not pod.terminating and self._spared_by_none(pod)
+            if not staying(pod) and not pod.terminating and self._is_unprotected(pod)
         }
         asking = {pod.template: pod for pod in pods if pod.object.spec.preemption_policy != NEVER}
         self._asking = [(pod, chain.lineup(pod, at).evictable(pod, at)) for pod in asking.values()]
@@ -277,7 +277,7 @@ class _Search:
         now = time.monotonic()
         return now + max(0.0, self._deadline - now) / TIME_PARTS
 
-    def _spared_by_none(self, pod: PodView) -> bool:
+    def _is_unprotected(self, pod: PodView) -> bool:
         """True if no policy protects the pod from evictions."""
         return bool(self._chain.lineup(pod, self._at).evictable(pod, self._at).among([pod]))
 
@@ -323,7 +323,7 @@ class _Search:
         """The outcome of a task, with `fixed` pods where they are; NONE only if the model itself has no solution."""
         model = Model(task)
         model.hint({place: number for place, number in self._base.items() if place not in fixed})
-        self._ask_budgets(model, frozenset(task.names))
+        self._limit_by_budgets(model, frozenset(task.names))
         fewest = _NO_EVICTIONS
         if evicting:
             fewest = self._evict_few(
@@ -343,7 +343,7 @@ class _Search:
     def _late(self) -> str:
         return f"not known after {self._seconds:g} s"
 
-    def _ask_budgets(self, model: Model, names: frozenset[str]) -> None:
+    def _limit_by_budgets(self, model: Model, names: frozenset[str]) -> None:
         """Let no more pods leave these nodes than budgets allow now."""
         groups: defaultdict[tuple[str, int], Counter[Place]] = defaultdict(Counter)
         for pod, node in self._movable:

@@ -139,11 +139,11 @@ def _classes(task: Task) -> list[Rows]:
     """The rows of each class."""
     open_to = np.packbits(np.array([task.open_to[group] for group in task.size], np.bool_), axis=0)
     room = np.array(list(task.room.values()), np.int64)
-    exact = _alike([open_to, room])
-    return exact if len(exact) <= MAX_CLASSES else _alike([open_to])
+    exact = _equal_rows([open_to, room])
+    return exact if len(exact) <= MAX_CLASSES else _equal_rows([open_to])
 
 
-def _alike(columns: Sequence[NDArray[np.generic]]) -> list[Rows]:
+def _equal_rows(columns: Sequence[NDArray[np.generic]]) -> list[Rows]:
     found: defaultdict[bytes, list[int]] = defaultdict(list)
     for row in range(columns[0].shape[1]):
         found[b"".join(each[:, row].tobytes() for each in columns)].append(row)

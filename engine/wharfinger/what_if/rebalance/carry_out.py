@@ -30,7 +30,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if.rebalance.draft import Draft
 from wharfinger.what_if.rebalance.movable import Movable
-from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, PlanOptions, asked_without, value_of, violation
+from wharfinger.what_if.rebalance.plan import CONSOLIDATING, Goal, Move, PlanOptions, decided_without_pod, value_of, violation
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -59,7 +59,7 @@ def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
     return dict(sorted(found.items()))
 
 
-def sentence_about(left: Mapping[str, str]) -> str:
+def cordon_hint(left: Mapping[str, str]) -> str:
     """What to do about cordons that are left."""
     owners = ", ".join(sorted(set(left.values())))
     return (
@@ -196,7 +196,7 @@ class PlanExecution:
         Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned.
         """
         left = left_cordons(self._live.state.snapshot())
-        stopped = sentence_about(left) if left else None
+        stopped = cordon_hint(left) if left else None
         if stopped is not None:
             return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
@@ -267,7 +267,7 @@ class PlanExecution:
         if changed is not None:
             return changed
         pod = self._live.pods[move.uid]
-        if move.goal is Goal.VIOLATIONS and asked_without(draft, pod, violation) is None:
+        if move.goal is Goal.VIOLATIONS and decided_without_pod(draft, pod, violation) is None:
             return f"pod {move.pod} is on a node that no rule rejects any more"
         for name in move.uncordon:
             if name in draft.cordoned:

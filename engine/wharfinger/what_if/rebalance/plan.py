@@ -237,7 +237,7 @@ class _Planning:
 
     def _violation(self, pod: PodView) -> str | None:
         self._advance()
-        return asked_without(self._draft, pod, violation)
+        return decided_without_pod(self._draft, pod, violation)
 
     def _sentence(self, pod: PodView, why: str) -> str:
         return f"{pod.key} ({why}) {self._staying.get(pod.uid) or 'stays: no place elsewhere, or no move is left'}"
@@ -265,7 +265,7 @@ class _Planning:
 
     def _points(self, pod: PodView) -> float:
         self._advance()
-        return asked_without(self._draft, pod, points_gained)
+        return decided_without_pod(self._draft, pod, points_gained)
 
     def _move_alone(self, pod: PodView, why: str, gain: float) -> bool:
         """Moves one pod to the node that the chain chooses; False if it may not or cannot move, or is not worth it."""
@@ -329,7 +329,7 @@ def placed_pods(draft: Draft) -> list[PodView]:
 Found = TypeVar("Found")
 
 
-def asked_without(draft: Draft, pod: PodView, question: Callable[[Decision, str], Found]) -> Found:
+def decided_without_pod(draft: Draft, pod: PodView, question: Callable[[Decision, str], Found]) -> Found:
     """The answer to a question about the decision for the pod, made anew, and its present node, as if this were open; nothing changes."""
     mark = draft.mark()
     source = draft.evict(pod)

@@ -94,7 +94,7 @@ def waiting(title: str, state: ClusterState, pods: Sequence[PodView], config: Ch
     return Waiting(title=title, cluster=checkpoint_of(state), now=state.snapshot().now, pods=tuple(pods), config=config)
 
 
-def placed_anew(workload: Waiting, words: Sequence[str]) -> Waiting:
+def with_running_pods_pending(workload: Waiting, words: Sequence[str]) -> Waiting:
     """The workload with running pods to be placed anew too, in order of age; `words` as of `replaced_pods`, which raises for some."""
     whole = workload.cluster
     replaced = {pod.uid: pod for pod in replaced_pods(restored(whole, workload.now), words)}
@@ -198,7 +198,7 @@ def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, se
         if words or load != 1:
             raise UsageError(f"{workload.title} is a decision log, which says itself what came when; replace and load are for snapshots")
         return workload
-    whole = placed_anew(workload, words) if words else workload
+    whole = with_running_pods_pending(workload, words) if words else workload
     if not whole.pods:
         hint = "nor running ones that could be placed anew" if words else "its running pods are placed anew with replace all"
         raise UsageError(f"{whole.title}: there are no pods to place; {hint}")

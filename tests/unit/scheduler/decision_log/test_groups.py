@@ -170,8 +170,8 @@ def test_another_victim_than_the_recorded_one_is_found(evicting):
 
 
 def test_other_policies_say_whom_they_would_have_evicted(evicting):
-    spared = assemble([policy('policy "spare"\npreemption { never_evict when it.priority == -5 }')])
-    again, _ = replayed(evicting, others=lambda _name, _chain: spared)
+    sparing = assemble([policy('policy "spare"\npreemption { never_evict when it.priority == -5 }')])
+    again, _ = replayed(evicting, others=lambda _name, _chain: sparing)
     changes = [each.change for each in again if each.change and each.group]
     assert changes
     assert all(change.node is None and change.nominated for change in changes)

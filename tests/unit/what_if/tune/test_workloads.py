@@ -34,7 +34,7 @@ def test_running_pods_can_be_placed_anew():
     state = state_of(10, running=30)
     whole = workloads.waiting("all", state, (), None)
     before = whole.measured([policy()], COUNTS)
-    anew = workloads.placed_anew(whole, ["all"])
+    anew = workloads.with_running_pods_pending(whole, ["all"])
     assert before == {"unplaced": 0, "evicted": 0, "moves": 0, "nodes_touched": 10}
     assert (len(anew.pods), len(anew.cluster.pods)) == (30, 0)
     assert anew.measured([policy()], COUNTS)["moves"] > 0

@@ -189,7 +189,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
             asked.cluster.state,
             waiting,
             mode=mode,
-            explained=_wanted(explain, node, pod, waiting),
+            explained=_is_explained(explain, node, pod, waiting),
             nodes=node or (),
             advance=advance,
         )
@@ -238,7 +238,9 @@ def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
     return tuple(pod for pod in found.pending if pod.scheduler_name == scheduler)
 
 
-def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:
+def _is_explained(
+    explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]
+) -> Callable[[PodView], bool]:
     """The pods to explain: the named ones, or all if an explanation is requested."""
     if not names:
         everything = explain or bool(nodes)

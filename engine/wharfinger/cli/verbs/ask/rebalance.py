@@ -27,7 +27,7 @@ from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution, left_cordons, sentence_about
+from wharfinger.what_if.rebalance.carry_out import CarriedOut, PlanExecution, cordon_hint, left_cordons
 from wharfinger.what_if.rebalance.kept_plan import plan_value, read_plan
 from wharfinger.what_if.rebalance.movable import CRITICAL, Limits
 from wharfinger.what_if.rebalance.plan import DEFAULT_MOVES, NOUNS, Goal, GoalProgress, Move, PlanOptions, Rebalance, rebalance
@@ -311,9 +311,9 @@ def _no_cordons_left(cluster: Cluster, *, apply: bool) -> None:
     """Warns of nodes that another rebalance has cordoned; raises UsageError before a plan is carried out."""
     left = left_cordons(cluster.state.snapshot())
     if left and apply:
-        raise UsageError(sentence_about(left))
+        raise UsageError(cordon_hint(left))
     if left:
-        streams.warn([sentence_about(left)])
+        streams.warn([cordon_hint(left)])
 
 
 def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float, *, apply: bool) -> None:

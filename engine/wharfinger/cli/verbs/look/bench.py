@@ -60,12 +60,12 @@ def wharf_bench(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
     size = workloads.Size(nodes=nodes, pods=pods, running=running, templates=templates)
-    found = measure(chain, _given(snapshot) if snapshot else workloads.workload(family.value, size))
+    found = measure(chain, _workload_of_snapshot(snapshot) if snapshot else workloads.workload(family.value, size))
     streams.out(_table(found) if output == "text" else streams.json_text(_plain(found)))
     return 0
 
 
-def _given(paths: list[str]) -> workloads.Workload:
+def _workload_of_snapshot(paths: list[str]) -> workloads.Workload:
     found = cluster.load_cluster(paths)
     if not found.pending:
         raise UsageError("the snapshot has no pending pods to measure with; leave --snapshot out to generate a cluster")

@@ -78,7 +78,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if not (snapshot or live):
         _refuse_policies(policy, param, config, scheduler_name)
         _refuse_ways_in(kubeconfig, context)
-        streams.out(_asked(url, path, node or [], output))
+        streams.out(_from_scheduler(url, path, node or [], output))
         return 0
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
     if kind in POLICIES:
@@ -128,7 +128,7 @@ def _refuse_ways_in(*given: str | None) -> None:
         raise UsageError("--kubeconfig and --context say which cluster --live is about; a running scheduler is asked at its --url")
 
 
-def _asked(url: str, path: str, nodes: list[str], output: str) -> str:
+def _from_scheduler(url: str, path: str, nodes: list[str], output: str) -> str:
     query = "&".join([f"format={output}", *(f"node={quote(node, safe='')}" for node in nodes)])
     return running_process.text(url, f"{path}?{query}")
 

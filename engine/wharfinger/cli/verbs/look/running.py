@@ -307,11 +307,11 @@ def _picture(url: str, before: Readings | None) -> Picture:
         raise UsageError(f"{url}/metrics: this is not what a scheduler answers: {error}") from error
     rows = shutil.get_terminal_size((100, 40)).lines
     wanted = max(_MIN_DECISIONS, min(_MAX_DECISIONS, rows - _OTHER_LINES))
-    decisions = _asked(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
-    return MetricsInterval(now=now, before=before), running_process.failing(url, _TIMEOUT), _asked(url, POLICIES, PolicyStates), decisions
+    decisions = _fetched(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
+    return MetricsInterval(now=now, before=before), running_process.failing(url, _TIMEOUT), _fetched(url, POLICIES, PolicyStates), decisions
 
 
-def _asked(url: str, path: str, shape: type[T]) -> T:
+def _fetched(url: str, path: str, shape: type[T]) -> T:
     return shaped(running_process.plain(url, path, _TIMEOUT), shape, f"{url}{path}")
 
 

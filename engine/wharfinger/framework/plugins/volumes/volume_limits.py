@@ -83,7 +83,7 @@ class Restrictions(PreparedFilter):
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
         self._pod = pod
         self._watch = ObjectWatch(snapshot, objects.PersistentVolumeClaim)
-        self._claims_taken, self._disks_taken = _taken(pod, snapshot)
+        self._claims_taken, self._disks_taken = _volumes_in_use(pod, snapshot)
         self.matter = bool(self._claims_taken) or self._disks_taken is not None
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
@@ -97,7 +97,7 @@ class Restrictions(PreparedFilter):
         """True if no claim or disk was taken or given back, and no claim has changed."""
         if not self._watch.stands(snapshot):
             return False
-        claims_taken, disks_taken = _taken(self._pod, snapshot)
+        claims_taken, disks_taken = _volumes_in_use(self._pod, snapshot)
         return self._claims_taken == claims_taken and _equal(self._disks_taken, disks_taken)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
@@ -126,7 +126,7 @@ def _uses(placed: PodView, claims: frozenset[str]) -> int:
     return len(claims.intersection(claims_of(placed)))
 
 
-def _taken(pod: PodView, snapshot: Snapshot) -> tuple[int, NDArray[np.bool_] | None]:
+def _volumes_in_use(pod: PodView, snapshot: Snapshot) -> tuple[int, NDArray[np.bool_] | None]:
     """The number of the pod's ReadWriteOncePod claims in use, and the nodes that mount one of its exclusive disks.
 
     The nodes are `(n_nodes,) bool`, None if the pod has no exclusive disk.
