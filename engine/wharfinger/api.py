@@ -208,7 +208,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     and `nodes` without `like`; UnknownObject for a node that is not there.
     """
     if nodes and like is None:
-        raise UsageError("nodes= says how many; like= says what they are like")
+        raise UsageError("nodes= is the number of nodes; like= is the node to copy")
     extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
     waiting = _waiting(cluster, pods)
     assembled = chain.assemble(policies, config)

@@ -26,7 +26,7 @@ KEYWORDS: Mapping[str, str] = {
     "for": 'Which pods the policy governs: `for pods where pod.namespace == "prod"`.',
     "pods": "The pods that are placed in the cluster, or those `where` a condition on `it` holds.",
     "devices": "The devices of the candidate node, or those `where` a condition on `it` holds.",
-    "device": "`prefer device name = …` says which devices of the node come first.",
+    "device": "`prefer device name = …` ranks the devices of the node.",
     "where": "The condition on pods or devices.",
     "param": "A value that can be set from outside: `param keep_free: percent = 10% range 0%..50%`.",
     "range": "The smallest and largest value of a param: `range 0%..50%`.",
@@ -38,10 +38,10 @@ KEYWORDS: Mapping[str, str] = {
     "require": "A node passes where the condition is true.",
     "reject": "A node passes where the condition is not true; behind `on missing`, a node without the value is rejected.",
     "else": "The message for nodes that are rejected, or the other branch of an `if`.",
-    "on": "`on missing …` says what happens where a value is missing; in a test, the node of a pod.",
+    "on": "`on missing …` defines the result if a value is missing; in a test, the node of a pod.",
     "missing": "`on missing …`: what happens where a value is missing.",
     "score": "A rule that gives nodes 0 to 100 points: `score name weight 2 = …`.",
-    "prefer": "A score of 100 where a condition is true, and 0 elsewhere; `prefer device` says which devices of the node come first.",
+    "prefer": "A score of 100 where a condition is true, and 0 elsewhere; `prefer device` ranks the devices of the node.",
     "avoid": "A score of 0 where a condition is true, and 100 elsewhere.",
     "tier": "Scores of a higher tier decide first; lower tiers break their ties.",
     "weight": "How much the score counts among the scores of its tier.",
@@ -113,7 +113,7 @@ TYPES: Mapping[str, str] = {
     "memory": "An amount of bytes: `16Gi`.",
     "duration": "A length of time: `30s`, `5min`.",
     "time": "A moment.",
-    "version": "A version, ordered as Semantic Versioning says.",
+    "version": "A version, ordered by Semantic Versioning.",
     "set": "A set of values: `set<string>`.",
     "labels": "Labels of an object.",
     "table": 'Values by key: `{ "gold": 3, "silver": 2 }["gold"]`.',
@@ -149,7 +149,7 @@ DISRUPTION_WORDS: Mapping[str, str] = {
 WORDS: Mapping[str, str] = {**CLAUSE_WORDS, **SCORE_WORDS, **VICTIM_WORDS, **NORMALIZE_WORDS, **DISRUPTION_WORDS}
 
 ANNOTATIONS: Mapping[str, str] = {
-    "owner": 'Who is asked about the policy: `@owner("team")`.',
+    "owner": 'The contact for the policy: `@owner("team")`.',
     "allow": 'Keeps a warning away, for the next rule or, in the head, for the policy: `@allow("L201")`.',
 }
 
@@ -167,7 +167,7 @@ SPECIAL_FORMS: Mapping[str, tuple[str, str]] = {
 OPTIONS: Mapping[str, str] = {
     "node": "The label of the series that names the node.",
     "relabel": "A regular expression whose first group is the node's name.",
-    "server": "Which server of the settings is asked.",
+    "server": "The server of the settings to query.",
     "times": "A query for the times of the samples.",
     "refresh": "How often samples are fetched.",
     "max_age": "How old a sample may be.",

@@ -203,7 +203,7 @@ RESOURCES = (
         named=WEIGHTS,
         result=always(Kind.NUMBER, shape=Shape.NODE),
         doc="Points for what would be left free with the pod placed, as NodeResourcesFit's LeastAllocated: 100 on an empty node, 0 on a "
-        "full one. Resources and their weights as arguments; cpu and memory alike when none is given.",
+        "full one. Resources and their weights as arguments; cpu and memory with equal weights when none is given.",
         example="least_allocated(cpu: 1, memory: 1)",
         scalar=_least_allocated,
         vector=_least_allocated_kernel,
@@ -219,7 +219,7 @@ RESOURCES = (
         named=WEIGHTS,
         result=always(Kind.NUMBER, shape=Shape.NODE),
         doc="Points for what would be in use with the pod placed, as NodeResourcesFit's MostAllocated: 0 on an empty node, 100 on a "
-        "full one. Resources and their weights as arguments; cpu and memory alike when none is given.",
+        "full one. Resources and their weights as arguments; cpu and memory with equal weights when none is given.",
         example='most_allocated("nvidia.com/gpu")',
         scalar=_most_allocated,
         vector=_most_allocated_kernel,

@@ -66,7 +66,7 @@ def others_for_log(paths: list[str] | None, assignments: list[str] | None, profi
     """
     if not paths and not assignments:
         if profile is not None:
-            raise UsageError("--scheduler-name says which profile --policy and --param are for; give one of them too")
+            raise UsageError("--scheduler-name selects the profile for --policy and --param; give one of them too")
         return None
     from wharfinger.simulate import replay  # noqa: PLC0415 — see above
 

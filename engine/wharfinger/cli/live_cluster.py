@@ -35,7 +35,7 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
     if paths and live:
         raise UsageError("--snapshot and --live exclude each other: a file, or the cluster as it is now")
     if not live and (kubeconfig is not None or context is not None):
-        raise UsageError("--kubeconfig and --context say where --live reads; give --live too")
+        raise UsageError("--kubeconfig and --context select the cluster of --live; give --live too")
     if live:
         return cluster.cluster_of(files.read_bytes(capture(kubeconfig, context).content, "the cluster"))
     if not paths:
@@ -160,7 +160,7 @@ def measured(  # noqa: PLR0913, PLR0917 — the options of a verb
     """The samples of the metrics that policies read of a captured cluster; none if no policy is named. Raises UsageError or PolicyError."""
     if not paths and config is None:
         if prometheus is not None:
-            raise UsageError("--prometheus says where metrics are read; say with --policy or --config which ones")
+            raise UsageError("--prometheus is the server of metrics; name the metrics with --policy or --config")
         return Measured()
     settings = settings_of(config, prometheus)
     chosen = list(paths or policy_paths(settings))

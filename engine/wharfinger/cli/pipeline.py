@@ -74,7 +74,7 @@ UNTESTED = Rule(
 COVERAGE = Rule(
     name="coverage-too-low",
     title="too little covered",
-    explanation="The tests see less of the rules than `--fail-under` asks for.",
+    explanation="The tests cover less of the rules than `--fail-under` requires.",
     page="trying/testing",
 )
 

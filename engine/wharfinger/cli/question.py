@@ -51,7 +51,7 @@ class QuestionFlags:
     policy: options.Policies = None
     pods: Annotated[
         list[str] | None,
-        typer.Option("--pods", "-f", metavar="FILE", help="Ask about these pods, or the pods of these workloads, instead of pending ones."),
+        typer.Option("--pods", "-f", metavar="FILE", help="Decide these pods, or the pods of these workloads, instead of pending ones."),
     ] = None
     param: options.Params = None
     config: options.Config = None
@@ -86,9 +86,7 @@ def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]]
     chain = assemble(policies, settings)
     found = live_cluster.cluster_of(flags.snapshot or [], flags.kubeconfig, flags.context, live=flags.live, skip_invalid=flags.skip_invalid)
     if not flags.live and not found.objects.nodes:
-        raise UsageError(
-            "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
-        )
+        raise UsageError("the snapshot has no node, so no pod can be placed; `wharf snapshot` captures what decisions depend on")
     pods, remarks = _pods(flags, found, waiting)
     streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *remarks])
     streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))

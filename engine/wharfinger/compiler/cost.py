@@ -407,7 +407,7 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
 def _report_programs_of_pods(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost, budget: Budget) -> None:
     if cost.evicting > budget.evicting:
         sentence = f"asks {cost.evicting:,} operations of a pod that may be evicted; {budget.evicting:,} are allowed"
-        _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` says what each part costs")
+        _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` shows the cost of each part")
     if policy.group is not None and cost.grouping > budget.grouping:
         sentence = f"asks {cost.grouping:,} operations of each pod to find its group; {budget.grouping:,} are allowed"
         _refuse(diagnostics, policy.group.span, sentence, "functions of texts count most, here and in `for pods where`")

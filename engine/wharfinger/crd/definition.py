@@ -183,7 +183,7 @@ SCHEDULING_POLICY = Definition(
     namespaced=False,
     spec=SchedulingPolicySpec,
     status=SchedulingPolicyStatus,
-    description="A policy that decides where pods go. Its status says whether it is active, whom it governs and what is wrong with it.",
+    description="A policy that decides where pods go. Its status shows whether it is active, which pods it governs and its errors.",
     columns=(
         _STATUS,
         ("Mode", "string", ".spec.mode"),
@@ -219,7 +219,7 @@ POLICY_APP = Definition(
     namespaced=True,
     spec=PolicyAppSpec,
     status=PolicyAppStatus,
-    description="An application of alike pods that run where its policy says.",
+    description="An application of equal pods that are placed by its policy.",
     columns=(
         _STATUS,
         ("Ready", "integer", ".status.readyReplicas"),

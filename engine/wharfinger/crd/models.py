@@ -218,7 +218,7 @@ class AppPolicy(Part):
     )
     inline: PolicyText | None = Field(
         default=None,
-        description=("Text of a policy for this app. It governs only pods of the app, whatever it says. Tests in it are not run."),
+        description=("Text of a policy for this app. It governs only pods of the app, whatever it contains. Tests in it are not run."),
     )
     params: Params = Field(default_factory=dict, description="Values for the params of the inline policy.")
 
@@ -431,7 +431,7 @@ class RuleCount(Part):
     """Result of one rule for a pod without a node."""
 
     rule: Word = Field(description="Name of the plugin of Kubernetes, or `policy/rule`.")
-    rejected: Count = Field(description="Number of nodes that this rule rejects, whatever other rules say.")
+    rejected: Count = Field(description="Number of nodes that this rule rejects, independent of other rules.")
     reasons: Annotated[tuple[Sentence, ...], Field(max_length=8)] = Field(
         default=(), description="Messages of the rule, each with the number of nodes."
     )
@@ -473,7 +473,7 @@ class PlacementPreviewStatus(Part):
     drained_forbidden: Count | None = Field(
         default=None, description="Number of pods that stay on drained nodes because a PodDisruptionBudget forbids their eviction."
     )
-    drained_refused: Count | None = Field(default=None, description="Number of pods for which `kubectl drain` stops and asks for a flag.")
+    drained_refused: Count | None = Field(default=None, description="Number of pods for which `kubectl drain` stops and requires a flag.")
     policy_revision: Word | None = Field(default=None, description="Revision of the set of policies that gave the answer.")
     expires_at: datetime | None = Field(default=None, description="Time at which the preview is deleted.")
     conditions: Conditions = Field(

@@ -134,7 +134,7 @@ class Judges:
             return msgspec.json.decode(line, type=Judgement)
         status = await process.wait()
         if status in {-14, -9}:  # SIGALRM by the process itself, SIGKILL by us
-            raise TooLong(f"the text was not judged within {self._seconds:g} s; `wharf check` says what it costs")
+            raise TooLong(f"the text was not judged within {self._seconds:g} s; `wharf check --cost` shows its cost")
         raise WharfingerError(
             f"the process that judged the text ended with status {status}; it may take {MAX_MEMORY_BYTES >> 20} MiB of memory"
         )

@@ -250,7 +250,7 @@ def _lines(found: ExplainedPolicy) -> Iterator[str]:
     if found.looked_at:
         yield from _rejecting(found)
         yield from _differing(found)
-    yield f"  each decision costs {found.cost.operations:,} numbers for each node{_per_pod(found.cost)}; `wharf check --cost` says more"
+    yield f"  each decision costs {found.cost.operations:,} numbers for each node{_per_pod(found.cost)}; `wharf check --cost` shows details"
 
 
 def _rejecting(found: ExplainedPolicy) -> Iterator[str]:

@@ -97,5 +97,5 @@ def suspensions(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:
             fresh = round(covered * snapshot.n_nodes)
             yield (
                 f"{policy.name}: metric `{metric.name}` is fresh on {fresh} of {count(snapshot.n_nodes, 'node')}, "
-                f"fewer than {100 * metric.min_coverage:g} %: the rules that use it have no say"
+                f"fewer than {100 * metric.min_coverage:g} %: the rules that use it are suspended"
             )

@@ -217,7 +217,7 @@ class MetricStatus:
         said = f"{name} is fresh on {self.fresh} of {self.nodes} nodes{ages}"
         if self.suspended_since is None:
             return said
-        return f"{said}: fewer than {100 * self.wanted:g} %, so rules that use it have no say since {time_text(self.suspended_since)}"
+        return f"{said}: fewer than {100 * self.wanted:g} %, so rules that use it are suspended since {time_text(self.suspended_since)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,7 +239,7 @@ class Connection:
                 yield whole_lines(answer.content)
         except _BROKEN as error:
             if status and isinstance(error, TimeoutError):
-                raise refusals.SilentWatch(f"GET {path}: the watch has said nothing for {self.limits.watch_silence:g} s") from error
+                raise refusals.SilentWatch(f"GET {path}: the watch has sent nothing for {self.limits.watch_silence:g} s") from error
             self._doubt(error)
             raise self._lost(_unreachable("GET", path, error)) from error
         except refusals.Unauthorized:

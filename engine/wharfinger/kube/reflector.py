@@ -247,7 +247,7 @@ class Reflector:
             if obj is not None:
                 self._emit(Failed(f"object of kind {name}", error))
             elif not wire.head(raw).metadata.name:
-                raise wire.BrokenLine(f"an event that does not say of what: {error}") from error
+                raise wire.BrokenLine(f"an event without an object: {error}") from error
             elif action == "DELETED":
                 self._sink.delete(name, wire.named(raw, self._resource.kind))
             else:
@@ -265,7 +265,7 @@ class Reflector:
         """The object of one line; BrokenLine if it has no name: skipped, it would be missing until the next list."""
         obj = self._listed(raw)
         if not (wire.head(raw) if obj is None else obj).metadata.name:
-            raise wire.BrokenLine("an event of a list that does not say of what")
+            raise wire.BrokenLine("an event of a list without an object")
         return obj
 
     def _unreadable(self, identity: objects.AnyObject, error: InvalidObject, *, listed: bool) -> None:

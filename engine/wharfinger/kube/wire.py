@@ -351,6 +351,6 @@ class _Reading:
 def _remedy(resource: Resource, error: refusals.ApiError) -> str:
     """The message of the server, and the permission that is missing."""
     if isinstance(error, refusals.NotFound):
-        return f"the API server knows no {resource.plural} of {resource.api_version}"
+        return f"the API server has no {resource.plural} of {resource.api_version}"
     rule = f'apiGroups: ["{resource.group}"], resources: [{resource.plural}], verbs: [list]'
     return f"{error}; it takes a ClusterRole with the rule {{{rule}}}"

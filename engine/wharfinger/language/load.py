@@ -107,7 +107,7 @@ class TextSet:
         tested = paired_file(name) if name.endswith(TEST_SUFFIX) else None
         if tested not in self.texts:
             title = file.tests[0].title.span
-            help_ = f"put them beside the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+            help_ = f"put them into the file of the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
             diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
 
     def _fetch(self, needs: set[str], diagnostics: Diagnostics, authority: Authority, key: str) -> ast.File | str:
@@ -118,7 +118,7 @@ class TextSet:
             return parse(Source(name=key, text=shared), diagnostics) or "it holds no declarations"
         needs.add(key)
         if not self.imports:
-            return "a policy that stands alone has nothing to import"
+            return "this policy has no other files to import"
         if key not in self.texts:
             return f"there is no such {SUFFIX} file where this one comes from"
         return self._read(key, diagnostics) or "it holds no declarations"
@@ -260,7 +260,9 @@ class Loader:
         paired = f"`{paired_file(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
         title = file.tests[0].title.span
         help_ = (
-            f"they are tests of the policy in {paired}" if name.endswith(TEST_SUFFIX) else f"put them beside the rules, or into {paired}"
+            f"they are tests of the policy in {paired}"
+            if name.endswith(TEST_SUFFIX)
+            else f"put them into the file of the rules, or into {paired}"
         )
         self.diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
 

@@ -245,7 +245,7 @@ POD_FIELDS: Mapping[str, Field] = {
     "priority_class": Field(form=Form.TEXT, doc="Name of the priority class."),
     "qos": Field(
         form=Form.TEXT,
-        doc="Quality of service, where it is not what the requests say.",
+        doc="Quality of service, where it differs from the requests.",
         choices=frozenset({"Guaranteed", "Burstable", "BestEffort"}),
     ),
     "owner": Field(
@@ -255,9 +255,9 @@ POD_FIELDS: Mapping[str, Field] = {
     "tolerations": Field(form=Form.TEXT, many=Many.LIST, doc="Taints that the pod tolerates: `key=value:Effect`, `key:Effect` or `key`."),
     "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),
     "images": Field(form=Form.TEXT, many=Many.LIST, doc="Images, one container each."),
-    "devices": Field(form=Form.WHOLE, many=Many.BY_KEY, doc="How many devices of each driver a claim of the pod asks for."),
+    "devices": Field(form=Form.WHOLE, many=Many.BY_KEY, doc="How many devices of each driver a claim of the pod requests."),
     "holds": Field(form=Form.TEXT, many=Many.LIST, doc="Names of the devices that a running pod has; the first free ones when left out."),
-    "scheduler_name": Field(form=Form.TEXT, doc="Which scheduler the pod asks for."),
+    "scheduler_name": Field(form=Form.TEXT, doc="The scheduler name of the pod."),
     "service_account": Field(form=Form.TEXT, doc="The pod's service account."),
     "age": _AGE,
 }

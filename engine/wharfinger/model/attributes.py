@@ -121,7 +121,7 @@ COMMON: Final = (
     _pod_row(
         "scheduler_name",
         Kind.STRING,
-        'Which scheduler the pod asks for; "default-scheduler" unless it names one.',
+        'The scheduler name of the pod; "default-scheduler" unless it names one.',
         lambda pod: pod.scheduler_name,
     ),
     _pod_row("owner_kind", Kind.STRING, "The kind of the controller that made the pod: ReplicaSet, Job, ….", _owner("kind"), optional=True),
@@ -164,7 +164,7 @@ COMMON: Final = (
     _pod_row(
         "group.name",
         Kind.STRING,
-        "The name of the pod's group: its PodGroup, that of a label of the coscheduling plugin, or what `group by` of the policy says.",
+        "The name of the pod's group: its PodGroup, that of a label of the coscheduling plugin, or the value of `group by` of the policy.",
         lambda pod, by="": podgroup_name(pod.object) or labelled_group(pod.object) or by or None,
         optional=True,
         by_group=True,
@@ -185,7 +185,7 @@ GROUP_ATTRIBUTES: Final = (
     _pod_row(
         "group.min",
         Kind.COUNT,
-        "How many members of the pod's group are placed at once: of its PodGroup, or else `min_count` of the policy; 0 if neither says.",
+        "How many members of the pod's group are placed at once: of its PodGroup, or else `min_count` of the policy; 0 without both.",
         lambda group: group.least,
         optional=True,
         by_group=True,
@@ -472,7 +472,7 @@ USAGE: Final = (
     _node_row(
         "requested",
         Kind.COUNT,
-        "An extended resource requested by the pods on the node, in units; 0 when none asks for it.",
+        "An extended resource requested by the pods on the node, in units; 0 when none requests it.",
         lambda node, key: node.requested.get(key, 0),
         _extended(lambda snapshot: snapshot.requested, None),
         keyed=True,

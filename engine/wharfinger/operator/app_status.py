@@ -38,7 +38,7 @@ class Governance:
     policy: str | None = None
     governs: bool | None = None
     reason: str = "NoPolicy"
-    message: str = "no policy is asked for"
+    message: str = "the spec has no policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +112,11 @@ def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> l
     governance = observed.governance
     found = [
         _ready(spec, observed, phase),
-        condition("Applied", problem is None, *(problem or ("Applied", "what is asked for has been written"))),
+        condition("Applied", problem is None, *(problem or ("Applied", "the objects of the spec have been written"))),
         condition("Governed", governance.governs, governance.reason, governance.message),
     ]
     if observed.drift is not None:
-        note = observed.drift_note or ("pods stand where the policy would not put them" if observed.drift else "every pod satisfies it")
+        note = observed.drift_note or ("pods are on nodes that the policy would not choose" if observed.drift else "every pod satisfies it")
         found.append(condition("Drifted", bool(observed.drift), "PolicyViolated" if observed.drift else "PolicySatisfied", note))
     return found
 

@@ -143,7 +143,7 @@ class Questions:
         try:
             return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MAX_PODS)
         except InvalidObject as error:
-            raise UsageError(f"{error}; say in spec.replicas how many to place") from error
+            raise UsageError(f"{error}; set spec.replicas to the number to place") from error
 
     def _cluster(self) -> Objects:
         """The priority classes that the pods are looked up in."""

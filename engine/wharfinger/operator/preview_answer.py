@@ -221,7 +221,7 @@ def _bounded(steps: Generator[None, None, Drain]) -> Generator[None, None, Drain
                 found: Drain = finished.value
                 return found
             yield
-    raise UsageError(f"the drain takes more than {MAX_DRAIN_STEPS:,} steps; drain fewer nodes at a time, or ask `wharf drain --live`")
+    raise UsageError(f"the drain takes more than {MAX_DRAIN_STEPS:,} steps; drain fewer nodes at a time, or use `wharf drain --live`")
 
 
 def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:

@@ -279,7 +279,7 @@ def _available(metrics: Sequence[MetricStatus]) -> Condition:
         names = ", ".join(f"{each.name} (since {time_text(each.suspended_since or 0.0)})" for each in lacking)
         why = "".join(sorted({f"; {each.failure}" for each in lacking if each.failure}))
         return condition(
-            "MetricsAvailable", False, "TooFewSamples", f"too few nodes have samples of {names}; rules that use them stand aside{why}"
+            "MetricsAvailable", False, "TooFewSamples", f"too few nodes have samples of {names}; rules that use them are suspended{why}"
         )
     waiting = [each.name for each in metrics if not each.asked]
     if waiting:
@@ -318,7 +318,7 @@ def _active(found: PolicyStatus) -> Condition:
         reported = (
             f"the version of generation {found.held_generation} goes on: {why}"
             if found.held_generation
-            else f"a former version goes on: {why}"
+            else f"a former version stays in force: {why}"
         )
         return condition("Active", True, "FormerVersion", reported)
     if found.mode is Mode.SHADOW:

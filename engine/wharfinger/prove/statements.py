@@ -215,7 +215,7 @@ def keeps(compiled: CompiledPolicy, condition: str, with_policies: Sequence[Comp
     def blocked(encoders: Sequence[Encoder]) -> str | None:
         victims = encoders[0].policy.victims
         if victims:
-            return f"`preemption` ({victims[0].span}): a pod that fits nowhere may find fewer victims"
+            return f"`preemption` ({victims[0].span}): an unschedulable pod may find fewer victims"
         return next((why for each in encoders if (why := _grouping(each.policy)) is not None), None)
 
     to = f" to {_named_policies(others)}" if others else ""

@@ -296,5 +296,5 @@ class Reservations:
     @staticmethod
     def _expected_text(expected: Expected) -> str:
         if expected.at is None:
-            return "no deadlines of running pods say when it fits"
+            return "no deadlines of running pods tell when it fits"
         return f"it is expected to fit at {time_text(expected.at)} at the latest, by the deadlines of running pods"

@@ -101,7 +101,7 @@ class LiveExplanations:
             async with asyncio.timeout(TIMEOUT), self._turn:
                 yield
         except TimeoutError:
-            raise ExplanationBusy(f"no explanation within {TIMEOUT:g} s; too many are asked for, ask again later") from None
+            raise ExplanationBusy(f"no explanation within {TIMEOUT:g} s; there are too many requests, try again later") from None
 
 
 def _in_force(active: ActivePolicies, name: str) -> tuple[str, Chain, Chain]:

@@ -48,8 +48,8 @@ _KIND_OF_STATUS = {
 _OTHER_NAME = (62, 64)  # OpenSSL: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _WHERE = "is that the URL of a Prometheus, with the path before /api/v1?"
 _FIXES = {
-    401: "its bearerTokenFile, basicAuth or headerFiles say who asks",
-    403: "who asks may not; its bearerTokenFile, basicAuth or headerFiles say who that is",
+    401: "set its credentials with bearerTokenFile, basicAuth or headerFiles",
+    403: "access denied; check its bearerTokenFile, basicAuth or headerFiles",
     404: _WHERE,
 }
 _INSTEAD = {
@@ -222,7 +222,7 @@ def refused(server: PrometheusServer, status: int, content: bytes, secrets: Iter
     kind = _KIND_OF_STATUS.get(status, Kind.SERVER if status >= 500 else Kind.ANSWER)
     text = f"{server.url} answers {status}{': ' if said else ''}{on_one_line(said, _SHOWN)}"
     if 300 <= status < 400:
-        text += "; redirects are not followed, as they would carry credentials elsewhere"
+        text += "; redirects are not followed, because they would send credentials to another server"
     elif status in _FIXES and not said:
         text += f"; {_FIXES[status]}"
     return SignalFailed(kind, text)
@@ -262,7 +262,7 @@ def _late(server: PrometheusServer) -> SignalFailed:
 def _untrusted(server: PrometheusServer, error: Exception) -> SignalFailed:
     inner = _innermost(error)
     if isinstance(inner, ssl.SSLCertVerificationError):
-        fix = "the URL has to use a name of the certificate" if inner.verify_code in _OTHER_NAME else "tls.caFile says whom to trust"
+        fix = "the URL has to use a name of the certificate" if inner.verify_code in _OTHER_NAME else "set tls.caFile to the CA to trust"
         return SignalFailed(Kind.TLS, f"cannot trust {server.url}: {inner}; {fix}")
     said = str(inner)
     if "WRONG_VERSION_NUMBER" in said:
@@ -270,7 +270,7 @@ def _untrusted(server: PrometheusServer, error: Exception) -> SignalFailed:
     if "X509" in said or "PEM" in said:
         files = ", ".join(name for name in (server.ca_file, server.cert_file, server.key_file) if name)
         return SignalFailed(Kind.TLS, f"the certificates for {server.url} cannot be used ({files}): {said}")
-    return SignalFailed(Kind.TLS, f"{server.url} ends TLS: {said}; it may want a certificate (tls.certFile, tls.keyFile)")
+    return SignalFailed(Kind.TLS, f"{server.url} ends TLS: {said}; it may require a client certificate (tls.certFile, tls.keyFile)")
 
 
 def _cause(error: BaseException) -> str:

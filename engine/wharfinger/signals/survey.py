@@ -194,7 +194,7 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
         if not fares.n_nodes:
             errors.append("there are no nodes to compare with: is that the right cluster?")
         elif fares.is_one:
-            errors.append(f"{fares}: the rules that use it have no say")
+            errors.append(f"{fares}: the rules that use it are suspended")
     if answer.found is not None:
         warnings += _oddities(metric, answer.found, state)
     if answer.failure is None and answer.seconds > slow:

@@ -261,7 +261,7 @@ class PolicyEvents:
         status = event.status
         if status.result is Result.REFUSED:
             first = next((str(finding) for finding in status.findings if finding.severity == "error"), "")
-            goes_on = "; its former version goes on" if status.kept else ""
+            goes_on = "; its former version stays in force" if status.kept else ""
             self._record(status, WARNING, "PolicyRefused", f"{first}{goes_on}")
         else:
             subject = "it" if status.revision is None else f"revision {status.revision[:12]}"
@@ -300,7 +300,7 @@ class SignalEvents:
         self.handlers: Handlers = {MetricSuspended: self._suspended, MetricResumed: self._resumed}
 
     def _suspended(self, event: MetricSuspended) -> None:
-        self._record(event.suspension, WARNING, "MetricsUnavailable", f"{event.suspension}; the rules that use it have no say")
+        self._record(event.suspension, WARNING, "MetricsUnavailable", f"{event.suspension}; the rules that use it are suspended")
 
     def _resumed(self, event: MetricResumed) -> None:
         self._record(event.suspension, NORMAL, "MetricsAvailable", f"{event.suspension}; the rules that use it decide again")

@@ -140,7 +140,7 @@ class Admission:
         name = request.scope.get("state", {}).get(PEER_NAME)
         if not self.callers.admits(name):
             return self._failure(
-                "forbidden", 403, "only the API server may ask here: with a client certificate of a name that the settings allow"
+                "forbidden", 403, "only the API server has access: with a client certificate of a name that the settings allow"
             )
         address = "" if not self.callers.anybody or request.client is None else request.client.host
         try:

@@ -43,7 +43,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wharfinger.errors import WharfingerError
-from wharfinger.web.requests import Shared, is_ours, not_ours
+from wharfinger.web.requests import Shared, is_local_request, remote_refusal
 from wharfinger.web.server import STOPPING
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
@@ -312,8 +312,8 @@ class Nearby:
 
     @staticmethod
     def _refusal(request: Request) -> Response | None:
-        if not is_ours(request):
-            return not_ours(request, "remoteDebugging")
+        if not is_local_request(request):
+            return remote_refusal(request, "remoteDebugging")
         if request.headers.get("sec-fetch-site") == "cross-site":  # it could not read the answer, but let the process profile itself
             return PlainTextResponse("not for pages of other sites; open it by its own address\n", 403)
         return None

@@ -183,7 +183,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     node that is not there.
     """
     if not pods:
-        raise UsageError("there are no pods to count room for; name a pod or a workload that asks for at least one")
+        raise UsageError("there are no pods to count room for; name a pod, or a workload with at least one pod")
     _known_labels(state.snapshot(), by)
     with SupposedChanges(state) as supposed:
         index = groups_among(chain, state, pods)

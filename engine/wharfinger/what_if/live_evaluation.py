@@ -108,7 +108,7 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
             "`forbidden`: a PodDisruptionBudget keeps it; `refused`: kubectl would stop the drain because of it."
         ),
     ]
-    source: Annotated[str | None, Meta(description="The node that it leaves; null for a pod that was asked about.")] = None
+    source: Annotated[str | None, Meta(description="The node that it leaves; null for a pod of the request.")] = None
     step: Annotated[int | None, Meta(description="The step of the drain in which it leaves; null if it does not leave.")] = None
     displaced_by: Annotated[str | None, Meta(description="The pod for which preemption evicts it during the drain.")] = None
     message: Annotated[str, Meta(description="Why it gets no node, or may not leave.")] = ""
@@ -133,7 +133,7 @@ class EvaluatedGroup(Struct, frozen=True, kw_only=True, rename="camel"):
     """The answer about a group of pods."""
 
     group: Annotated[str, Meta(description="Its `namespace/name`.")]
-    source: Annotated[str, Meta(description="What says so: its PodGroup, a label, or a policy.")]
+    source: Annotated[str, Meta(description="Its source: a PodGroup, a label, or a policy.")]
     state: Annotated[
         str,
         Meta(description="`placed`, `placed in part`, `waits for members`, `waits for room`, or `not found`: the search found no answer."),
@@ -175,12 +175,12 @@ class EvaluationAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     groups: Annotated[
-        list[EvaluatedGroup], Meta(description="The groups that the pods asked about belong to, in the order of their turns.")
+        list[EvaluatedGroup], Meta(description="The groups of the pods of the request, in the order in which they are tried.")
     ]
     steps: Annotated[int, Meta(description="The steps of the drain: pods of one step leave together.")]
-    budgets: Annotated[list[BudgetAsked], Meta(description="What the drain asks of PodDisruptionBudgets.")]
-    new_nodes: Annotated[list[NewNode], Meta(description="The names of the nodes that were supposed, as they stand in `pods`.")]
-    remarks: Annotated[list[str], Meta(description="What could not be looked up, and fields that Kubernetes does not know.")]
+    budgets: Annotated[list[BudgetAsked], Meta(description="The use of PodDisruptionBudgets by the drain.")]
+    new_nodes: Annotated[list[NewNode], Meta(description="The names of the added nodes, as in `pods`.")]
+    remarks: Annotated[list[str], Meta(description="Warnings: objects that could not be read, and fields that Kubernetes does not have.")]
     scheduler_name: Annotated[str, Meta(description="The profile that decided.")]
     policy_revision: Annotated[str, Meta(description="The revision of its policies.")]
     state_revision: Annotated[int, Meta(description="The revision of the scheduler's state that the answer is for.")]
@@ -234,7 +234,7 @@ class LiveEvaluations:
                     self._drop_later()
                     self._follow_later(scheduler)
         except TimeoutError:
-            raise EvaluationBusy(f"no answer within {TIMEOUT:g} s; too much is asked for, ask again later") from None
+            raise EvaluationBusy(f"no answer within {TIMEOUT:g} s; the request is too large, try again later") from None
 
     async def _answer(self, scheduler: Scheduler, request: EvaluationRequest) -> EvaluationAnswer:
         snapshot = scheduler.state.snapshot()

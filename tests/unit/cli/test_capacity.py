@@ -104,7 +104,7 @@ def test_the_limit_is_reported(wharf, files):
     ("asked", "flags", "sentence"),
     [
         ([pod("one")], ["--like", "node-b", "--nodes", "2"], "there is no node node-b; did you mean node-a?"),
-        ([pod("one")], ["--nodes", "2"], "--nodes says how many; --like NODE says what they are like"),
+        ([pod("one")], ["--nodes", "2"], "--nodes is the number of nodes; --like NODE is the node to copy"),
         ([pod("one")], ["--like", "node-a", "--nodes", "100001"], "'--nodes'"),
         ([pod("one")], ["--most", f"1{'0' * 30}"], "'--most'"),
         ([pod("one")], ["--by", "zne"], "no node has the label zne; did you mean zone?"),

@@ -58,7 +58,7 @@ def test_the_exit_code_says_that_something_differs(wharf):
     code, out, err = wharf("diff", *CLUSTER, *POLICY, "--against", "web-spread.policy", "--exit-code")
     assert code == 0
     assert "nothing differs for 4 pods\n" in out
-    assert err == "wharf: warning: both sides are the same policies and settings; say with --against what to compare with\n"
+    assert err == "wharf: warning: both sides have the same policies and settings; name the other side with --against\n"
 
 
 def test_settings_alone_are_compared_with_those_of_kubernetes(wharf):

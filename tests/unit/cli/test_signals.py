@@ -78,7 +78,10 @@ def test_nothing_wrong(wharf, files, server):
     ("values", "said"),
     [
         ({"a": "10", "b": "20", "c": "3", "d": "37"}, "warning: values up to 3,700 %: 100 % is 1 in the answer of a query; divide by 100?"),
-        ({"a": "0.1"}, "error: metric `load` of policy hot is fresh on 1 of 4 nodes (fewer than 80 %): the rules that use it have no say"),
+        (
+            {"a": "0.1"},
+            "error: metric `load` of policy hot is fresh on 1 of 4 nodes (fewer than 80 %): the rules that use it are suspended",
+        ),
         ({"a": "0.1", "b": "0.2", "c": "0.3", "d": "0.4", "e:1": "1"}, 'warning: 1 series of no node, as instance="e:1"'),
         ({"a": "0.1", "b": "0.2", "c": "0.3", "d": "NaN"}, "warning: 1 series without a possible value, as nan for d"),
         ({}, "warning: the query gives no series"),
@@ -180,7 +183,7 @@ def test_as_json(wharf, files, server):
 def test_without_nodes_only_series_are_counted(wharf, files, server):
     run = wharf("signals", "check", str(files / "hot.policy"), "--prometheus", server.url)
     assert run.code == 0
-    assert "without --snapshot or --live nothing can be said of nodes" in run.err
+    assert "without --snapshot or --live there are no findings about nodes" in run.err
     assert "4 series · answered in" in run.out
 
 
@@ -216,7 +219,7 @@ def test_a_decision_without_its_metrics_is_explained(wharf, files):
     (files / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c}]}\n")
     run = wharf("dry-run", "-s", str(files / "nodes.yaml"), "-p", str(files / "hot.policy"), "--pods", str(files / "pod.yaml"), "--explain")
     assert run.code == 0
-    assert "note: hot: metric `load` is fresh on 0 of 4 nodes, fewer than 80 %: the rules that use it have no say" in run.out
+    assert "note: hot: metric `load` is fresh on 0 of 4 nodes, fewer than 80 %: the rules that use it are suspended" in run.out
 
 
 RATE = 'rate(used{path="[9h]"}[1m30s])'

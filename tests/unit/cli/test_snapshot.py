@@ -210,10 +210,10 @@ def test_a_server_that_is_not_there(wharf, tmp_path):
         (["snapshot", "-o", "x", "--kubeconfig", "none"], "none"),
         (["dry-run"], "which cluster? Give a file with --snapshot, or --live for the one that the kubeconfig names"),
         (["dry-run", "--live", "-s", "x"], "--snapshot and --live exclude each other: a file, or the cluster as it is now"),
-        (["dry-run", "-s", "x", "--kubeconfig", "y"], "--kubeconfig and --context say where --live reads; give --live too"),
-        (["dry-run", "-s", "x", "--context", "y"], "--kubeconfig and --context say where --live reads; give --live too"),
-        (["dry-run", "--context", "y"], "--kubeconfig and --context say where --live reads; give --live too"),
-        (["dry-run", "-s", "x", "-f", "y", "--pods-of", "z"], "--pods-of chooses among pending pods; --pods says itself which ones"),
+        (["dry-run", "-s", "x", "--kubeconfig", "y"], "--kubeconfig and --context select the cluster of --live; give --live too"),
+        (["dry-run", "-s", "x", "--context", "y"], "--kubeconfig and --context select the cluster of --live; give --live too"),
+        (["dry-run", "--context", "y"], "--kubeconfig and --context select the cluster of --live; give --live too"),
+        (["dry-run", "-s", "x", "-f", "y", "--pods-of", "z"], "--pods-of chooses among pending pods; --pods names the pods itself"),
     ],
 )
 def test_words_that_do_not_go_together(wharf, in_folder, words, sentence):
@@ -263,7 +263,7 @@ def test_samples_of_another_query_are_not_taken_for_it(wharf, kubeconfig, measur
     (in_folder / "calm.policy").write_text(POLICY.replace('"load"', '"other"'))
     _, placed, err = wharf("dry-run", "-s", "now.json", "-p", "calm.policy")
     assert "2 of 2 pods placed" in placed
-    assert "calm: metric `load` is fresh on 0 of 1 node, fewer than 80 %: the rules that use it have no say" in err
+    assert "calm: metric `load` is fresh on 0 of 1 node, fewer than 80 %: the rules that use it are suspended" in err
 
 
 def test_samples_that_cannot_be_had_are_missed_aloud(wharf, kubeconfig, measured, in_folder):

@@ -71,7 +71,7 @@ score calm weight 1 = curve(load, 0% -> 100, 100% -> 0) on missing neutral
     state, compiled = clusters.state_of(4), clusters.policy(text)
     state.set_metric("load", {"node-00000": (0.5, state.snapshot().now)})
     assert policy_warnings.warnings([compiled], state.snapshot(), []) == [
-        "p: metric `load` is fresh on 1 of 4 nodes, fewer than 50 %: the rules that use it have no say"
+        "p: metric `load` is fresh on 1 of 4 nodes, fewer than 50 %: the rules that use it are suspended"
     ]
     state.set_metric("load", {f"node-0000{i}": (0.5, state.snapshot().now) for i in range(3)})
     assert policy_warnings.warnings([compiled], state.snapshot(), []) == []

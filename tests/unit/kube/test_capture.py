@@ -127,7 +127,7 @@ def test_another_kind_that_may_not_be_read_is_named_in_the_file(run):
         rule = 'it takes a ClusterRole with the rule {apiGroups: ["storage.k8s.io"], resources: [storageclasses], verbs: [list]}'
         assert found.word.not_read == (
             f"storageclasses are missing: no; {rule}",
-            "csinodes are missing: the API server knows no csinodes of storage.k8s.io/v1",
+            "csinodes are missing: the API server has no csinodes of storage.k8s.io/v1",
         )
         assert read.skipped == tuple(f"the cluster: {sentence}" for sentence in found.word.not_read)
 

@@ -44,7 +44,7 @@ LACKING = MetricStatus(policy="p", name="cpu5m", asked=True, fresh=3, nodes=69, 
 WAITING = MetricStatus(policy="p", name="cpu1h", asked=False)
 FRESH = MetricStatus(policy="p", name="cpu1m", asked=True, fresh=69, nodes=69, wanted=0.5, youngest=1.0, oldest=9.0)
 FAILING = replace(LACKING, failure="the last refresh failed: no answer in time")
-TOO_FEW = "too few nodes have samples of cpu5m (since 2023-11-14T22:13:20Z); rules that use them stand aside"
+TOO_FEW = "too few nodes have samples of cpu5m (since 2023-11-14T22:13:20Z); rules that use them are suspended"
 
 CASES = [
     (status(), [], ("True", "True", "True", "True"), "Active"),

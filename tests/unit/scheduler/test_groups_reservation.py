@@ -80,7 +80,7 @@ def test_room_is_not_kept_for_ever_and_then_others_have_it():
             assert await stream(world, 20) == 0
             held = world.scheduler._group_cycle.reservations.held
             assert held.until - held.since == 60
-            assert "no deadlines of running pods say when it fits" in held.text
+            assert "no deadlines of running pods tell when it fits" in held.text
             await world.pass_time(45)
             assert world.scheduler._group_cycle.reservations.held is None
             assert await stream(world, 10) > 20

@@ -255,7 +255,7 @@ def test_a_server_with_an_unknown_certificate_is_not_asked(tmp_path):
         found = failure(endpoint)
         assert (found.kind, endpoint.asked) == (Kind.TLS, [])
         assert "self-signed certificate" in str(found).replace("self signed", "self-signed")
-        assert str(found).endswith("; tls.caFile says whom to trust")
+        assert str(found).endswith("; set tls.caFile to the CA to trust")
 
 
 def test_a_certificate_of_another_name_is_not_trusted(tmp_path):

@@ -335,7 +335,7 @@ def test_the_state_of_a_metric_is_reported_as_of_now():
         (found,) = scene.signals.metrics
         assert began + 59 <= found.suspended_since <= began + 65
         assert (
-            f"fewer than 50 %, so rules that use it have no say since {time_text(found.suspended_since)}; the last refresh failed: "
+            f"fewer than 50 %, so rules that use it are suspended since {time_text(found.suspended_since)}; the last refresh failed: "
             in reported()
         )
         assert "metric `load` is fresh on 0 of 2 nodes, samples are " in reported()

@@ -63,11 +63,11 @@ CASES = [
     (status(), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is active"),
     (status(mode=Mode.SHADOW), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is shadow"),
     (status(WARNING), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is active; p rejects all 3 nodes"),
-    (status(WARNING, ERROR), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`; its former version goes on"),
+    (status(WARNING, ERROR), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`; its former version stays in force"),
     (status(ERROR, revision=None), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`"),
     (status(about=RESOURCE), "Normal", "PolicyAccepted", "revision 0123456789ab is active"),
     (status(about=RESOURCE, mode=Mode.OFF, revision=None), "Normal", "PolicyAccepted", "it is off"),
-    (status(ERROR, about=RESOURCE), "Warning", "PolicyRefused", "f:2:3: P100: unexpected `)`; its former version goes on"),
+    (status(ERROR, about=RESOURCE), "Warning", "PolicyRefused", "f:2:3: P100: unexpected `)`; its former version stays in force"),
     (status(ERROR, about=APP, revision=None), "Warning", "PolicyRefused", "f:2:3: P100: unexpected `)`"),
 ]
 

@@ -143,7 +143,7 @@ def test_events_are_about_the_object_that_has_the_policy_and_written_by_the_lead
             about,
             "Warning",
             "MetricsUnavailable",
-            "metric `load` of policy p is fresh on 1 of 10 nodes (fewer than 50 %); the rules that use it have no say",
+            "metric `load` of policy p is fresh on 1 of 10 nodes (fewer than 50 %); the rules that use it are suspended",
         ),
         (
             about,

@@ -252,7 +252,7 @@ def manifest(name, cpu, on=""):
 def test_the_model_knows_no_groups_and_moves_none_of_their_members():
     member = {"schedulingGroup": {"podGroupName": "gang"}}
     found = solved(cluster([node("a", 4)]), [pod("m", 3, **member)])
-    assert (found.answer, found.why) == (Answer.UNKNOWN, "the model knows no groups of pods, and some wait: default/gang")
+    assert (found.answer, found.why) == (Answer.UNKNOWN, "the model does not include groups of pods, and some wait: default/gang")
     nodes, placed = [node("a", 4), node("b", 4, pool="x")], [("small", 2, "a")]
     waiting = [pod("wide", 3, nodeSelector={}), pod("wider", 3)]
     assert solved(cluster(nodes, [pod(*each) for each in placed]), waiting).answer is Answer.NONE

@@ -265,7 +265,7 @@ def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:
     if found.type.kind in NUMERIC:
         help_ = f"compare it with something: `{expr.span.text} > …`" + _points_help(after)
     elif found.type.optional:
-        help_ = f"to ask whether it is there, write `has({expr.span.text})`; to compare it, `{expr.span.text} == …`"
+        help_ = f"to check whether it is present, write `has({expr.span.text})`; to compare it, `{expr.span.text} == …`"
     else:
         help_ = "compare it with something, for example with `==`"
     message = f"{after} needs a condition, not {type_text(found.type)}"

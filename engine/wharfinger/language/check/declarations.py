@@ -177,7 +177,7 @@ def _within(context: Context, item: ast.Param, default: typed.Const | None, limi
             Code.P212, message, default.span, label="not in the range", others=others, help="widen the range or change the default"
         )
     else:
-        help_ = f"a {default.type.kind.value} is 0 or more; a `range` can say otherwise"
+        help_ = f"a {default.type.kind.value} is 0 or more; a `range` can change this"
         context.error(Code.P212, message, default.span, label="negative", help=help_)
 
 

@@ -67,7 +67,7 @@ def _fault(context: Context, message: str, span: Span, label: str, help_: str | 
 
 def _request(context: Context, item: ast.Expr) -> typed.Request | None:
     if not isinstance(item, ast.ObjectLiteral):
-        _fault(context, "each request of a workload stands in braces", item.span, "no braces", _EXAMPLE)
+        _fault(context, "write each request of a workload in braces", item.span, "no braces", _EXAMPLE)
         return None
     values = [_value(context, field) for field in item.fields]
     if any(value is None for value in values):

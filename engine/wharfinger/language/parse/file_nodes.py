@@ -305,7 +305,7 @@ class Assembly:
         for element in elements:
             self._place(element)
         if self.waiting:
-            self._misplaced(self.waiting[-1].span, "this annotation belongs to nothing", "an annotation stands before the item it is about")
+            self._misplaced(self.waiting[-1].span, "this annotation belongs to nothing", "write an annotation before its item")
         self._limits()
         policy = self._policy() if self.header else None
         if not policy:
@@ -351,18 +351,18 @@ class Assembly:
 
     def _import(self, element: ast.Import) -> None:
         if self.items or self.tests or self.scope:
-            self._misplaced(element.span, "an import stands at the top of a file", "move it before the first declaration")
+            self._misplaced(element.span, "write imports at the top of a file", "move it before the first declaration")
         self.imports.append(element)
 
     def _header(self, element: PolicyHeader) -> None:
         if self.header:
             others = (Label(self.header.span, "the policy of this file"),)
             self.diagnostics.error(
-                Code.P120, "a file holds one policy", element.span, others=others, help="give the second one a file of its own"
+                Code.P120, "a file holds one policy", element.span, others=others, help="move the second one to another file"
             )
             return
         if self.items or self.tests:
-            self._misplaced(element.span, "`policy` stands before everything that belongs to it", "move it to the top of the file")
+            self._misplaced(element.span, "write `policy` before everything that belongs to it", "move it to the top of the file")
         self.header = element
         self.policy_annotations, self.waiting = self.waiting + self.policy_annotations, []
 
@@ -370,10 +370,10 @@ class Assembly:
         if self.scope:
             others = (Label(self.scope.span, "already said here"),)
             help_ = "join the two conditions with `and`"
-            self.diagnostics.error(Code.P112, "a policy says once which pods it governs", element.span, others=others, help=help_)
+            self.diagnostics.error(Code.P112, "a policy has one `for pods`", element.span, others=others, help=help_)
             return
         if self.items or self.tests:
-            self._misplaced(element.span, "`for pods` stands before the rules", "move it directly behind `policy`")
+            self._misplaced(element.span, "write `for pods` before the rules", "move it directly behind `policy`")
         self.scope = element
 
     def _item(self, item: ast.Item) -> None:

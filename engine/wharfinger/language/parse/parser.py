@@ -183,7 +183,7 @@ def _usable(piece: str, span: Span, diagnostics: Diagnostics) -> bool:
         )
         return False
     if "\\" in piece:
-        help_ = "in a message in double quotes, the strings inside placeholders stand in single quotes: `{pod.labels['app']}`"
+        help_ = "in a message in double quotes, write the strings inside placeholders in single quotes: `{pod.labels['app']}`"
         diagnostics.error(Code.P119, "a backslash inside a placeholder", span, help=help_)
         return False
     return True

@@ -52,9 +52,9 @@ FOREIGN_WORDS: dict[str, ForeignWord] = {
     **dict.fromkeys(("predicate", "constraint", "rule"), ForeignWord(("FILTER",), _FILTER)),
     **dict.fromkeys(("priority", "prioritize", "rank"), ForeignWord(("SCORE",), _SCORE)),
     **dict.fromkeys(
-        ("allow", "permit_if", "must", "assert", "ensure"), ForeignWord(("REQUIRE",), "a filter says what must hold with `require`")
+        ("allow", "permit_if", "must", "assert", "ensure"), ForeignWord(("REQUIRE",), "a filter requires a condition with `require`")
     ),
-    **dict.fromkeys(("deny", "forbid", "block", "disallow"), ForeignWord(("REJECT",), "a filter says what must not hold with `reject`")),
+    **dict.fromkeys(("deny", "forbid", "block", "disallow"), ForeignWord(("REJECT",), "a filter excludes a condition with `reject`")),
     **dict.fromkeys(
         ("minimum", "min_member", "min_members", "minMember", "minCount", "min_available", "minAvailable"),
         ForeignWord(("MIN_COUNT",), "how many members are placed at once is `min_count`"),
@@ -366,7 +366,7 @@ def without_name(text: BrokenText, at: int) -> int | None:
     before = text.previous(at)
     if before is None or before.type not in NAMED or not text.engine.accepts("NAME", text.kind(at)):
         return None
-    help_ = f"every `{before.text}` has a name, by which messages, tests and reports speak of it: `{before.text} name …`"
+    help_ = f"every `{before.text}` has a name, which messages, tests and reports use: `{before.text} name …`"
     text.diagnostics.error(Code.P100, f"this `{before.text}` has no name", text.span(before), label="expected a name behind it", help=help_)
     text.nameless += 1
     return text.put_in("NAME", f"nameless_{text.nameless}", at)

@@ -416,7 +416,7 @@ class Rules(Declarations):
     ) -> ast.Group:
         """`group by key { lines }`."""
         if not lines:
-            self.empty(left, right, "this `group` says nothing", "say how many pods are placed at once: `min_count 4`")
+            self.empty(left, right, "this `group` is empty", "say how many pods are placed at once: `min_count 4`")
         return ast.Group(span=self.at(keyword, right), by=by, lines=lines)
 
     @production

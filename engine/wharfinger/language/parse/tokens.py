@@ -77,11 +77,11 @@ FOREIGN: dict[str, ForeignOperator] = {
     ";": ForeignOperator(None, "nothing separates one item from the next; leave it out", ""),
     "?": ForeignOperator(None, "a choice is written `if condition then a else b`, a fallback for a missing value `a ?? b`"),
     "%": ForeignOperator(None, "a percentage is written without a space, `10%`; there is no remainder operator"),
-    "“": ForeignOperator(None, 'strings stand in straight quotes: `"…"`'),
-    "”": ForeignOperator(None, 'strings stand in straight quotes: `"…"`'),
-    "‘": ForeignOperator(None, "strings stand in straight quotes: `'…'`"),
-    "’": ForeignOperator(None, "strings stand in straight quotes: `'…'`"),
-    "`": ForeignOperator(None, 'strings stand in straight quotes: `"…"`'),
+    "“": ForeignOperator(None, 'write strings in straight quotes: `"…"`'),
+    "”": ForeignOperator(None, 'write strings in straight quotes: `"…"`'),
+    "‘": ForeignOperator(None, "write strings in straight quotes: `'…'`"),
+    "’": ForeignOperator(None, "write strings in straight quotes: `'…'`"),
+    "`": ForeignOperator(None, 'write strings in straight quotes: `"…"`'),
     "–": ForeignOperator("MINUS", "this is a dash from a word processor; the minus sign is `-`", "-"),
     "−": ForeignOperator("MINUS", "this is a typographic minus; the minus sign is `-`", "-"),
     "≤": ForeignOperator("LE", "write `<=`", "<="),
@@ -371,7 +371,7 @@ class Respelling:
         """`16 Gi`."""
         number, unit = kept.pop(), self.tokens[at]
         whole = number.text + unit.text
-        self._report(Code.P109, "a unit stands directly behind its number", number.start, unit.end, f"write `{whole}`", whole)
+        self._report(Code.P109, "write a unit directly after its number", number.start, unit.end, f"write `{whole}`", whole)
         return Token("NUMBER", whole, number.start, unit.end), at + 1
 
     def _report(self, code: Code, message: str, start: int, end: int, help: str, suggestion: str) -> None:  # noqa: A002, PLR0913, PLR0917  # as the fields of a diagnostic

@@ -86,7 +86,7 @@ class Code(Enum):
         "names of all imports that lead to it, and those have at most 1,000 characters together.",
     )
     # ── P1xx syntax ──
-    P100 = Record("unexpected word or symbol", "What stands here does not continue what stands before it. The message says what could.")
+    P100 = Record("unexpected word or symbol", "The text here does not continue the text before it. The message lists what could.")
     P101 = Record("string without an end", "A string ends with the quote it began with, on the same line.")
     P102 = Record("character without meaning", "This character is not part of the language outside of strings and comments.")
     P103 = Record(
@@ -99,18 +99,18 @@ class Code(Enum):
     P107 = Record("`=` and `==` mixed up", "`=` gives a name its value; `==` compares.")
     P108 = Record(
         "dash in a name",
-        "`a-b` is a subtraction. Names are made of letters, digits and `_`; nodes and pods of tests may also stand in quotes.",
+        "`a-b` is a subtraction. Names are made of letters, digits and `_`; names of nodes and pods of tests can also be in quotes.",
     )
     P109 = Record(
         "malformed number", "A number is digits, perhaps a point and more digits, and a unit without a space: `500m`, `0.5`, `2Gi`, `10%`."
     )
     P110 = Record("unknown escape", r"In strings a backslash begins `\n`, `\t`, `\r`, `\\`, `\"` or `\'`.")
-    P111 = Record("word that cannot stand here", "Only a few words can stand in this place.")
+    P111 = Record("word that is not allowed here", "Only a few words are allowed at this position.")
     P112 = Record("part given twice", "This part was given before; which of the two holds would be a guess.")
-    P113 = Record("unknown keyword", "A word stands where a declaration, a rule or a line of a test begins, but nothing begins with it.")
+    P113 = Record("unknown keyword", "A declaration, a rule or a line of a test should begin here, but none begins with this word.")
     P114 = Record(
         "word of other schedulers",
-        "Some schedulers speak of predicates and priorities, or of allow and deny. Here rules are `filter` with `require` or `reject`, and "
+        "Some schedulers use predicates and priorities, or allow and deny. Here rules are `filter` with `require` or `reject`, and "
         "`score`.",
     )
     P115 = Record(
@@ -118,7 +118,7 @@ class Code(Enum):
         "Words that begin or divide declarations cannot be names, so that a file reads the same for people and for the parser.",
     )
     P116 = Record(
-        "wrong nesting", "Clauses stand inside filters, the lines of a test inside tests, and declarations and rules stand in nothing."
+        "wrong nesting", "Clauses belong inside filters, and the lines of a test inside tests. Declarations and rules belong at the top level."
     )
     P117 = Record("empty block", "A block with nothing in it has no effect; more likely something is missing.")
     P119 = Record(
@@ -135,7 +135,7 @@ class Code(Enum):
     # ── P2xx types, units and shapes ──
     P124 = Record(
         "call with a dot",
-        "Values have no functions of their own: a function takes all that it needs between its parentheses. Only the functions of an "
+        "Values have no methods: a function takes all of its arguments in parentheses. Only the functions of an "
         "import are called with a dot, `shared.headroom(node.free.memory)`.",
     )
     P201 = Record(
@@ -160,12 +160,12 @@ class Code(Enum):
     )
     P205 = Record(
         "condition is not a bool",
-        "What stands after `require`, `reject`, `when`, `if`, `where`, `prefer` and `avoid` is true or false. A number or a string "
+        "`require`, `reject`, `when`, `if`, `where`, `prefer` and `avoid` are followed by a condition, true or false. A number or a string "
         "does not turn into a bool by itself; compare it with something.",
     )
     P206 = Record(
         "wrong type of argument",
-        "A function takes arguments of certain types; its page in the reference says which.",
+        "A function takes arguments of certain types; the reference lists them.",
     )
     P207 = Record(
         "arguments do not fit the function",
@@ -211,7 +211,7 @@ class Code(Enum):
     )
     P216 = Record(
         "invalid label selector",
-        "What stands after `matches` is a label selector in Kubernetes' own text form: `app=web,tier in (a, b),!canary`.",
+        "`matches` is followed by a label selector in the text form of Kubernetes: `app=web,tier in (a, b),!canary`.",
     )
     P217 = Record(
         "argument must be written out",
@@ -270,7 +270,7 @@ class Code(Enum):
     P302 = Record(
         "unknown field",
         "The fields of pods and nodes are fixed; the reference lists them. (A label that no node has is something else: it is missing,"
-        " and said so by the dry run.)",
+        " and the dry run reports it.)",
     )
     P303 = Record(
         "unknown function",
@@ -286,8 +286,8 @@ class Code(Enum):
     )
     P306 = Record(
         "name is used twice",
-        "Params, lets, metrics and imports share one set of names, filters and scores another: a name means one thing, wherever it "
-        "stands in the file.",
+        "Params, lets, metrics and imports share one set of names, filters and scores another: a name has one meaning "
+        "in the whole file.",
     )
     P307 = Record(
         "lets go in a circle",
@@ -393,7 +393,7 @@ class Code(Enum):
     # ── P7xx tests ──
     P701 = Record(
         "unknown object in a test",
-        "A test speaks of the nodes and pods that it declares above.",
+        "A test can use only nodes and pods that it declares above.",
     )
     P702 = Record(
         "unknown rule in a test",
@@ -443,7 +443,7 @@ class Code(Enum):
     # ── lints ──
     L101 = Record(
         "unused name",
-        "A let, param, metric or import that no rule reads does nothing. Often it is a misspelling elsewhere.",
+        "A let, param, metric or import that no rule reads does nothing. Often the name is misspelled where it should be used.",
         Severity.WARNING,
     )
     L102 = Record(
@@ -474,7 +474,7 @@ class Code(Enum):
     )
     L204 = Record(
         "requirement is implied",
-        "An earlier requirement of the same filter already says so; this one rejects no further node.",
+        "An earlier requirement of the same filter includes this one; it rejects no further node.",
         Severity.WARNING,
     )
     L301 = Record(
@@ -501,7 +501,7 @@ class Code(Enum):
     L402 = Record(
         "negation does not cover what is missing",
         "Where the value is missing, `!=`, `not` and `not in` are missing too, so the rule or policy does not apply there. That is "
-        "easily overlooked: give a default with `??`, or ask with `has(…)`.",
+        "easily overlooked: give a default with `??`, or test with `has(…)`.",
         Severity.WARNING,
     )
     L501 = Record(

@@ -96,12 +96,12 @@ def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> t
         return 1, 0
     if id(value) not in known:
         if level > MAX_DEPTH:
-            raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep, or an alias stands for what contains it")
+            raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep, or an alias contains itself")
         parts = [_measure(part, known, level + 1) for part in (value.values() if isinstance(value, dict) else value)]
         known[id(value)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
     size, height = known[id(value)]
     if size > MAX_ALIASED:
-        raise NotReadable(f"its aliases stand for more than {MAX_ALIASED:,} values; write out what is meant")
+        raise NotReadable(f"its aliases expand to more than {MAX_ALIASED:,} values; write out what is meant")
     if level + height - 1 > MAX_DEPTH:
         raise NotReadable(f"values are nested more than {MAX_DEPTH} levels deep")
     return size, height

@@ -209,7 +209,7 @@ def expand(given: Objects, cluster: Objects | None = None, *, most: int | None =
         else:
             made.append(obj)
         if len(pods) > most:
-            raise InvalidObject(f"the workloads ask for more than {most:,} pods; {objects.key_of(obj)} is one too many")
+            raise InvalidObject(f"the workloads have more than {most:,} pods; {objects.key_of(obj)} is one too many")
     return Expansion(pods=tuple(pods), made=tuple(made), warnings=(*admission.warnings, *_kept_to_one_node(pods)))
 
 

@@ -278,13 +278,13 @@ class Workbench:
     @asynccontextmanager
     async def _taking_turns(self) -> AsyncIterator[None]:
         if self._n_waiting >= self._limits.waiting:
-            raise PlaygroundBusy(f"{self._n_waiting} questions wait already, and no more can; ask again later")
+            raise PlaygroundBusy(f"{self._n_waiting} requests wait already, and no more can; try again later")
         self._n_waiting += 1
         try:
             async with asyncio.timeout(self._limits.patience):
                 await self._take_turn()
         except TimeoutError:
-            raise PlaygroundBusy(f"no answer within {self._limits.patience:g} s; too much is asked, ask again later") from None
+            raise PlaygroundBusy(f"no answer within {self._limits.patience:g} s; the request is too expensive, try again later") from None
         finally:
             self._n_waiting -= 1
         began = self._clock.monotonic()

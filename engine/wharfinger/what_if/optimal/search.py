@@ -51,7 +51,7 @@ TIME_PARTS = 3
 MIN_SECONDS = 0.001
 """Seconds that the solver gets even if the time is up."""
 LEFT_OUT = "all that move leave at once, so PodDisruptionBudgets count as they are now"
-DEVICES_LEFT_OUT = "; of devices the search knows how many fit each request alone, and the chain confirms the rest"
+DEVICES_LEFT_OUT = "; for devices, the search counts how many fit each request alone, and the chain confirms the rest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,9 @@ def optimal(chain: Chain, cluster: Checkpoint, now: float, pods: Sequence[PodVie
     at = _circumstances(cluster, now)
     grouped = group_index(pods, at.objects, rule_of_policies(chain.policies, lambda: at))
     if grouped:
-        return Optimal(answer=Answer.UNKNOWN, why=f"the model knows no groups of pods, and some wait: {', '.join(list(grouped)[:3])}")
+        return Optimal(
+            answer=Answer.UNKNOWN, why=f"the model does not include groups of pods, and some wait: {', '.join(list(grouped)[:3])}"
+        )
     found = _Search(chain, cluster, at, pods, seconds).run()
     claiming = any(pod.object.spec.resource_claims for pod in (*pods, *cluster.pods))
     return replace(found, left_out=LEFT_OUT + DEVICES_LEFT_OUT) if claiming else found

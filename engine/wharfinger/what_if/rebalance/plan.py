@@ -240,7 +240,7 @@ class _Planning:
         return decided_without_pod(self._draft, pod, violation)
 
     def _sentence(self, pod: PodView, why: str) -> str:
-        return f"{pod.key} ({why}) {self._staying.get(pod.uid) or 'stays: no place elsewhere, or no move is left'}"
+        return f"{pod.key} ({why}) {self._staying.get(pod.uid) or 'stays: no other node has room, or no move is left'}"
 
     def _gain_points(self) -> tuple[float, float]:
         """Moves the pod that gains most, then the next; a gain is computed again when its pod's turn comes."""
@@ -293,7 +293,7 @@ def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple
     for name in unit:
         index = snapshot.resource_index(name)
         if index is None or not snapshot.allocatable[index].any():
-            raise UsageError(f"goal {goal.value}: no node offers {name}; say with --whole which resources one whole GPU takes")
+            raise UsageError(f"goal {goal.value}: no node offers {name}; give the resources of one whole GPU with --whole")
     if not plan_options.unit and set(unit.values()) == {1}:
         raise UsageError(
             f"goal {goal.value}: every free {GPU} here is a whole one, so moves gain none; --whole {GPU}=8 counts eights on one node"

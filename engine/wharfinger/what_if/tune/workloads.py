@@ -196,7 +196,7 @@ def prepared(workload: Waiting | Recorded, words: Sequence[str], load: float, se
         raise UsageError(f"a load of {100 * load:g}%: expected 100% or more, as copies of pods are added and none is left out")
     if isinstance(workload, Recorded):
         if words or load != 1:
-            raise UsageError(f"{workload.title} is a decision log, which says itself what came when; replace and load are for snapshots")
+            raise UsageError(f"{workload.title} is a decision log, which has its own arrivals; replace and load are for snapshots")
         return workload
     whole = with_running_pods_pending(workload, words) if words else workload
     if not whole.pods:

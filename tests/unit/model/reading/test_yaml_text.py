@@ -25,7 +25,7 @@ def test_an_alias_stands_for_its_value():
 
 
 def test_aliases_of_aliases_for_millions_of_values_are_refused():
-    with pytest.raises(decode.NotReadable, match="its aliases stand for more than 1,000,000 values"):
+    with pytest.raises(decode.NotReadable, match="its aliases expand to more than 1,000,000 values"):
         parsed(billions())
 
 

@@ -93,7 +93,7 @@ def test_pods_leave_nodes_that_rules_reject():
     assert moves(plan) == [("wrong", "a", "b")]
     assert plan.moves[0].why == "ends: pools/own: other pool"
     assert (plan.goals[0].before, plan.goals[0].after) == (2, 1)
-    assert plan.left == ("default/stuck (pools/own: other pool) stays: no place elsewhere, or no move is left",)
+    assert plan.left == ("default/stuck (pools/own: other pool) stays: no other node has room, or no move is left",)
 
 
 def test_no_more_pods_leave_than_have_to():

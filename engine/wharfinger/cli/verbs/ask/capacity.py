@@ -198,7 +198,7 @@ def wharf_capacity(  # noqa: PLR0913, PLR0917 — one parameter per flag
     $ wharf capacity --live -f web.yaml --policy policies/
     """
     if like is None and nodes is not None:
-        raise UsageError("--nodes says how many; --like NODE says what they are like")
+        raise UsageError("--nodes is the number of nodes; --like NODE is the node to copy")
     asked = question.read(flags, lambda found: found.pending)
     with streams.bar(sys.stderr, "counting", len(asked.pods) + most) as advance:
         found = capacity(

@@ -87,7 +87,7 @@ def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], la
     replaced = replaced_pods(asked.cluster.state, words)
     before, titled = _against(flags, against, asked)
     if before.revision == asked.chain.revision:
-        streams.warn(["both sides are the same policies and settings; say with --against what to compare with"])
+        streams.warn(["both sides have the same policies and settings; name the other side with --against"])
     if not asked.pods and not replaced:
         streams.warn(["there are no pods to place; give some with --pods, or place running ones anew with --replace"])
     with streams.bar(sys.stderr, "placing on both sides", 2 * (len(asked.pods) + len(replaced))) as advance:

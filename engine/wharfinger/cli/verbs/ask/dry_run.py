@@ -225,11 +225,11 @@ def _optimal(found: Optimal | None) -> str:
 def _refuse_contradictions(flags: QuestionFlags, mode: Mode, seconds: float | None, *, pending: bool, pods_of: str | None) -> None:
     """Raises UsageError for flags that exclude each other."""
     if flags.pods and pending:
-        raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
+        raise UsageError("--pods and --pending exclude each other: the first names the pods, the second takes those of the snapshot")
     if seconds is not None and mode is Mode.INDEPENDENT:
         raise UsageError("--optimal is about all pods together, --mode independent about each of them alone")
     if flags.pods and pods_of is not None:
-        raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
+        raise UsageError("--pods-of chooses among pending pods; --pods names the pods itself")
 
 
 def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:

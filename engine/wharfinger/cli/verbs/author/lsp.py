@@ -39,7 +39,7 @@ def wharf_lsp(
             raise
         raise missing_extra("`wharf lsp` needs pygls", "lsp") from error
     if sys.stdin.isatty():
-        raise UsageError("wharf lsp is started by an editor, which writes to its standard input; docs/writing/authoring.md says how")
+        raise UsageError("wharf lsp is started by an editor, which writes to its standard input; see docs/writing/authoring.md")
     cluster = None
     if snapshot or live or kubeconfig or context:
         found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=True)

@@ -24,7 +24,10 @@ def wharf_prove(  # noqa: PLR0913, PLR0917 — one parameter per flag
     same_as: Annotated[
         str | None,
         typer.Option(
-            "--same-as", metavar="POLICY", help="This other version decides alike for every pod.", autocompletion=options.offered_policies
+            "--same-as",
+            metavar="POLICY",
+            help="This other version makes the same decision for every pod.",
+            autocompletion=options.offered_policies,
         ),
     ] = None,
     spares: Annotated[

@@ -45,7 +45,7 @@ def wharf_signals(  # noqa: PLR0913, PLR0917 — the options of a verb
     policies = _with_metrics(options.existing(paths or live_cluster.policy_paths(settings) or None))
     state = live_cluster.state_of(snapshot or (), kubeconfig, context, live=live)
     if state is None:
-        streams.warn(["without --snapshot or --live nothing can be said of nodes"])
+        streams.warn(["without --snapshot or --live there are no findings about nodes"])
     found = asyncio.run(_surveyed(policies, settings, state, kubeconfig, context, slow))
     streams.out(table(found) if output == "text" else as_json(found))
     return 1 if any(each.errors or each.warnings for each in found) else 0

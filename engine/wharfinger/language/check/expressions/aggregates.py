@@ -326,6 +326,6 @@ def _let(context: Context, name: str, value: typed.Expr, span: Span, missing_wit
 def _in_library(context: Context, span: Span) -> bool:
     """True, after reporting it, if the text is a library, which does not know the groups of the policy that imports it."""
     if context.grouping.library:
-        help_ = "write what speaks of the group in the policy, and give it to a function of the library"
-        context.error(Code.P226, "a library knows no groups", span, label="which group is meant?", help=help_)
+        help_ = "read the group in the policy, and pass the value to a function of the library"
+        context.error(Code.P226, "a library has no groups", span, label="which group is meant?", help=help_)
     return context.grouping.library

@@ -40,7 +40,7 @@ def _has(context: Context, expr: ast.Call) -> typed.Expr:
     if is_unknown(operand):
         return unknown(expr.span)
     if operand.type.kind in (Kind.LABELS, Kind.PODS, Kind.DEVICES, Kind.POD, Kind.NODE, Kind.DEVICE, Kind.TABLE, Kind.WORKLOAD):
-        help_ = f'ask for one key: `has({operand.span.text}["…"])`' if operand.type.kind in (Kind.LABELS, Kind.TABLE) else None
+        help_ = f'name one key: `has({operand.span.text}["…"])`' if operand.type.kind in (Kind.LABELS, Kind.TABLE) else None
         return context.error(
             Code.P206, f"{type_text(operand.type)} is always there", operand.span, label=type_text(operand.type), help=help_
         )

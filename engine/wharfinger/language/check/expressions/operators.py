@@ -128,7 +128,7 @@ def _any_of(conditions: Sequence[typed.Expr], span: Span) -> typed.Expr:
 
 def _in_help(left: typed.Expr, right: typed.Expr) -> str | None:
     if right.type.kind is Kind.LABELS:
-        return f"to ask whether the key is there, write `has({right.span.text}[{left.span.text}])`"
+        return f"to check whether the key is present, write `has({right.span.text}[{left.span.text}])`"
     if right.type.kind is Kind.STRING:
         one, part = f"[{right.span.text}]", f"contains({right.span.text}, {left.span.text})"
         return f"for one value write `==`, for several a list `{one}`, for a part of a text `{part}`"
@@ -253,7 +253,7 @@ def _logic_help(expr: ast.Binary, side: typed.Expr) -> str | None:
     left = expr.left
     if expr.op is BinaryOp.OR and side.type.kind is Kind.STRING and isinstance(left, ast.Binary) and left.op is BinaryOp.EQ:
         return f"to allow several values write `{left.left.span.text} in [{left.right.span.text}, {expr.right.span.text}]`"
-    return f"to ask whether it is there, write `has({side.span.text})`" if side.type.optional else None
+    return f"to check whether it is present, write `has({side.span.text})`" if side.type.optional else None
 
 
 def _calculation(context: Context, expr: ast.Binary, left: typed.Expr, right: typed.Expr) -> typed.Expr:

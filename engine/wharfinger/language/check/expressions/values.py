@@ -81,7 +81,7 @@ def whole_help(side: typed.Expr) -> str | None:
     if side.type.kind is Kind.PODS:
         return f"count them: `count({side.span.text}, on: node)`"
     if side.type.kind is Kind.SET:
-        return "ask for membership with `in`"
+        return "test membership with `in`"
     if side.type.kind is Kind.TABLE:
         return f'look something up: `{side.span.text}["…"]`'
     return f"take a field: `{side.span.text}.name`" if side.type.kind in (Kind.POD, Kind.NODE) else None
