@@ -16,7 +16,7 @@ HOST = r"([a-zA-Z0-9]([-.a-zA-Z0-9]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]+)?"
 REPOSITORY = f"^(({HOST}/)?{PART}(/{PART})*)?$"
 """The name of an image without its tag, as github.com/distribution/reference describes it."""
 TAG = "^([_a-zA-Z0-9][-._a-zA-Z0-9]{0,127})?$"
-"""A tag, likewise."""
+"""A tag, in the same way."""
 BASE = {"apiVersion", "kind", "policyConfigMap"}
 """Fields of the settings that the chart sets."""
 

@@ -136,7 +136,7 @@ def _fenced(language: str, text: str) -> list[str]:
 
 
 def main() -> None:
-    """Write what has changed, and remove pages of codes that are gone."""
+    """Write changed pages, and remove pages of codes that no longer exist."""
     wanted = pages()
     for stale in set(ERRORS.glob("*.md")) - set(wanted):
         stale.unlink()

@@ -1,7 +1,7 @@
 """A cluster in memory: every port of the scheduler, without an API server.
 
-It does what an API server does as far as the scheduler can see: bindings are refused for pods that are gone, not the same, or bound
-already; deletions under a precondition of the uid; every change is sent to all watchers.
+It behaves like an API server for the scheduler: bindings are refused for pods that are deleted, replaced or already bound; deletions under
+a precondition of the uid; every change is sent to all watchers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wharfinger.model.objects.pod_view import PodView
 
 
 class ManualClock:
-    """A `Clock` that stands still until it is moved."""
+    """A `Clock` that is stopped until it is moved."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
@@ -84,7 +84,7 @@ class InMemoryCluster:
     # ── objects ──
 
     def connect(self, sink: ClusterSink) -> None:
-        """Tell a sink everything there is, and from now on everything that changes."""
+        """Send a sink all objects, and from now on all changes."""
         for kind, members in self._objects.items():
             sink.replace(kind, list(members.values()))
             sink.synced(kind)
@@ -117,7 +117,7 @@ class InMemoryCluster:
         return {objects.key_of(pod): pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
 
     def catch_up(self) -> None:
-        """Tell what was held back."""
+        """Send the held events."""
         while self._held_back:
             change = self._held_back.popleft()
             for sink in self._sinks:

@@ -315,13 +315,13 @@ class DiffPlace(TypedDict):
 
 
 class SaidCause(without(Cause)):  # type: ignore[misc]
-    """A rule that makes the difference; `said` is the sentence for people."""
+    """A rule that makes the difference; `said` is the message."""
 
     said: str
 
 
 class DiffChange(TypedDict):
-    """A pod that goes elsewhere; `follows` without a cause of its own. Over a log with the time and the profile."""
+    """A pod that gets another node; `follows` without a cause of its own. Over a log with the time and the profile."""
 
     pod: str
     before: DiffPlace
@@ -344,7 +344,7 @@ class GroupChange(TypedDict):
 
 
 class RulePods(TypedDict):
-    """How many pods a rule sends elsewhere."""
+    """How many pods get another node because of a rule."""
 
     rule: str
     pods: int
@@ -446,7 +446,7 @@ class DomainGroups(TypedDict):
 
 
 class GroupRoom(TypedDict):
-    """How many more groups like one fit: `more` whole groups; `stop` says why the next one has no place."""
+    """How many more groups like one fit: `more` whole groups; `stop` is the reason why the next one has no place."""
 
     group: str
     source: str
@@ -876,7 +876,7 @@ def _any_object() -> dict[str, Any]:
 
 
 def assert_holds(name: str, value: Any) -> None:
-    """Fails where a value has another form than its schema says, or a field that the schema does not declare."""
+    """Fails if a value does not match its schema, or has a field that the schema does not declare."""
     found = schema(name)
     jsonschema.Draft202012Validator.check_schema(found)
     jsonschema.validate(value, found if name == "snapshot" else _closed(found), cls=jsonschema.Draft202012Validator)

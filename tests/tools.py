@@ -1,7 +1,7 @@
-"""Programs beside Python that tests run: `needs("zsh")` in a test or fixture is the path of one.
+"""Programs that tests run in addition to Python: `needs("zsh")` in a test or fixture is the path of one.
 
-Where a program is missing, the test is skipped and says why; with CI=true it fails instead. `python -m tests.tools` prints the Debian
-packages of those that are missing here, one a line.
+If a program is missing, the test is skipped with a reason; with CI=true it fails. `python -m tests.tools` prints the Debian packages of
+those that are missing here, one a line.
 """
 
 import os
@@ -39,13 +39,13 @@ def found(tool: str) -> str | None:
 
 
 def needs(tool: str) -> str:
-    """The path of the program, without which the test that asks is skipped; with CI=true it fails."""
+    """The path of the program. Without it, the calling test is skipped; with CI=true it fails."""
     __tracebackhide__ = True  # a summary names the line of the test
     return found(tool) or unable(f"{tool} is not installed (Debian: apt-get install {' '.join(TOOLS[tool].packages)})")
 
 
 def unable(reason: str) -> NoReturn:
-    """Skips the test that asks, which can't be run here; with CI=true it fails."""
+    """Skips the calling test, which cannot be run here; with CI=true it fails."""
     __tracebackhide__ = True
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail(reason)

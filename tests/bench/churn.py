@@ -56,7 +56,7 @@ def changed(name: str, moment: int) -> objects.Node:
 
 
 def arrival(number: int, moment: int) -> objects.Pod:
-    """A pod of a template of its own; every fifth fits nowhere."""
+    """A pod of its own template; every fifth fits on no node."""
     spread = [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": "a"}}}]
     more = {"nodeSelector": {f"own-{number}": "none"}} if number % 5 == 0 else {"topologySpreadConstraints": spread}
     return pod(f"p{number}", cpu="100m", labels={"app": "ab"[number % 2], "run": str(moment)}, **more)
@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> None:
     found = asyncio.run(measured(minutes, n_nodes))
     for minute in range(0, minutes, max(1, minutes // 10)):
         print(minute + 1, json.dumps(found[minute]))  # noqa: T201 - what the program is for
-    print("growth", json.dumps(growth(found)))  # noqa: T201 - likewise
+    print("growth", json.dumps(growth(found)))  # noqa: T201 - as above
 
 
 if __name__ == "__main__":

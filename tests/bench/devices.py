@@ -1,6 +1,6 @@
 """Decisions with claims for devices: `python -m tests.bench.devices [--nodes 5000] [--pods 2000] [--largest]`.
 
-Every node has eight GPUs in one slice, each with an id of its own, on two NUMA nodes. Pods have one claim of a template each. After each
+Every node has eight GPUs in one slice, each with a unique id, on two NUMA nodes. Pods have one claim of a template each. After each
 decision the pod is assumed and its devices count as taken, as in a scheduler. Prints decisions per second of CPU time, without the making
 of pods and claims, in three cases: no claims, one device, and four of one NUMA node.
 
@@ -135,7 +135,7 @@ def decisions(n_nodes: int, n_pods: int, count: int) -> tuple[float, float, int]
 
 
 def longest_step(n_nodes: int, wanted: Mapping[str, object]) -> tuple[int, float, float, str]:
-    """The number of steps before the first decision, CPU seconds of the longest one and of the decision, and what it says."""
+    """The number of steps before the first decision, CPU seconds of the longest one and of the decision, and its message."""
     state, decider = cluster(n_nodes), Decider(assemble())
     state.put(claim("usual", 1))
     decider.decide(state.snapshot(), pending("usual", claims=True))

@@ -1,9 +1,9 @@
 """How fast `POST /evaluate` answers while pods are scheduled, and what it costs these: `python -m tests.bench.evaluations [WINDOWS]`.
 
-5,000 nodes with 50,000 pods in memory, 200 pods a second, and a process that asks over HTTP where a pod would go: half of the pods fit,
-half fit nowhere. Windows with questions and without take turns, so that whatever else the machine does concerns both. Printed are the
-50th and 99th percentile of the answers in milliseconds, and that of scheduling (from the arrival of a pod to its binding) with questions
-as a multiple of that without. `--profile` prints what the event loop did in the windows with questions instead, by function.
+5,000 nodes with 50,000 pods in memory, 200 pods a second, and a process that requests over HTTP where a pod would go: half of the pods fit,
+half fit on no node. Windows with questions and without take turns, so that whatever else the machine does concerns both. Printed are the
+50th and 99th percentile of the answers in milliseconds, and that of scheduling (from the arrival of a pod to its binding) with questions as
+a multiple of that without. `--profile` prints what the event loop did in the windows with questions instead, by function.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GOAL, GOAL_RATIO = 100.0, 1.2
 
 
 class TimedCluster(InMemoryCluster):
-    """A cluster in memory that knows when each pod came and was bound."""
+    """A cluster in memory that stores when each pod was created and bound."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class TimedCluster(InMemoryCluster):
 
 
 def manifest(number: int) -> dict[str, Any]:
-    """The pod of a question; every second one fits nowhere."""
+    """The pod of a request; every second one fits on no node."""
     requests = {"cpu": "100m" if number % 2 else "900", "memory": "64Mi"}
     spec = {"schedulerName": page.PROFILE, "containers": [{"name": "main", "image": "x", "resources": {"requests": requests}}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"asked-{number}", "namespace": "shop"}, "spec": spec}

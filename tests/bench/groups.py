@@ -1,6 +1,6 @@
 """What the search for a place of a group finds, and how long it takes: `python -m tests.bench.groups [random|large] [number of cases]`.
 
-`random`: groups of 2 to 64 members on 8 to 64 nodes, whose answer CP-SAT knows. `large`: groups of hundreds at 5,000 nodes.
+`random`: groups of 2 to 64 members on 8 to 64 nodes, with the answers of CP-SAT. `large`: groups of hundreds at 5,000 nodes.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def main(words: Sequence[str]) -> int:
     """Run the benchmarks that the words name; 1 if an answer was wrong."""
     named = [word for word in words if not word.isdigit()] or ["random", "large"]
     cases = next((int(word) for word in words if word.isdigit()), CASES)
-    gc.disable()  # the scheduler collects garbage at times of its own (`wharfinger.event_loop`)
+    gc.disable()  # the scheduler controls its garbage collections (`wharfinger.event_loop`)
     right = compare(cases) if "random" in named else True
     if "large" in named:
         large()

@@ -1,8 +1,8 @@
 """What hostile texts cost: `python -m tests.bench.hostile [WORD…]` checks, compiles and decides with each text whose name has a word in it.
 
-Each text is checked and compiled in a process of its own, which gives its seconds and its memory; the accepted ones then decide about pods
-on a cluster of 1,000 nodes and 10,000 placed pods, in a process of their own again. Seconds are those of the processor. The slowest ones
-are printed, and everything above the goals.
+Each text is checked and compiled in a separate process, which gives its seconds and its memory. The accepted ones then decide about pods on
+a cluster of 1,000 nodes and 10,000 placed pods, in another process. Seconds are those of the processor. The slowest ones are printed, and
+everything above the goals.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SHOWN = 12
 
 
 def apart(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a call answers in a process of its own, with the megabytes that the process has had."""
+    """The result of a call in a separate process, with the peak megabytes of the process."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -97,7 +97,7 @@ def fragmented(cluster: Cluster, n_pods: int) -> Iterator[PodView]:
 
 
 def overfull(cluster: Cluster, n_pods: int) -> Iterator[PodView]:
-    """A tenth more is asked for than is free."""
+    """A tenth more is requested than is free."""
     cluster.fill(n_pods * 9 // 10)
     yield from (pod(f"more-{number}", number % 7, 500, 256) for number in range(cluster.n_free * 11 // 10 // 500))
 

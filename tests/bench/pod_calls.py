@@ -3,7 +3,7 @@
     python -m tests.bench.pod_calls --pods 2000 --gang 4
 
 The loop, the queue, decisions, bindings, events, metrics and log lines are those of `wharf run`. Requests are answered at once and the
-watch says what they did, so neither HTTP nor TLS is counted. Calls are counted and not timed: the figure is nearly the same everywhere.
+watch shows their effects, so neither HTTP nor TLS is counted. Calls are counted and not timed: the figure is nearly the same everywhere.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Answering:
         self._counting = counting
 
     async def request(self, _method: str, path: str, *, body: bytes = b"", **_more: object) -> bytes:
-        """An empty answer, after the change that the request asks for."""
+        """An empty response, after the change of the request."""
         await asyncio.sleep(0)
         self._counting.disable()
         place, _, part = path.rpartition("/")

@@ -1,7 +1,7 @@
 """What `wharf rebalance` frees per moved pod: `python -m tests.bench.rebalance [whole|cuts]`.
 
 `whole`: the OpenB trace is placed, pods leave at random, and the nodes and GPUs that a plan frees are counted. `cuts`: some nodes of that
-cluster alone, where CP-SAT knows the best that any moves could reach.
+cluster alone, with the optimum of CP-SAT for any moves.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ score emptier weight 1 = ratio(node.free.cpu, node.allocatable.cpu) normalize mi
 
 
 class Source:
-    """A source that the measurement speaks for."""
+    """A source of policies that the measurement sets."""
 
     name, lasting, imports = "bench", True, True
 
@@ -71,7 +71,7 @@ class Source:
 
 
 class Scheduling:
-    """A scheduler as its policy store knows it."""
+    """The scheduler interface of the policy store."""
 
     suspended: Mapping[tuple[str, str], object] = {}
 

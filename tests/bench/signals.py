@@ -1,4 +1,4 @@
-"""What signals cost: decisions that read them, and refreshing them beside the scheduler's loop.
+"""What signals cost: decisions that read them, and refreshing them next to the scheduler's loop.
 
 `python -m tests.bench.signals` prints both; tests hold the ratio and the pause.
 """
@@ -83,7 +83,7 @@ class Deciding:
 
 
 def compared(rounds: int = 6) -> tuple[float, float]:
-    """CPU seconds per decision without and with three metric rules: the best of some rounds, taken by turns."""
+    """CPU seconds per decision without and with three metric rules: the best of some alternating rounds."""
     without, measured = Deciding(TEN_TERMS), Deciding(TEN_TERMS + THREE_RULES)
     times = [(without.seconds(), measured.seconds()) for _ in range(rounds)]
     return min(time for time, _ in times), min(time for _, time in times)
@@ -105,7 +105,7 @@ class Refreshed:
 
 
 async def refresh(state: ClusterState, queries: int = QUERIES) -> Refreshed:
-    """What one round costs: answers of 5,000 series each are decoded, mapped and published, three at a time, beside a busy loop."""
+    """What one round costs: answers of 5,000 series each are decoded, mapped and published, three at a time, next to a busy loop."""
     names = list(state.snapshot().names)
     answers = [answer(names, index) for index in range(queries)]
     workers = Workers("bench", 6, time.monotonic)  # of which one asker has three

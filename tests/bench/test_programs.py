@@ -1,4 +1,4 @@
-"""Every program that measures can be imported: no name that it uses is gone. Most of them run for too long to be tests."""
+"""Every program that measures can be imported: all names that it uses exist. Most of them run for too long to be tests."""
 
 import importlib
 import pkgutil

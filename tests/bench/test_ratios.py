@@ -1,4 +1,4 @@
-"""Ratios that must hold on any machine: both sides are measured in one run, one after the other."""
+"""Ratios that must hold on any machine: both sides are measured in one run, in sequence."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plans on small cuts of OpenB, beside the best that any placement could reach."""
+"""Plans on small cuts of OpenB, compared with the optimum of any placement."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The measurement of reloads measures what it says; its figures are in docs/performance.md."""
+"""Tests of the measurement of reloads; its figures are in docs/performance.md."""
 
 import asyncio
 

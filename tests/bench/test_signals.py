@@ -10,7 +10,7 @@ def state():
 
 def test_three_metric_rules_cost_decisions_little():
     without, measured = signals.compared(rounds=4)
-    assert measured / without < 1.5  # asked with arrays of one node they would cost more than twice
+    assert measured / without < 1.5  # evaluated with arrays of one node they would cost more than twice
 
 
 def test_an_answer_of_5000_series_is_worked_on_in_portions():

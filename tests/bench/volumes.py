@@ -1,8 +1,8 @@
-"""Decisions about pods that mount a volume of their own: `python -m tests.bench.volumes [--nodes 5000] [--running 10] [--pods 200]`.
+"""Decisions about pods that mount their own volume: `python -m tests.bench.volumes [--nodes 5000] [--running 10] [--pods 200]`.
 
 Each node has a CSI driver that attaches 25 volumes, and running pods that each mount a volume, which is attached. Every pod to be placed
-has an unbound claim of its own, as those of a StatefulSet have, or mounts nothing. Each is assumed after its decision, as in a scheduler.
-Prints the CPU time of the first decision, which reads the volumes of all nodes, and the median of the others.
+has its own unbound claim, as those of a StatefulSet have, or mounts nothing. Each is assumed after its decision, as in a scheduler. Prints
+the CPU time of the first decision, which reads the volumes of all nodes, and the median of the others.
 """
 
 from __future__ import annotations

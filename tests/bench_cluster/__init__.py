@@ -1,1 +1,1 @@
-"""Measuring the live scheduler beside kube-scheduler: `python -m tests.bench_cluster --help`."""
+"""Measures the live scheduler and kube-scheduler: `python -m tests.bench_cluster --help`."""

@@ -1,9 +1,9 @@
-"""Wharfinger beside kube-scheduler on a real API server: prints a table and writes JSON.
+"""Compares Wharfinger with kube-scheduler on a real API server: prints a table and writes JSON.
 
-Both face the same API server, one after the other in alternating order, one process each; kube-scheduler without leader election and with
-5,000 requests a second, so that neither waits for a limit of its own. All pods are created first and then the scheduler is started; the
-rate counts from the first to the last binding as a third client's watch sees them. CPU seconds are those of the whole process from its
-start until its events are written; memory is the most it had.
+Both use the same API server, one at a time in alternating order, one process each; kube-scheduler without leader election and with 5,000
+requests a second, so that neither waits for its own limit. All pods are created first and then the scheduler is started; the rate counts
+from the first to the last binding as a third client's watch sees them. CPU seconds are those of the whole process from its start until its
+events are written; memory is the most it had.
 
 There are no kubelets, no kwok and no controllers: 5,000 nodes' heartbeats and pods' statuses would be most of the work on a small
 machine, and another part of it for each scheduler. Nodes are created once with the condition Ready, and pods are deleted after each run.

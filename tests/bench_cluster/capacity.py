@@ -1,8 +1,8 @@
-"""`wharf capacity` beside cluster-capacity: the same pods on the same API server, their counts and times.
+"""Compares `wharf capacity` with cluster-capacity: the same pods on the same API server, their counts and times.
 
 Small random clusters compare the counts, one large cluster the times: the CPU time of each process, which other processes of the machine
-change little, and the seconds until it ends. cluster-capacity has the plugins of kube-scheduler 1.30; what is asked here is decided in the
-same way in 1.36. Prints a line for each question, and exits with 1 if a count differs.
+change little, and the seconds until it ends. cluster-capacity has the plugins of kube-scheduler 1.30; the pods here are decided in the same
+way in 1.36. Prints a line for each question, and exits with 1 if a count differs.
 
 `python -m tests.bench_cluster.capacity [--clusters N] [--nodes N] [--pods N] [--kinds KIND…]`
 """

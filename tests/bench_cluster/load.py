@@ -73,7 +73,7 @@ class Load:
         finally:
             for _, writer in streams:
                 writer.close()
-            await asyncio.sleep(0.1)  # TLS says goodbye in some rounds of the loop
+            await asyncio.sleep(0.1)  # TLS closes in some rounds of the loop
         return sent
 
 

@@ -66,7 +66,8 @@ class Run:
 
 
 class Bench:
-    """Runs workloads on a control plane that has no other client: kwok and the controllers are stopped, nodes are just said to be ready."""
+    """Runs workloads on a control plane that has no other client: kwok and the controllers are stopped, and nodes have a fixed status
+    ready."""
 
     def __init__(self, cluster: ControlPlane) -> None:
         cluster.kwok.stop()
@@ -125,7 +126,7 @@ class Bench:
         return replace(run, first=min(bound.values()) - started if bound else None, **used)
 
     def _paced(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
-        """Pods come one after another to a scheduler that runs already."""
+        """Pods are created in sequence while a scheduler runs."""
         scheduler = contender.start(self._cluster, workload.gang > 0)
         self._warm_up(contender, scheduler)
         before, events = cpu_seconds(scheduler), self._events()

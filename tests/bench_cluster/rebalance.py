@@ -1,4 +1,4 @@
-"""`wharf rebalance` beside descheduler's HighNodeUtilization: what each frees per moved pod on the same cluster.
+"""Compares `wharf rebalance` with descheduler's HighNodeUtilization: what each frees per moved pod on the same cluster.
 
 Nodes with GPUs of the OpenB trace, or all of its nodes, are filled with pods of it, on a real API server with kwok, by
 `policies/gpu-bin-pack.policy`; then 40 % of the pods leave at random. `wharf run` with the same policy places what is evicted, for both:
@@ -91,7 +91,7 @@ class Bench:
         self._n_begun = 0
 
     def begin(self) -> Worth:
-        """The cluster as at the beginning; returns what is free. The controllers stop meanwhile, so that they make no pods of their own."""
+        """The cluster as at the beginning; returns what is free. The controllers stop meanwhile, so that they make no pods."""
         self._cluster.end_others()
         self._cluster.controllers.stop()
         self._n_begun += 1  # in the names of the pods: kwok may still delete a former pod by its name
@@ -178,7 +178,7 @@ def _node(labels: Mapping[str, str], offered: Mapping[str, int]) -> Manifest:
 
 
 def _template(pod: PodView) -> Manifest:
-    """The spec of a pod: limits are equal to requests where the API server wants it."""
+    """The spec of a pod: limits are equal to requests where the API server requires it."""
     amounts = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in pod.requests.items() if amount}
     whole = {name: amount for name, amount in amounts.items() if "/" in name}
     spec = objects.pod("", scheduler="wharfinger")["spec"]

@@ -2,8 +2,8 @@
 
     python -m tests.bench_cluster.write_cost --rounds 20
 
-Nobody else uses the server. Each round sends the same number of each kind of write, in alternating order; the least and the median of all
-rounds are printed.
+The server has no other client. Each round sends the same number of each kind of write, in alternating order; the least and the median of
+all rounds are printed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the live page costs: `python -m tests.browser.figures` prints the first paint, and the memory that somebody who looks takes.
+"""What the live page costs: `python -m tests.browser.figures` prints the first paint, and the memory of a client.
 
 The first paint is the browser's own: milliseconds from the start of the visit until the map is drawn. Memory is what Python has allocated
 more, at most, while a page is open for some seconds, the browser's driver included.

@@ -1,4 +1,4 @@
-"""The live page of a real scheduler whose cluster is in memory, served on a free port from a thread of its own."""
+"""The live page of a real scheduler whose cluster is in memory, served on a free port from its own thread."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass
 class Standing:
-    """As much of a daemon as the page asks for."""
+    """The part of a daemon that the page reads."""
 
     scheduler: Scheduler
     shadows: Any
@@ -60,7 +60,7 @@ class Standing:
 
 @dataclass
 class Known:
-    """As much of `Health` as the page asks for."""
+    """The part of `Health` that the page reads."""
 
     daemon: Standing | None = None
 

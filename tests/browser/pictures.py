@@ -30,7 +30,7 @@ APPS = ("web", "api", "cache", "worker", "batch")
 
 
 def populate(page: SchedulerPage, chance: random.Random) -> None:
-    """A cluster that is used unevenly, pods that were just placed, and a few that fit nowhere."""
+    """A cluster that is used unevenly, pods that were just placed, and a few that fit on no node."""
     page.put(nodes(N_NODES), NODE)
     running = [pod(f"{chance.choice(APPS)}-{index:04d}", **_size(chance), node=_node(chance)) for index in range(5 * N_NODES)]
     page.put(running, POD)

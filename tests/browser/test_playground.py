@@ -30,7 +30,7 @@ def playground():
 
 
 def write(tab, text):
-    """Puts a text in the place of the policy, as if it was pasted."""
+    """Replaces the policy by a text, as if it was pasted."""
     tab.focus(CONTENT)
     tab.keyboard.press("Control+A")
     tab.keyboard.insert_text(text)
@@ -135,7 +135,7 @@ def test_the_link_carries_everything_and_no_server_sees_it(playground, visit):
 
 
 @pytest.mark.parametrize("damage", ["policy=%%%", "policy=AAAA", "policy=3", "policy=" + "A" * 5000])
-def test_a_damaged_link_is_said(playground, visit, damage):
+def test_a_damaged_link_is_reported(playground, visit, damage):
     found = visit(f"{playground.url}#{damage}")
     wait_text(found.tab, "#trouble", "The link is damaged")
     assert found.tab.inner_text("#tests-title") == "Tests · 4 passed"
@@ -253,7 +253,7 @@ def test_a_running_scheduler_tries_a_policy_on_its_own_cluster_and_goes_on_as_be
     assert scheduler.ask(lambda page: page.scheduler.state.snapshot().placed("uid-old")[0]) is not None
 
 
-def test_a_text_that_is_too_long_and_a_program_that_has_ended_are_said(visit):
+def test_a_text_that_is_too_long_and_a_program_that_has_ended_are_reported(visit):
     with PlaygroundPage() as page:
         found = visit(page.url)
         write(found.tab, "# long\n" * 10_000)

@@ -653,7 +653,7 @@ def test_one_node_is_one(visit):
         assert visit(page.url).title_of("cluster") == "Cluster · 1 node"
 
 
-def test_one_page_too_many_says_so_and_waits_for_its_turn(scheduler, chromium):
+def test_one_page_too_many_is_reported_and_waits_for_its_turn(scheduler, chromium):
     others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MAX_WATCHERS)]
     tab = chromium.new_page()
     tab.goto(scheduler.url)
@@ -731,10 +731,10 @@ def test_the_page_sends_requests_to_its_server_alone_and_may_run_nothing_inline(
              setTimeout(() => resolve("nothing"), 3000); })"""
     )
     assert blocked.startswith(("script-src", "require-trusted-types-for"))
-    found.complaints.clear()  # the browser says so
+    found.complaints.clear()  # reported by the browser
 
 
-def test_a_page_whose_scheduler_has_gone_says_so_and_comes_back_by_itself(scheduler, visit):
+def test_a_page_whose_scheduler_has_gone_is_reported_and_comes_back_by_itself(scheduler, visit):
     found = visit(scheduler.url)
     wait_text(found.tab, "#live", "live")
     scheduler.ask(lambda page: [page.page.feed.leave(watcher) for watcher in list(page.page.feed._watchers)])
@@ -831,5 +831,5 @@ def test_on_a_telephone_each_decision_still_says_where(scheduler, visit):
 def test_large_clusters_are_painted(count, visit):
     with SchedulerPage() as page:
         page.put(nodes(count), NODE)
-        found = visit(page.url)  # which waits until the map is drawn; tests/browser/figures.py says how long that takes
+        found = visit(page.url)  # which waits until the map is drawn; tests/browser/figures.py measures how long that takes
         assert found.title_of("cluster") == f"Cluster · {count:,} nodes"

@@ -133,7 +133,7 @@ class Api:
             return list(pool.map(self.create, objs))
 
     def delete(self, kind: str, name: str, namespace: str = "default", *, grace: int = 0) -> None:
-        """Deletes one object; one that is gone already is no error."""
+        """Deletes one object; one that is already deleted is no error."""
         try:
             self.request("DELETE", f"{collection(kind, namespace)}/{name}?gracePeriodSeconds={grace}")
         except Refused as refusal:

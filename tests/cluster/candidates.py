@@ -1,4 +1,4 @@
-"""Candidates for a lease in this process, each in a thread with a loop of its own, so that one can stand still while others go on."""
+"""Candidates for a lease in this process, each in a thread with its own loop, so that one can pause while others continue."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Candidate:
 
     @property
     def is_leader(self) -> bool:
-        """Whether it may act, asked from another thread."""
+        """True if it may act; called from another thread."""
         return self._election.is_leader
 
     def end(self) -> None:

@@ -12,7 +12,7 @@ from tests.cluster.programs import built
 FOLDER = deployment.FOLDER / "chart"
 IMAGE = "image.repository=registry.example/wharfinger"
 KUBERNETES = "1.36.0"
-"""The version that `helm template` renders for; `helm install` asks the API server."""
+"""The version that `helm template` renders for; `helm install` reads from the API server."""
 
 
 class HelmFailed(Exception):

@@ -36,7 +36,7 @@ CONTROLLERS = (
     "persistentvolume-binder-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
-    "resourceclaim-controller",  # makes claims of templates, and frees those whose pods are gone
+    "resourceclaim-controller",  # makes claims of templates, and frees those of deleted pods
     "podgroup-protection-controller",  # takes its finalizer from PodGroups without pods
 )
 TOKENS = "".join(f'{token},admin,admin,"system:masters"\n' for token in (TOKEN, OTHER_TOKEN)) + f"{GUEST_TOKEN},guest,guest\n"
@@ -194,7 +194,7 @@ class ControlPlane:
         ]
 
     def _webhook_configuration(self) -> Path:
-        """The path of a configuration by which webhooks are asked with a client certificate that `webhook_clients` has signed."""
+        """The path of a configuration for calls of webhooks with a client certificate that `webhook_clients` has signed."""
         certificate, key = self.webhook_clients.client("kube-apiserver")
         user = {"client-certificate": str(certificate), "client-key": str(key)}
         kubeconfig = self.folder / "webhooks.kubeconfig"

@@ -46,7 +46,7 @@ def uninstall(control_plane):
         for item in items(control_plane, kind) or ():
             if item["metadata"].get("finalizers"):
                 patch(control_plane, kind, item["metadata"]["name"], {"metadata": {"finalizers": None}}, item["metadata"].get("namespace"))
-    for item in control_plane.api.list("Service"):  # the garbage collector takes its time to learn that a kind is gone
+    for item in control_plane.api.list("Service"):  # the garbage collector needs time to notice that a kind is removed
         if f"{GROUP}/app" in item["metadata"].get("labels", {}):
             control_plane.api.delete("Service", item["metadata"]["name"], item["metadata"]["namespace"])
     names = {f"{plural}.{GROUP}" for plural in PLURALS.values()}
@@ -74,7 +74,7 @@ def create(control_plane, kind, name, spec, namespace="default"):
 
 
 def get(control_plane, kind, name, namespace="default"):
-    """One object, None when it is gone."""
+    """One object, None if it is deleted."""
     return _or_none(lambda: control_plane.api.request("GET", f"{path(kind, namespace)}/{name}"))
 
 
@@ -84,7 +84,7 @@ def patch(control_plane, kind, name, body, namespace="default"):
 
 
 def delete(control_plane, kind, name, namespace="default"):
-    """Asks for the deletion of an object."""
+    """Requests the deletion of an object."""
     control_plane.api.request("DELETE", f"{path(kind, namespace)}/{name}")
 
 
@@ -115,7 +115,7 @@ def pods_of(cluster, name="web"):
 
 
 def running(cluster, n, name="web"):
-    """Whether a PolicyApp says that it runs and has that many running pods."""
+    """True if a PolicyApp has the status Running and that many running pods."""
     there = [pod for pod in pods_of(cluster, name) if "deletionTimestamp" not in pod["metadata"]]
     return len(there) == n and all(pod["status"]["phase"] == "Running" for pod in there) and phase(cluster, name) == "Running"
 

@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[2] / "deploy"
 
 
 def apply(control_plane, folder=FOLDER):
-    """What kubectl says; the definitions are served when it returns."""
+    """The output of kubectl; the definitions are served when it returns."""
     said = control_plane.kubectl("apply", "--validate=strict", "-k", folder)
     custom.wait_served(control_plane)
     return said

@@ -56,7 +56,7 @@ def claim(name: str, count: int = 1) -> dict[str, Any]:
 
 
 def pod(name: str, *, claim_name: str = "", **alike: Any) -> dict[str, Any]:
-    """A pod with a claim of its own, made of the template, or with the claim that is named."""
+    """A pod with its own claim, made of the template, or with the named claim."""
     made = objects.pod(name, **alike)
     source = {"resourceClaimName": claim_name} if claim_name else {"resourceClaimTemplateName": TEMPLATE}
     made["spec"]["resourceClaims"] = [{"name": "gpu", **source}]

@@ -52,7 +52,7 @@ def a_lost_answer(api, proxy):
 
 
 def a_hopeless_pod(api, seen):
-    """A pod that fits nowhere has a condition, and the event about it becomes a series when policies change and do not help."""
+    """An unschedulable pod has a condition, and the event about it becomes a series when policies change and do not help."""
     api.create(objects.pod("hopeless", cpu="1000", **OURS))
     eventually(lambda: [each for each in api.list("Event") if each["regarding"].get("name") == "hopeless"])
     weights = iter(range(1, 100))
@@ -66,7 +66,7 @@ def a_hopeless_pod(api, seen):
 
 
 def a_group(api):
-    """A PodGroup says whether its members are placed."""
+    """The status of a PodGroup shows whether its members are placed."""
     api.create(objects.podgroup("team", 2))
     for name in ("team-a", "team-b"):
         api.create(objects.pod(name, schedulingGroup={"podGroupName": "team"}, **OURS))

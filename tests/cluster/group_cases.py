@@ -1,4 +1,4 @@
-"""Groups of pods, each with a few nodes of its own, whose placements are known.
+"""Groups of pods, each with its own few nodes, whose placements are known.
 
 They are known by brute force over all assignments: which request goes to which node. Members of one request are interchangeable.
 """

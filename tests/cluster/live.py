@@ -1,4 +1,4 @@
-"""The product's scheduler in this process, against the API server of a test: what `wharf run` runs, in a thread with a loop of its own."""
+"""The product's scheduler in this process, against the API server of a test: the code of `wharf run`, in a thread with its own loop."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def where(pool):
 
 
 class Mounted:
-    """A ConfigMap as the kubelet mounts it: each version in a hidden folder of its own, `..data` turned to it by a rename."""
+    """A ConfigMap as the kubelet mounts it: each version in a new hidden folder, `..data` moved to it by a rename."""
 
     def __init__(self, root):
         self.root = root

@@ -1,9 +1,9 @@
-"""`wharf run` as a process of its own, as it runs in production.
+"""`wharf run` as a separate process, as in production.
 
     with WharfProcess(cluster, "--policy", path, name="first") as wharf:
         …; wharf.terminate() == 0
 
-It ends with the test whatever happens; what it writes is in `wharf.log`.
+It always ends with the test; its output is in `wharf.log`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class WharfProcess:
         self._program.start()
 
     def wait_ready(self, within: float = PATIENCE) -> None:
-        """Returns when it knows the cluster, and leads or stands by; NotReady when it ends or takes too long."""
+        """Returns when it has listed the cluster, and leads or waits for the lease; NotReady when it ends or takes too long."""
         self._program.wait_ready(within)
 
     @property
@@ -126,7 +126,7 @@ class WharfProcess:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
     def wait_scheduling(self, within: float = PATIENCE) -> None:
-        """Returns when it leads and schedules; a replica that stands by is ready, but does not."""
+        """Returns when it leads and schedules; a replica that waits for the lease is ready, but does not."""
         eventually(lambda: STARTED in self.log[self._written_before :], within=within)
 
     def get(self, path: str) -> tuple[int, str]:

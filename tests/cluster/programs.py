@@ -28,7 +28,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def built(name: str) -> Path:
-    """The path of a program of the testbed. Where it is neither built nor can be, a test is skipped and says why; with CI=true it fails."""
+    """The path of a program of the testbed.
+
+    Where it is neither built nor can be, a test is skipped with a reason; with CI=true it fails.
+    """
     try:
         return build.program(name)
     except build.Unavailable as missing:

@@ -5,8 +5,8 @@
         proxy.add(Answer(status=429, retry_after=1), method="POST", path="/binding$", times=20)
         proxy.cut(watches=True, every=1.0)
 
-It speaks TLS with the API server's own certificate, so that clients notice no difference. It runs in a thread with a loop of its own; a
-test calls it from outside. Every request is written down in `seen`, with the status that the client was given (0: none).
+It speaks TLS with the API server's own certificate, so that clients notice no difference. It runs in a thread with its own loop; a test
+calls it from outside. Every request is written down in `seen`, with the status that the client was given (0: none).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_BODY = 16 * 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request, when it came (monotonic), what it said and what became of it."""
+    """A request: its time (monotonic), its content and its result."""
 
     method: str
     path: str
@@ -107,7 +107,7 @@ class Proxy:
         self._call(self._cut(watches, every, longer))
 
     def freeze(self) -> None:
-        """Half-open: connections stand and nothing more comes out of them, until `thaw` or `clear`."""
+        """Half-open: connections stay open and nothing more comes out of them, until `thaw` or `clear`."""
         self._loop.call_soon_threadsafe(self._flowing.clear)
 
     def thaw(self) -> None:
@@ -182,7 +182,7 @@ class Proxy:
         self._open[task] = (request, exchange.watch)
         try:
             return await self._answer(request, exchange)
-        except (ClientError, ConnectionError):  # the API server has gone away, or the client has
+        except (ClientError, ConnectionError):  # the API server or the client has disconnected
             _break(request)
             return web.Response(status=502)
         finally:

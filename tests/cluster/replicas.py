@@ -1,4 +1,4 @@
-"""Two replicas of `wharf run`, each behind a proxy of its own, so that it is known which of them sent what and when."""
+"""Two replicas of `wharf run`, each behind its own proxy, so that the requests of each are known."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Replica(WharfProcess):
         self.proxy = proxy
 
     def bindings(self) -> list[Exchange]:
-        """The bindings that it has asked for."""
+        """The bindings that it has requested."""
         return [exchange for exchange in tuple(self.proxy.seen) if BINDING.search(exchange.path)]
 
     def gave_back(self) -> bool:
@@ -56,7 +56,7 @@ class Replica(WharfProcess):
 
 @contextlib.contextmanager
 def two_replicas(cluster: ControlPlane) -> Iterator[tuple[Replica, Replica]]:
-    """(the leader, the one that stands by), both ready."""
+    """(the leader, the other one), both ready."""
     cluster.api.delete("Lease", NAME, "kube-system")
     with Proxy(cluster) as one, Proxy(cluster) as two, Replica(cluster, one, "leader") as leader:
         leader.wait_scheduling()

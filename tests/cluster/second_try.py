@@ -1,9 +1,9 @@
-"""Runs pytest, tries what fails once more by itself, and names at the end what passed only then.
+"""Runs pytest, repeats failed tests separately, and names at the end those that passed only then.
 
     python -m tests.cluster.second_try tests/cluster -n 2
 
 A test that passes the second time does not fail the run, because the machine may have been too busy for two control planes. It is a defect
-all the same: `unsteady.txt` beside this file keeps those that are known, until they are mended.
+all the same: `unsteady.txt` in this folder lists the known ones, until they are mended.
 """
 
 from __future__ import annotations

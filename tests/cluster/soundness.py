@@ -1,4 +1,4 @@
-"""What must be true of a cluster after whatever has happened to its scheduler. One function says it for all scenarios.
+"""What must be true of a cluster after whatever has happened to its scheduler. One function checks it for all scenarios.
 
 Every pod is bound once, or pending for a reason that is true; no node carries more than it offers; the scheduler holds nothing back for
 a pod that is not there.
@@ -38,8 +38,8 @@ def assert_sound(
     """Returns when the cluster is sound, which it must be `within` seconds; raises AssertionError with what is wrong.
 
     `chain` is what the scheduler decides by (default: Kubernetes' own plugins). Pods of other `schedulers` may be pending for whatever
-    reason. `assumed` asks the scheduler which pods it has decided about and not seen bound. Pods may be on `removed_nodes`: no
-    controller runs that would delete them.
+    reason. `assumed` returns the pods that the scheduler has decided and not seen bound. Pods may be on `removed_nodes`: no controller runs
+    that would delete them.
     """
 
     def sound() -> bool:

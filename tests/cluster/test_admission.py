@@ -1,4 +1,4 @@
-"""The webhook asked by a real API server."""
+"""The webhook, called by a real API server."""
 
 import base64
 import http.client
@@ -54,7 +54,7 @@ def bundle(certificate):
 
 
 def refusal(cluster, source=BAD, name="trial"):
-    """What kubectl says when it would store a policy; empty when it would be stored."""
+    """The error of kubectl for a policy; empty if it would be stored."""
     try:
         cluster.kubectl("create", "--dry-run=server", "-f", "-", content=policy(source, name))
     except AssertionError as error:
@@ -135,7 +135,7 @@ def test_without_a_certificate_it_schedules_all_the_same(defined, webhook, certi
 
 
 def asked_by(port, client=None):
-    """The status with which the webhook answers who asks with a client's certificate; None where no connection comes about."""
+    """The status of the webhook for a request with a client's certificate; None where no connection comes about."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if client is not None:

@@ -112,7 +112,7 @@ CASES = {
 
 
 def of_another(given):
-    """The same series of a process that is not ours, beside one of ours that is quiet."""
+    """The same series of another process, next to one of ours that is quiet."""
     return BUILD | {name.replace(OURS, OTHERS): values for name, values in given.items() if "build_info" not in name}
 
 

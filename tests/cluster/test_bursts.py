@@ -1,4 +1,4 @@
-"""Much at once: thousands of pods, nodes that vanish and come back, history that etcd has forgotten; nothing is kept of what has gone."""
+"""Much at once: thousands of pods, nodes that vanish and come back, history that etcd has forgotten; nothing is kept of removed objects."""
 
 import gc
 import multiprocessing

@@ -73,7 +73,7 @@ def _gone(pid):
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    return Path(f"/proc/{pid}/stat").read_text("utf-8").split()[2] == "Z"  # killed, but nobody has collected it
+    return Path(f"/proc/{pid}/stat").read_text("utf-8").split()[2] == "Z"  # killed, but not yet reaped
 
 
 def test_a_condition_that_never_holds_ends_at_its_deadline():

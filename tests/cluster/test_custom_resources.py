@@ -134,7 +134,7 @@ def test_a_preview_tries_another_policy_set(defined, wharf, nodes):
     custom.create(defined, "PlacementPreview", "broken", {**asked, "policies": [{"source": 'policy "x"\nfilter {'}]})
     custom.create(defined, "PlacementPreview", "unknown", {"workloadRef": {"kind": "Job", "name": "none"}})
 
-    names = lambda name: {each["node"] for each in custom.status(defined, "PlacementPreview", name)["placements"]}  # noqa: E731 — asked twice
+    names = lambda name: {each["node"] for each in custom.status(defined, "PlacementPreview", name)["placements"]}  # noqa: E731 — used twice
     eventually(lambda: all(custom.status(defined, "PlacementPreview", name) for name in ("now", "tried", "broken", "unknown")))
     assert len(names("now")) == 6
     assert names("tried") == {"node-0001", "node-0003", "node-0005"}
@@ -143,7 +143,7 @@ def test_a_preview_tries_another_policy_set(defined, wharf, nodes):
     assert (condition["reason"], condition["message"]) == ("UnknownObject", "there is no Job none in namespace default")
 
 
-def test_a_preview_and_a_dry_run_say_the_same(defined, wharf, nodes, pods, tmp_path):
+def test_a_preview_and_a_dry_run_are_equal(defined, wharf, nodes, pods, tmp_path):
     zoned(nodes, 12)
     pods(20, scheduler="wharfinger", cpu="1300m")
     eventually(lambda: all("nodeName" in pod["spec"] for pod in defined.api.list("Pod")))

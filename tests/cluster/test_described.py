@@ -45,7 +45,7 @@ def _settled(kubectl, name):
 
 
 def _events(kubectl, name):
-    """The lines of the section Events, without who says so, when and how often."""
+    """The lines of the section Events, without source, time and count."""
     _, _, section = kubectl("describe", "pod", name).partition("Events:")
     lines = [line.split(maxsplit=2) for line in section.splitlines()[3:] if line.strip()]
     return {_plain(f"{kind} {reason} {rest}") for kind, reason, rest in lines}

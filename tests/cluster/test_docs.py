@@ -1,4 +1,4 @@
-"""What README.md and docs/ show on a cluster is run on one: commands print what the page says."""
+"""What README.md and docs/ show on a cluster is run on one: commands print the output of the page."""
 
 import contextlib
 import os

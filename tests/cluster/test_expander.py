@@ -1,4 +1,4 @@
-"""`wharf expander` beside a real API server, with objects as the API server writes them in protocol buffers."""
+"""`wharf expander` with a real API server, and objects as the API server writes them in protocol buffers."""
 
 import os
 import signal

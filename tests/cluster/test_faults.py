@@ -54,7 +54,7 @@ def test_the_api_server_dies_in_the_middle(control_plane, nodes, pods):
         assert_sound(control_plane, assumed=scheduler.assumed)
 
 
-def test_pods_that_fit_nowhere_say_why_and_are_bound_when_there_is_room(control_plane, nodes, pods):
+def test_pods_without_a_feasible_node_say_why_and_are_bound_when_there_is_room(control_plane, nodes, pods):
     nodes(2, cpu="1")
     pods(10, scheduler=NAME, cpu="300m")
 

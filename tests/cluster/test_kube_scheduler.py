@@ -112,7 +112,7 @@ def test_a_snapshot_of_kubectl_is_decided_with_the_words_of_kube_scheduler(contr
 
 
 def _messages(api, count):
-    """Every pod says why it is pending."""
+    """Every pod has the reason why it is pending."""
     found = {pod["metadata"]["name"]: pod["status"].get("conditions", [{}])[0].get("message") for pod in api.list("Pod")}
     return found if len(found) == count and all(found.values()) else None
 

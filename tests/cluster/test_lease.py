@@ -71,7 +71,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_who_cannot_renew_stops_at_the_deadline_and_says_so_and_another_leads_after_that(control_plane, proxy, fault):
+def test_who_cannot_renew_stops_at_the_deadline_and_is_reported_and_another_leads_after_that(control_plane, proxy, fault):
     with _leading(proxy, "one") as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
         proxy.add(FAULTS[fault], path=PATH)
 

@@ -83,7 +83,7 @@ def test_odd_quantities_are_those_of_kubernetes(control_plane, nodes, kind):
 
 
 @pytest.mark.parametrize("amount", ["8Ei", "7Ei", "9223372036854775807"])
-def test_a_pod_on_a_node_that_asks_for_more_than_there_is(control_plane, nodes, amount):
+def test_a_pod_on_a_node_that_requests_more_than_there_is(control_plane, nodes, amount):
     api = control_plane.api
     nodes(2)
     with LiveScheduler(control_plane.kubeconfig) as scheduler:
@@ -144,7 +144,7 @@ REASON_OF = {wrong_type: "SchedulerError", not_a_quantity: "SchedulerError", odd
 
 @pytest.mark.parametrize("change", REASON_OF)
 @pytest.mark.parametrize("from_list", [False, True], ids=["watched", "listed"])
-def test_a_pod_that_cannot_be_read_waits_and_says_so(control_plane, proxy, nodes, change, from_list):
+def test_a_pod_that_cannot_be_read_waits_and_reports_it(control_plane, proxy, nodes, change, from_list):
     api = control_plane.api
     nodes(2)
     proxy.add(spoilt(change, "odd"), method="GET", path="/pods$")

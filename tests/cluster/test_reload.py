@@ -109,7 +109,7 @@ def test_a_broken_file_at_the_start_ends_it_unless_it_was_good_before(control_pl
         assert pools_by_revision(wharf, pools).popitem()[1] == {"b"}
 
 
-def test_a_policy_that_rejects_every_node_is_active_and_says_so_and_a_better_one_frees_the_pods(control_plane, pools, pods, tmp_path):
+def test_a_policy_that_rejects_every_node_is_active_and_is_reported_and_a_better_one_frees_the_pods(control_plane, pools, pods, tmp_path):
     path = tmp_path / "where.policy"
     path.write_text(where("a"))
 

@@ -101,7 +101,7 @@ def test_supposed_nodes_and_further_pods(shop, defined):
     assert len(defined.api.list("Node")) == 4
 
 
-def test_a_policy_says_whom_it_governs_and_what_it_rejects(shop, defined):
+def test_a_policy_shows_which_pods_it_governs_and_what_it_rejects(shop, defined):
     running, _ = shop
     defined.api.patch("Deployment", "web", {"spec": {"replicas": 14}})
     eventually(lambda: sum("nodeName" in pod["spec"] for pod in defined.api.list("Pod")) == 1 + 3 + 4 + 4)

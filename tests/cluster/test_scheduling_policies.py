@@ -40,7 +40,7 @@ def zones(cluster, found):
     return {labels[pod["spec"]["nodeName"]] for pod in found}
 
 
-def test_a_policy_becomes_active_and_says_whom_it_governs(defined, wharf, nodes, pods, kubectl):
+def test_a_policy_becomes_active_and_shows_which_pods_it_governs(defined, wharf, nodes, pods, kubectl):
     zoned(nodes)
     custom.create(defined, "SchedulingPolicy", "east", {"source": EAST})
     eventually(lambda: condition(defined, "east", "Active") == "True")

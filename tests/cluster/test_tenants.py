@@ -95,7 +95,7 @@ def test_what_the_tenant_may_not_write_at_all(defined, tenant, wharf):
             tenant.request(method, path, body)
 
 
-def test_previews_tell_nothing_of_pods_elsewhere(defined, tenant, bank, wharf):
+def test_previews_show_no_pods_of_other_namespaces(defined, tenant, bank, wharf):
     for number, guess in enumerate(["h", "hunter2", "x"]):
         found = asked(tenant, f"guess-{number}", template=TEMPLATE, replicas=2, policies=[{"source": SPY.format(guess)}])
         assert found["placed"] == 2, found
@@ -110,7 +110,7 @@ def test_previews_tell_nothing_of_pods_elsewhere(defined, tenant, bank, wharf):
     assert "the pods' priority is 1, where their class gives 0" in json.dumps(asked(tenant, "priority", template=compared))
 
 
-def test_previews_tell_nothing_of_policies_of_other_namespaces(defined, tenant, bank, wharf):
+def test_previews_show_no_policies_of_other_namespaces(defined, tenant, bank, wharf):
     alone = asked(tenant, "alone", template=TEMPLATE)["policyRevision"]
     custom.create(defined, "SchedulingPolicy", "vault", {"source": custom.EAST, "namespace": "default"})
     eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", "vault"), "Active") == "True")

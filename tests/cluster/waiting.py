@@ -10,8 +10,11 @@ from tests.cluster.control_plane import ControlPlane
 
 T = TypeVar("T")
 PATIENCE = 120.0
-"""Seconds after which something is taken never to happen. That is longer than a busy machine takes, and shorter than the five minutes after
-which a scheduler looks again for events that it has missed."""
+"""Seconds after which something is taken never to happen.
+
+That is longer than a busy machine takes, and shorter than the five minutes after which a scheduler looks again for events that it has
+missed.
+"""
 
 
 def eventually(condition: Callable[[], T], *, within: float = PATIENCE, every: float = 0.1) -> T:

@@ -1,4 +1,4 @@
-"""Every policy in the reference of the language says what the reference says it does."""
+"""Every policy in the language reference does what the reference describes."""
 
 from pathlib import Path
 

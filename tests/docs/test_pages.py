@@ -1,4 +1,4 @@
-"""Everything that README.md and docs/ show is run: policies check clean, commands print what the page says."""
+"""Everything that README.md and docs/ show is run: policies check clean, commands print the output of the page."""
 
 import doctest
 import os

@@ -134,7 +134,7 @@ def test_a_change_is_checked_once_for_pods_that_differ_in_labels_only():
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
 def test_terms_of_placed_pods_by_keys_that_no_node_has_are_hardly_any_work_for_others(kind):
-    """Whoever may create pods may write such terms; they meet every pod that is placed afterwards."""
+    """Every user who can create pods can write such terms. They apply to every pod that is placed afterwards."""
     placed = near(2000, kind, "key{}")
     placed = {**placed, "metadata": {**placed["metadata"], "name": "placed", "uid": "placed"}, "spec": {**placed["spec"], "nodeName": "n0"}}
     alone, beside = (decided_second(state([node(f"n{i}") for i in range(20)], found)) for found in ([], [placed]))

@@ -29,8 +29,11 @@ NAMES = GpuNames()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of each pod: `node` (its number, -1 for none) and `gpus`; and after it, in thousandths of GPUs, what had arrived, was
-    allocated, and what was of no use to typical pods. `watts` when pods for all GPUs had arrived."""
+    """What became of each pod: `node` (its number, -1 for none) and `gpus`.
+
+    And after it, in thousandths of GPUs, what had arrived, was allocated, and what was of no use to typical pods. `watts` when pods for all
+    GPUs had arrived.
+    """
 
     node: tuple[int, ...]
     gpus: tuple[tuple[int, ...], ...]
@@ -116,7 +119,7 @@ def play(of: Chain, variant: openb.Variant, game: Game, *, fragmented: bool = Tr
 
 
 def _again(pod: PodView, place: int) -> PodView:
-    """The pod under a name of its own: a pod of the trace may come several times."""
+    """The pod under a new name: a pod of the trace may come several times."""
     metadata = msgspec.structs.replace(pod.object.metadata, name=f"{pod.name}-{place}")
     return PodView(msgspec.structs.replace(pod.object, metadata=metadata), pod.template)
 
@@ -147,7 +150,7 @@ class Free:
 def fragmentation(cpu: float, free: Sequence[int], model: str, mix: Sequence[Typical]) -> float:
     """The thousandths of a node's GPUs that typical pods cannot use, on average, with so much of it free.
 
-    A pod that does not fit, or wants no GPU, could use none of them; any other could not use those with less than it wants.
+    A pod that does not fit, or requests no GPU, could use none of them; any other could not use those with less than its request.
     """
     everything = sum(free)
     if not everything:

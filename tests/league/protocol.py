@@ -40,7 +40,7 @@ class Half(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a pod asks for: mCPU, MiB, GPUs, thousandths of each GPU, and the models that it can use (empty: any)."""
+    """The requests of a pod: mCPU, MiB, GPUs, thousandths of each GPU, and the models that it can use (empty: any)."""
 
     cpu: int
     memory: int
@@ -103,7 +103,7 @@ def machines() -> tuple[Machine, ...]:
 
 @lru_cache(maxsize=2)
 def shapes(variant: openb.Variant) -> tuple[Shape, ...]:
-    """What each pod of a trace asks for."""
+    """The requests of each pod of a trace."""
     return tuple(_shape(pod) for pod in pod_manifests(variant))
 
 

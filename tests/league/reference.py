@@ -97,7 +97,7 @@ def _full(node: Node, shape: Shape) -> int:
 
 
 def dot_product(node: Node, shape: Shape, _mix: Mix) -> float:
-    """The dot product of what is free and what is asked for."""
+    """The dot product of the free amounts and the requests."""
     product = Fraction(node.cpu * shape.cpu, MOST_CPU**2) + Fraction(node.free * shape.demand, MOST_GPU**2)
     return math.floor(100 * (1 - product / 2))
 

@@ -85,12 +85,12 @@ def cluster(case: Mapping[str, Any]) -> ClusterState:
 
 
 def pending(case: Mapping[str, Any]) -> PodView:
-    """The pod that the case asks about."""
+    """The pod of the case."""
     return PodView(decode.convert(case["pod"], objects.Pod))
 
 
 def chain(case: Mapping[str, Any]) -> chains.Chain:
-    """The default chain, with the scoring strategy and the later plugins that the case names; preemption only if the case asks for it."""
+    """The default chain, with the scoring strategy and the later plugins that the case names; preemption only if the case has it."""
     strategy = case.get("scoring")
     fit = {} if strategy is None else {"scoringStrategy": strategy if isinstance(strategy, dict) else {"type": strategy}}
     left_out = LATER - frozenset(case.get("plugins", ()))

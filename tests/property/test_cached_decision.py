@@ -1,4 +1,4 @@
-"""A remembered evaluation that was brought up to date says exactly what a fresh one says, whatever happened to the cluster in between."""
+"""An updated evaluation equals a new one, whatever happened to the cluster in between."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Patient(FilterPlugin):
 
 
 class Napping(FilterPlugin):
-    """A GLOBAL filter that skips while there are fewer than three pods, and says so."""
+    """A GLOBAL filter that skips while there are fewer than three pods, and reports this."""
 
     name = "Napping"
 
@@ -333,7 +333,7 @@ CHAINS = [
 
 
 def as_values(decision: Decision) -> dict[str, Any]:
-    """Everything that a decision says, by name."""
+    """All values of a decision, by name."""
     return {
         "outcome": (decision.node, decision.feasible, decision.n_nodes, decision.ties, decision.message, decision.totals, decision.margin),
         "filters": decision.diagnosis.filters,

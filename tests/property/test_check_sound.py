@@ -1,7 +1,7 @@
 """What the checker promises is true: compared with the interpreter on random policies and clusters.
 
-The checker says which values are never missing, which numbers are possible and which conditions are always true; everything behind it
-relies on that.
+The checker computes which values are never missing, which numbers are possible and which conditions are always true. All later stages rely
+on that.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def differences(policy: CompiledPolicy, bound: BoundPolicy, pod: PodView, snapsh
 
 
 def answers(policy: CompiledPolicy, bound: BoundPolicy, snapshot: Snapshot, rows: np.ndarray | slice) -> list[object]:
-    """Everything that a bound policy says of some rows."""
+    """All results of a bound policy for some rows."""
     found: list[object] = [bound.filter_bits(index, snapshot, rows).tolist() for index in range(len(policy.filters))]
     for index in range(len(policy.scores)):
         raw, state = bound.score(index, snapshot, rows)
@@ -105,7 +105,7 @@ def tie_keys(policy: CompiledPolicy, bound: BoundPolicy, index: int, snapshot: S
 
 @slow
 @given(programs.policies(), states(), pending)
-def test_kernels_say_what_the_interpreter_says(policy: typed.Policy, state: ClusterState, pod: PodView) -> None:
+def test_kernels_agree_with_the_interpreter(policy: typed.Policy, state: ClusterState, pod: PodView) -> None:
     compiled = compile_policy(policy, programs.PARAMS)
     snapshot = state.snapshot(now=NOW)
     assert not list(differences(compiled, BoundPolicy(compiled, pod, snapshot), pod, snapshot))
@@ -149,7 +149,7 @@ def test_the_scope_means_the_same_to_both(policy: typed.Policy, state: ClusterSt
 
 
 def by_row(policy: CompiledPolicy, bound: BoundPolicy, snapshot: Snapshot) -> list[tuple[object, list[object]]]:
-    """Each rule with what it says of every row."""
+    """Each rule with its result for every row."""
     found: list[tuple[object, list[object]]] = []
     for index, rule in enumerate(policy.filters):
         found.append((rule, bound.filter_bits(index, snapshot, slice(None)).tolist()))

@@ -53,7 +53,7 @@ def test_kernels_agree_on_texts(data: st.DataObject) -> None:
 
 
 def agree(policy: typed.Policy, interpreter: Interpreter) -> None:
-    """The compiled policy says what the interpreter says."""
+    """The compiled policy agrees with the interpreter."""
     compiled = compile_policy(policy, {param.name: PARAMS[param.name] for param in policy.params})
     bound = BoundPolicy(compiled, interpreter.pod, interpreter.snapshot)
     assert not list(differences(compiled, bound, interpreter.pod, interpreter.snapshot))

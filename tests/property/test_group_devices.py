@@ -1,4 +1,4 @@
-"""Groups whose members claim devices: a place is found where one exists, and nowhere else.
+"""Groups whose members claim devices: a place is found exactly if one exists.
 
 The plain definition is tried on tiny clusters: every member, on every node, in every order, with the devices that the chain gives it.
 """

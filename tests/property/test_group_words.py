@@ -1,4 +1,4 @@
-"""What policies read of groups: kernels and interpreter agree, kept answers follow, and members are what the plain definition says."""
+"""What policies read of groups: kernels and interpreter agree, kept answers follow, and members are those of the plain definition."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ incoming = members("incoming").map(PodView)
 
 @slow
 @given(texts, worlds(), st.one_of(incoming, members("member-0").map(PodView)))
-def test_kernels_say_what_the_interpreter_says(text: str, state: ClusterState, pod: PodView) -> None:
+def test_kernels_agree_with_the_interpreter(text: str, state: ClusterState, pod: PodView) -> None:
     policy, snapshot = compiled(text), state.snapshot(now=NOW)
     assert not list(differences(policy, BoundPolicy(policy, pod, snapshot), pod, snapshot))
 

@@ -24,7 +24,7 @@ NO_NUMBERS = [
 @pytest.mark.parametrize(
     ("requirement", "passes"), [("{} <= 5 on missing pass", True), ("{} <= 5 on missing reject", False), ("{} <= 5", False)]
 )
-def test_a_clause_says_what_then(text: str, requirement: str, passes: bool):
+def test_a_clause_defines_the_missing_case(text: str, requirement: str, passes: bool):
     condition, _, then = requirement.format(f"({text})").partition(" on ")
     policy = f'policy "p"\nfilter f {{ require {condition} else "too much"{" on " + then if then else ""} }}'
     placed = [fleet.pod(f"p{sign}", node_name="a", priority=sign) for sign in (-1, 1)]

@@ -1,4 +1,4 @@
-"""A rule asked about one node in plain Python says what its kernel says, to the last bit: on random policies, clusters and pods."""
+"""A rule evaluated for one node in plain Python equals its kernel to the last bit: on random policies, clusters and pods."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ few = settings(
 
 
 def equal(world, value, actual, kind):
-    """The condition that a value is what the interpreter says."""
+    """The condition that a value is that of the interpreter."""
     if actual is None:
         return z3.Not(as_bool(value.present))
     same = value.term == (world.text(actual) if kind in TEXTS else real(actual)) if kind is not Kind.BOOL else as_bool(value.term) == actual

@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it gives objects or says what cannot be read; never another exception, never a silent loss."""
+"""Reading any file returns objects or reports what cannot be read; never another exception, never a silent loss."""
 
 import json
 import re

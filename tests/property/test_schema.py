@@ -1,4 +1,4 @@
-"""Every attribute of a node reads the same from the columns as from the node itself, and every attribute has the type it says."""
+"""Every attribute of a node reads the same from the columns as from the node itself, and every attribute has its declared type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tally that follows pods as they come and go holds what a recount holds, and its version says when a thing appears or vanishes."""
+"""A tally that follows added and removed pods equals a recount, and its version changes when an entry appears or vanishes."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def with_claims(draw: st.DrawFn) -> WithClaims:
 
 @st.composite
 def claiming_pods(draw: st.DrawFn) -> objects.Pod:
-    """A pod of the namespace that asks for devices."""
+    """A pod of the namespace that requests devices."""
     pod = draw(waiting_pods())
     names = draw(st.sampled_from([MINE, MINE, OF_TEMPLATE, OF_TEMPLATE, {"resource_claim_name": "theirs"}]))
     uses = (objects.PodResourceClaim(name="gpu", **names),)

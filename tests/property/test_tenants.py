@@ -1,4 +1,5 @@
-"""A policy of a namespace shows its author nothing of pods elsewhere: two clusters that differ in those alone look the same to him.
+"""A policy of a namespace shows its author nothing of pods of other namespaces: two clusters that differ only in these give the same
+results.
 
 The two have the same nodes and the same pods, but those of other namespaces have other labels, annotations, images, names, owners and
 much else that says nothing of the room they take. What is compared is everything that comes of the policy: what it does to every node, the
@@ -260,7 +261,7 @@ def outcomes(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> 
 
 
 def permitted(policy: CompiledPolicy, index: int, pod: PodView, snapshot: Snapshot) -> list[Any]:
-    """What a permit says of the pod on each node."""
+    """The result of a permit for the pod on each node."""
     permit = PolicyPermit(policy, index)
     placements = [Placement(pod=pod, node=name) for name in snapshot.names]
     return [(permit.permission(each, snapshot).approved, permit.message(each, snapshot)) for each in placements]
@@ -339,7 +340,7 @@ def test_nor_does_one_without_any_policy(two: Two, pod: objects.Pod) -> None:
 # ── and what would happen otherwise ──
 
 
-def test_a_policy_of_the_cluster_would_tell() -> None:
+def test_a_policy_of_the_cluster_would_show_it() -> None:
     def reports(example: tuple[str, Two, objects.Pod]) -> bool:
         text, two, pod = example
         policy = compiled(text, CLUSTER)

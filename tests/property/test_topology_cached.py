@@ -20,7 +20,7 @@ CHAIN = chain.assemble()
 
 
 def as_values(decision: Decision) -> dict[str, Any]:
-    """What a decision says, whatever the rows of the nodes are."""
+    """The values of a decision, independent of the rows of the nodes."""
     snapshot = decision.snapshot
     return {
         "node": decision.node,
@@ -99,7 +99,7 @@ class Scheduler(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def follow_the_decision(self, data: st.DataObject) -> None:
-        """Place a pod where the scheduler says, or evict and nominate as it says."""
+        """Place a pod on the node of the scheduler, or evict and nominate as it decides."""
         view = PodView(data.draw(topologies.pods(data.draw(st.sampled_from(topologies.POD_NAMES)))))
         if view.uid in self.placed:
             return

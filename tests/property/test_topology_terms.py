@@ -34,7 +34,7 @@ def clusters(draw: st.DrawFn) -> ClusterState:
 
 
 def come_and_go(data: st.DataObject, state: ClusterState, watched: PodView) -> None:
-    """Some pods and nodes come, change and go; the decision about a pod is asked for in between."""
+    """Some pods and nodes come, change and go; the pod is decided in between."""
     for _ in range(data.draw(st.integers(1, 6))):
         cycle.decide(CHAIN, state.snapshot(), watched)
         for name in data.draw(st.lists(st.sampled_from(topologies.POD_NAMES), max_size=4, unique=True)):
@@ -58,7 +58,7 @@ def world_of(snapshot: Snapshot) -> reference.World:
 
 
 def rejections(name: str, pod: PodView, snapshot: Snapshot) -> dict[str, str]:
-    """What a filter says of each node by itself; at most one reason each."""
+    """The result of a filter for each node by itself; at most one reason each."""
     plugin: Any = CHAIN.plugin(name)
     rule = plugin.prepare_filter(Attempt(pod, snapshot, Shared()))
     if isinstance(rule, Skip):

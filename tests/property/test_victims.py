@@ -1,4 +1,4 @@
-"""Rules about victims: compiled they say what the interpreter says, and whom they protect is as good as not of lower priority."""
+"""Rules about victims: compiled rules agree with the interpreter, and a protected pod counts as not of lower priority."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ victim_rules = st.builds(
 
 @slow
 @given(programs.policies(), st.lists(victim_rules, min_size=1, max_size=3), states(), pending)
-def test_compiled_rules_say_what_the_interpreter_says(
+def test_compiled_rules_agree_with_the_interpreter(
     whole: typed.Policy, rules: list[typed.VictimRule], state: ClusterState, pod: PodView
 ) -> None:
     compiled = compile_policy(replace(whole, victims=tuple(rules)), programs.PARAMS)

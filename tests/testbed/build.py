@@ -2,8 +2,8 @@
 
 Each folder beside this file is a Go module without Go code: `go.mod` names programs as tools, `go.sum` pins every source they are made of.
 A module is built once for a machine, into a cache outside the checkout whose name carries the hash of its `go.sum`; a new version is thus a
-new folder, and checkouts share what is the same. A build happens in a temporary folder that is renamed when everything is there, under
-a lock, so that two test runs neither build twice nor see half a build.
+new folder, and checkouts share equal versions. A build happens in a temporary folder that is renamed when everything is there, under a
+lock, so that two test runs neither build twice nor see half a build.
 
 `python -m tests.testbed.build [MODULE…]` builds; `program(name)` is what tests call.
 """

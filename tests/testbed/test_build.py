@@ -1,4 +1,4 @@
-"""Where programs are taken from, and what is said when there are none."""
+"""The sources of programs, and the messages if there are none."""
 
 import pytest
 

@@ -58,7 +58,7 @@ def said_alike(path):
     assert [(each.code, each.message, each.help, each.start) for each in findings(document)] == wanted
 
 
-def test_a_finding_says_what_check_says():
+def test_a_finding_is_that_of_check():
     found = findings(Document("x.policy", 'policy "x"\nscore s = node.pod_cuont'))
     assert [each.text for each in found] == ["`node` has no field `pod_cuont`: unknown field\nhelp: did you mean `node.pod_count`?"]
     assert found[0].suggestion == "pod_count"

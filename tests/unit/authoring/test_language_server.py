@@ -1,4 +1,4 @@
-"""The language server as an editor sees it: a client that starts `wharf lsp` and asks."""
+"""The language server as an editor sees it: a client that starts `wharf lsp` and sends requests."""
 
 import asyncio
 import json

@@ -45,7 +45,7 @@ LIBRARY = "# What all share.\nlet least = 5%\n"
 
 
 class Stored:
-    """The library beside the policy."""
+    """The library of the policy."""
 
     def exists(self, name):
         return name == "shared.policy"
@@ -108,7 +108,7 @@ def test_a_name_of_a_library_is_declared_there():
 @pytest.mark.parametrize(
     ("at", "name"), [("keep:", "reserve"), ("free =", "left"), ("room {", "space"), ("web\n  place", "w-2"), ("shared\n", "lib")]
 )
-def test_a_renamed_text_says_the_same(at, name):
+def test_a_renamed_text_means_the_same(at, name):
     edits = navigation.renamed(document(), TEXT.index(at), name)
     text = applied(TEXT, tuple(Edit(place.start, place.end, new) for place, new in edits))
     assert text != TEXT

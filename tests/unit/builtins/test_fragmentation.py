@@ -72,7 +72,7 @@ def mix(*requests: dict[str, Any]) -> typed.Workload:
         ({"cpu": 1000.0, "devices": 2, "milli": 1000.0}, 1800.0),  # not two of them are
         ({"cpu": 9000.0, "devices": 1, "milli": 400.0}, 1800.0),  # too little CPU
         ({"memory": 2.0**40, "devices": 1, "milli": 400.0}, 1800.0),  # too little memory
-        ({"cpu": 1000.0}, 1800.0),  # asks for no device
+        ({"cpu": 1000.0}, 1800.0),  # requests no device
         ({"devices": 1, "milli": 400.0, "models": frozenset("A")}, 1300.0),  # only the first is an A with room
         ({"devices": 1, "milli": 400.0, "models": frozenset("C")}, 1800.0),
     ],

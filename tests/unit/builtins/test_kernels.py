@@ -1,4 +1,4 @@
-"""Every builtin's kernel says what its scalar reference says, on random arguments and clusters, missing values included."""
+"""Every builtin's kernel equals its scalar reference, on random arguments and clusters, missing values included."""
 
 from __future__ import annotations
 

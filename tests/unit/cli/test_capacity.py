@@ -27,7 +27,7 @@ def replicated(kind, replicas):
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Writes the objects of a cluster and those asked about."""
+    """Writes the objects of a cluster and those of the request."""
     monkeypatch.chdir(tmp_path)
 
     def write(asked, *others):
@@ -87,7 +87,7 @@ def test_the_exit_code_shows_whether_all_fit(wharf, files, cpu, code):
     assert wharf(*asked)[0] == 0
 
 
-def test_a_pod_that_fits_nowhere_has_no_room(wharf, files):
+def test_a_pod_without_a_feasible_node_has_no_room(wharf, files):
     _, out, _ = wharf(*files([pod("one", "5")]))
     assert out.startswith("x/one: 0 of 1 pod fit, and 0 more\n")
     gated = files([pod("one", schedulingGates=[{"name": "wait"}])])

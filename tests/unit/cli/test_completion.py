@@ -146,7 +146,7 @@ SHELLS = {
     "function _files {{ }}; words=({words}); CURRENT=${{#words}}; _wharf_completion",
     "fish": "wharf --show-completion | source; complete --do-complete {line}",
 }
-"""How each shell asks for words, with the script that `wharf --install-completion` installs for it."""
+"""How each shell requests words, with the script that `wharf --install-completion` installs for it."""
 WORD = {"bash": r"(?:\\.|'[^']*'?|[^\s=:'])+|[=:]+", "zsh": r"\S+", "fish": r"\S+"}
 """Where each shell splits a line; bash does so at `=` and `:`, too."""
 
@@ -164,7 +164,7 @@ def environment(home):
 
 @pytest.fixture
 def ask(tmp_path):
-    """Asks a shell for what it offers after a line, in a folder: the words, in lines, with the descriptions that fish shows."""
+    """The candidates of a shell after a line, in a folder: the words, in lines, with the descriptions that fish shows."""
 
     def asked(shell, line):
         words = re.findall(WORD[shell], line) + [""] * (line.endswith(" ") and not line.endswith("\\ "))
@@ -200,7 +200,7 @@ items:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_what_stands_in_files_is_offered_and_not_run(ask, tmp_path, shell):
+def test_what_is_in_files_is_offered_and_not_run(ask, tmp_path, shell):
     (tmp_path / "hostile.yaml").write_text(HOSTILE)
     (tmp_path / "texts.policy").write_text(POLICY.replace('"a"', r'"\\$(touch run)", "[/b]"'))
 

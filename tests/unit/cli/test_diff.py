@@ -40,7 +40,7 @@ def test_reports(wharf, golden, flags):
     assert_golden(f"dry_run/{golden}", unrevised(out))
 
 
-def test_yaml_says_the_same_as_json(wharf):
+def test_yaml_means_the_same_as_json(wharf):
     _, as_json, _ = wharf("diff", *CLUSTER, *POLICY, "--format", "json")
     _, as_yaml, _ = wharf("diff", *CLUSTER, *POLICY, "--format", "yaml")
     assert yaml.safe_load(as_yaml) == json.loads(as_json)

@@ -94,7 +94,7 @@ def test_the_exit_code_distinguishes_a_clean_drain(wharf, snapshot):
     assert wharf("drain", "node-a", "--exit-code", *KUBECTL_DRAINS_ALL, "--snapshot", snapshot(CLUSTER + BUDGET))[0] == 1
 
 
-def test_json_and_yaml_say_the_same_and_everything(wharf, snapshot):
+def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
     _, out, _ = wharf("drain", "-l", "pool=old", *KUBECTL_DRAINS_ALL, "--remove", "--format", "json", "--snapshot", snapshot())
     _, other, _ = wharf("drain", "-l", "pool=old", *KUBECTL_DRAINS_ALL, "--remove", "--format", "yaml", "--snapshot", snapshot())
     value = json.loads(out)

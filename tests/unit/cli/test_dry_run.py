@@ -98,7 +98,7 @@ def test_settings_that_cannot_be_read_are_refused(wharf, flags, sentence):
     assert sentence in err
 
 
-def test_json_and_yaml_say_the_same(wharf):
+def test_json_and_yaml_are_equal(wharf):
     flags = ["dry-run", "--snapshot", CLUSTER, "--policy", POLICY, "--explain", "--node", "a"]
     _, as_json, _ = wharf(*flags, "--format", "json")
     _, as_yaml, _ = wharf(*flags, "--format", "yaml")

@@ -1,4 +1,4 @@
-"""`wharf explain pod` asks a running scheduler, or decides on a snapshot."""
+"""`wharf explain pod` queries a running scheduler, or decides on a snapshot."""
 
 import http.server
 import json

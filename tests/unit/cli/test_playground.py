@@ -1,4 +1,4 @@
-"""`wharf playground`: it serves until it is stopped, and says what is wrong before it serves."""
+"""`wharf playground`: it serves until it is stopped, and reports errors before it serves."""
 
 import re
 import signal
@@ -28,7 +28,7 @@ def test_it_serves_on_this_machine_until_it_is_stopped(number):
 
 
 @pytest.mark.parametrize(("snapshot", "said"), [("nope.json", "nope.json: No such file"), ("example:huge", "no such example")])
-def test_a_snapshot_that_is_not_there_is_said_at_once(wharf, snapshot, said):
+def test_a_snapshot_that_is_not_there_is_reported_at_once(wharf, snapshot, said):
     code, _, err = wharf("playground", "--snapshot", snapshot)
     assert (code, said in err) == (2, True)
 
@@ -40,7 +40,7 @@ def test_a_snapshot_without_nodes_is_refused(wharf, tmp_path):
     assert "broken.json: it has no nodes" in err
 
 
-def test_a_port_that_is_taken_is_said(wharf):
+def test_a_port_that_is_taken_is_reported(wharf):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -45,7 +45,7 @@ def test_the_exit_code_shows_whether_pods_move(wharf, snapshot):
     assert wharf("rebalance", "--goal", "violations", "--exit-code", "--snapshot", snapshot)[0] == 0
 
 
-def test_json_and_yaml_say_the_same_and_everything(wharf, snapshot):
+def test_json_and_yaml_are_equal_and_everything(wharf, snapshot):
     _, out, _ = wharf("rebalance", "--goal", "free-nodes", "--goal", "points", "--cost", "0.5", "--format", "json", "--snapshot", snapshot)
     _, other, _ = wharf(
         "rebalance", "--goal", "free-nodes", "--goal", "points", "--cost", "0.5", "--format", "yaml", "--snapshot", snapshot

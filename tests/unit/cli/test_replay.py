@@ -1,4 +1,4 @@
-"""`wharf replay` checks a decision log, and says what other policies would have changed."""
+"""`wharf replay` checks a decision log, and shows what other policies would have changed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`wharf signals check` against a Prometheus that says what a test wants it to."""
+"""`wharf signals check` against a scripted Prometheus."""
 
 import json
 import re
@@ -92,7 +92,7 @@ def test_nothing_wrong(wharf, files, server):
         (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it distinguishes no nodes"),
     ],
 )
-def test_what_is_odd_is_said(wharf, files, server, values, said):
+def test_what_is_odd_is_reported(wharf, files, server, values, said):
     server.answers["load"] = values
     run = check(wharf, files, server)
     assert run.code == 1
@@ -207,7 +207,7 @@ def test_servers_and_policies_come_from_the_settings(wharf, files, server):
         (POLICY, ["--prometheus", "http://me:secret@x"], "the URL has a password in it"),
     ],
 )
-def test_what_cannot_be_asked_is_said(wharf, files, text, options, said):
+def test_what_cannot_be_asked_is_reported(wharf, files, text, options, said):
     (files / "hot.policy").write_text(text)
     run = wharf("signals", "check", str(files / "hot.policy"), *options)
     assert run.code == 2

@@ -1,4 +1,4 @@
-"""`wharf snapshot` and `--live` without a cluster: what is wrong is said, and nothing half is left behind."""
+"""`wharf snapshot` and `--live` without a cluster: errors are reported, and no partial file is left."""
 
 import contextlib
 import gzip

@@ -155,7 +155,7 @@ def test_preemption_asks_a_bounded_number_of_questions():
     ],
 )
 def test_each_pod_is_asked_a_bounded_number_of_questions_about_its_group(most, text):
-    """Whatever changes of a pod anywhere, it is asked which group it belongs to: the scope counts then too."""
+    """After any change of a pod its group is computed: the scope counts then too."""
     for limit, authority in ((1, WEB), (9, CLUSTER)):
         for n, codes in ((limit, []), (most, ["P610"])):
             pattern = " and ".join(f"matches_regex(pod.labels['app'] ?? 'none', 'a{i}')" for i in range(n))

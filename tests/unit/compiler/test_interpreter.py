@@ -82,7 +82,7 @@ def test_trace_shows_every_part_once() -> None:
     ]
 
 
-def test_a_rule_that_does_not_apply_says_nothing() -> None:
+def test_a_rule_that_does_not_apply_has_no_effect() -> None:
     policy = compiled("""
     policy "p"
     filter f when node.pod_count > 5 { require node.unschedulable else "no" }

@@ -167,7 +167,7 @@ def test_revision_is_of_what_decides() -> None:
     assert len({plain, compiled(WEB_SPREAD, max_per_node=3).revision, *(compiled(text).revision for text in changed)}) == 5
 
 
-def test_a_metric_that_few_nodes_have_has_no_say() -> None:
+def test_a_metric_that_few_nodes_have_suspends_its_rules() -> None:
     policy = compiled("""
     policy "p"
     metric load: percent = prometheus('q', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 60%)

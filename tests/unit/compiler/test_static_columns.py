@@ -56,8 +56,8 @@ def test_the_oldest_are_forgotten() -> None:
     assert len(calls) == 3
 
 
-def test_a_division_by_zero_is_missing_and_nothing_is_said_about_it() -> None:
-    """Asked about one node before it was about all."""
+def test_a_division_by_zero_is_missing_and_nothing_is_reported_about_it() -> None:
+    """Evaluated for one node before all nodes."""
     text = """
     policy "p"
     let whole = ratio(node.allocatable.cpu, node.allocatable.cpu) ?? 0%

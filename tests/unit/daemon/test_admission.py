@@ -1,4 +1,4 @@
-"""What the webhook says about policies."""
+"""The verdicts of the webhook about policies."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Configuration files: what is in them, and what is said of what cannot be followed."""
+"""Configuration files: their content, and the errors for what is not supported."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def file(tmp_path):
     return write
 
 
-def test_a_file_that_says_nothing_has_the_defaults(file):
+def test_an_empty_file_has_the_defaults(file):
     assert read_settings(file("")) == Settings()
 
 
@@ -91,7 +91,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize(("content", "sentence"), SENTENCES.values(), ids=SENTENCES)
-def test_what_is_wrong_is_said_with_file_and_place(file, content, sentence):
+def test_what_is_wrong_is_reported_with_file_and_place(file, content, sentence):
     path = file(content)
 
     with pytest.raises(UsageError) as raised:
@@ -134,7 +134,7 @@ def test_a_missing_file_is_named():
         read_settings("nowhere.yaml")
 
 
-def test_what_is_written_says_the_same_wherever_it_is_kept(file, tmp_path, monkeypatch):
+def test_what_is_written_means_the_same_wherever_it_is_kept(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = read_settings(
         file(

@@ -82,7 +82,7 @@ def test_many_slow_texts_of_one_source_do_not_delay_the_others_until_all_are_bui
     assert len(order) == 10
 
 
-def test_a_process_that_ends_is_said_and_followed_by_another():
+def test_a_process_that_ends_is_reported_and_followed_by_another():
     async def story(judges):
         with pytest.raises(WharfingerError, match="ended with status 3"):
             await judges({"exit": 3}, Asker("jo"))
@@ -102,7 +102,7 @@ def test_a_process_that_ended_while_it_waited_is_followed_by_another_unseen():
     assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
 
 
-def test_one_that_cannot_be_started_is_said():
+def test_one_that_cannot_be_started_is_reported():
     async def story(judges):
         with pytest.raises(WharfingerError, match="cannot be started"):
             await judges(GOOD, Asker("jo"))

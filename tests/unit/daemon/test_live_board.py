@@ -80,7 +80,7 @@ def test_nodes_are_coloured_by_what_is_requested_of_them(setting):
     assert setting.board.picture("cpu", known=picture.layout).tiles is None
 
 
-def test_nodes_stand_in_their_zones_and_show_what_is_the_matter_with_them(setting):
+def test_nodes_are_in_their_zones_and_show_what_is_the_matter_with_them(setting):
     unready = msgspec.structs.replace(node("d").status, conditions=(objects.NodeCondition(type="Ready", status="Unknown"),))
     setting.put(msgspec.structs.replace(node("d"), status=unready))
     picture = setting.board.picture("cpu", known=-1)
@@ -142,7 +142,7 @@ def test_pods_that_wait_are_listed_in_groups_and_steps(setting, monkeypatch):
 
 
 def waiting_pod(setting, name, message, namespace="default", policies=()):
-    """A pod that was tried once and fits nowhere."""
+    """A pod that was tried once and fits on no node."""
     new = pod(name)
     setting.put(msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, namespace=namespace)))
     queued = setting.scheduler.queue.pop()

@@ -1,4 +1,4 @@
-"""The policies that a process begins with: nothing is said of them before it is known that it begins at all."""
+"""The policies that a process begins with: nothing is reported about them before the process has started."""
 
 import asyncio
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def test_policies_that_begin_are_reported(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "params"), [(policy("a"), {"nobodys": 1}), (BROKEN, {})])
-def test_of_policies_that_end_the_process_nothing_is_said_to_hold(tmp_path, text, params):
+def test_of_policies_that_end_the_process_nothing_is_reported_to_hold(tmp_path, text, params):
     (tmp_path / "a.policy").write_text(text)
 
     seen, error = started(tmp_path, **params)

@@ -34,7 +34,7 @@ def test_files_are_taken_from_the_folder_of_the_settings(tmp_path):
     assert settings.prometheus["other"].server("other").token_file == str(tmp_path / "token")
 
 
-def test_settings_that_are_written_say_the_same(tmp_path):
+def test_settings_that_are_written_are_equal(tmp_path):
     settings = read(tmp_path, "prometheus: {default: {url: 'http://x', bearerTokenFile: token, tls: {insecureSkipVerify: true}}}\n")
     again = tmp_path / "again"
     again.mkdir()
@@ -77,7 +77,7 @@ def test_settings_that_are_written_say_the_same(tmp_path):
         ("{url: 'http://x', token: geheim}", "token"),
     ],
 )
-def test_what_is_wrong_is_said_without_the_secret(tmp_path, server, said):
+def test_what_is_wrong_is_reported_without_the_secret(tmp_path, server, said):
     with pytest.raises(UsageError) as caught:
         read(tmp_path, f"prometheus: {{default: {server}}}\n")
     assert said in str(caught.value)

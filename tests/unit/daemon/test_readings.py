@@ -1,4 +1,4 @@
-"""What stands somewhere anyway is read from a running scheduler."""
+"""Gauges are read from a running scheduler at scrape time."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The alerts have their sections in the runbook, and the dashboard asks for what is there."""
+"""The alerts have their sections in the runbook, and the dashboard queries existing series."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the TextMate grammar says about policies, asked of the engine that VS Code uses."""
+"""The scopes of the TextMate grammar, by the engine of VS Code."""
 
 import json
 import subprocess
@@ -119,7 +119,11 @@ def test_shipped_policies_are_coloured_as_the_parser_reads_them(scopes):
             if token.type in fitting:
                 assert kinds[token.start] & fitting[token.type], f"{path.name}: {token}"
             elif token.type in keywords and token.text in grammar.terminals().reserved:
-                fit = {"keyword", "constant", *(("variable",) if token.text == "group" else ())}  # a keyword, and what expressions speak of
+                fit = {
+                    "keyword",
+                    "constant",
+                    *(("variable",) if token.text == "group" else ()),
+                }  # a keyword, and the subjects of expressions
                 assert kinds[token.start] & fit, f"{path.name}: {token} {kinds[token.start]}"
             elif token.type == "NAME":
                 assert not kinds[token.start] & {"keyword", "comment", "string"}, f"{path.name}: {token}"

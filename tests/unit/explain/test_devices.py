@@ -1,4 +1,4 @@
-"""What an explanation says of devices: how many meet each condition, and how many all."""
+"""Explanations of devices: how many meet each condition, and how many all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown behind a rejection is what stands against this pod, and nothing else that the node has."""
+"""The details of a rejection are those that concern the pod, and no others of the node."""
 
 from tests.unit.scheduler.running import node, pod, view
 from wharfinger.explain.remedies import details

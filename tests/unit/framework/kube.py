@@ -1,4 +1,4 @@
-"""Small clusters as plain Kubernetes JSON, and what the default chain says of them."""
+"""Small clusters as plain Kubernetes JSON, and the decisions of the default chain."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Evictor(PostFilterPlugin):
         return self.outcome
 
 
-def test_post_filter_speaks_when_nothing_is_left():
+def test_post_filter_runs_when_no_node_is_left():
     chain = fleet.chain_of(A, Evictor, A={"reject": dict.fromkeys(ABC, ("full",)), "unresolvable": ("full",)})
     decision = cycle.decide(chain, fleet.state(*ABC).snapshot(), fleet.pod())
     assert decision.message == "0/3 nodes are available: 3 full. tried: nothing to evict"
@@ -231,7 +231,7 @@ def test_a_plugin_may_depend_on_more_than_the_template():
 
 
 def alone(number):
-    """A pod of a template of its own, as every Job's."""
+    """A pod with its own template, as of every Job."""
     return fleet.pod(f"job-{number}", labels={"job": f"{number}"})
 
 

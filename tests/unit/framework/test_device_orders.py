@@ -31,7 +31,7 @@ def decided(state: ClusterState, pod: objects.Pod, *policies: str) -> Decision:
 
 
 def with_slices(sizes: list[int], count: int, **request: Any) -> tuple[ClusterState, objects.Pod]:
-    """A cluster of two nodes with such devices each, and a pod whose claim asks for some."""
+    """A cluster of two nodes with such devices each, and a pod whose claim requests some."""
     state = ClusterState()
     for node in ("a", "b"):
         status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}}

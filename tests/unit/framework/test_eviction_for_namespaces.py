@@ -1,4 +1,4 @@
-"""No policy of a namespace has pods of others evicted from nodes that it rejects once they have gone."""
+"""No policy of a namespace evicts pods of others from nodes that it would still reject."""
 
 import pytest
 

@@ -61,7 +61,7 @@ def finished(steps: Generator[None, None, ClusterState]) -> ClusterState:
 
 
 def placed(chain: Chain, state: ClusterState, *pods: PodView) -> list[tuple[str | None, str]]:
-    """(node, index annotation) of pods that are decided and assumed one after the other."""
+    """(node, index annotation) of pods that are decided and assumed in sequence."""
     found = []
     for each in pods:
         decision = decide(chain, state.snapshot(), each)
@@ -161,7 +161,7 @@ def test_the_first_gpu_with_room_is_taken() -> None:
     assert [index for _, index in placed(assemble(), state, *wanted)] == ["0", "1", "0", "1"]
 
 
-def test_a_share_above_a_whole_gpu_fits_nowhere_and_no_eviction_helps() -> None:
+def test_a_share_above_a_whole_gpu_fits_on_no_node_and_no_eviction_helps() -> None:
     state = cluster(node("n", 8))
     decision = decide(assemble(), state.snapshot(), pod("a", milli=1300))
     assert decision.node is None

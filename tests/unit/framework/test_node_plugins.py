@@ -193,7 +193,7 @@ def test_higher_priority_goes_first_and_equals_keep_their_order():
     assert [each.name for each in sorted(waiting, key=PrioritySort().sort_key)] == ["b", "d", "a", "c"]
 
 
-def test_a_pod_with_resource_claims_is_not_placed_and_says_so():
+def test_a_pod_with_resource_claims_is_not_placed_and_reports_it():
     decision = decide(state([node("a")]), pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}]))
     assert decision.message == '0/1 nodes are available: could not find ResourceClaim "default/one". no new claims to deallocate'
 

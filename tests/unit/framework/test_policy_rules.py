@@ -1,4 +1,4 @@
-"""Policies in the chain: what their rules add to what Kubernetes says."""
+"""Policies in the chain: the effect of their rules in addition to Kubernetes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decided(*policies, state=None, pod=None, plugins=()):
 
 @pytest.mark.parametrize("name", [*registry.default_registry(), "", "changed rows", "beside nominated pods"])
 def test_a_policy_may_be_called_like_anything(name):
-    """Whatever it is called it decides as under any other name, and so do the plugins beside it; kept results included."""
+    """Whatever it is called it decides as under any other name, and so do the other plugins; kept results included."""
     rules = """
     filter f { require node.labels["side"] == "east" or count(pods, within: "side") > 1 else "no" on missing reject }
     score s weight 5 = -node.pod_count normalize minmax
@@ -83,7 +83,7 @@ def test_a_pod_that_is_not_governed_meets_kubernetes_alone():
     assert (governed.node, governed.policies) == (None, ("p",))
 
 
-def test_kubernetes_speaks_first():
+def test_hard_constraints_of_kubernetes_come_first():
     decision = decided(policy('filter f { reject node.pod_count >= 0 else "never" }'), plugins=None, pod=fleet.pod(cpu="100"))
     assert decision.message.startswith("0/3 nodes are available: 3 Insufficient cpu.")
     assert decision.rejections_at("mid") == ("NodeResourcesFit: Insufficient cpu", "p/f: never")
@@ -241,7 +241,7 @@ def test_revisions():
     assert len({chain.assemble(policies).revision for policies in ([], [one], [other])}) == 3
 
 
-def test_rules_stand_in_the_table():
+def test_rules_are_in_the_table():
     printed = str(
         fleet.chain_of(fleet.Stub, policies=[policy('filter f { require node.pod_count < 3 else "x" }\nscore s tier 2 weight 2.5 = 3')])
     )

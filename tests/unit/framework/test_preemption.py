@@ -1,4 +1,4 @@
-"""Preemption and nominated pods: what is said, who has to leave, and what a nominated pod's place means for others."""
+"""Preemption and nominated pods: messages, victims, and the effect of a nominated pod on others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins there are, and what is said of those that cannot be used."""
+"""The registered plugins, and the errors for those that cannot be used."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_disks_that_exclude_each_other(mine, theirs, free):
         ({ZONE: "x"}, {ZONE: "x"}, True),
         ({ZONE: "x"}, {ZONE: "y__x"}, True),
         ({ZONE: "x"}, {ZONE: "y"}, False),
-        ({ZONE: "x"}, {"failure-domain.beta.kubernetes.io/zone": "x"}, True),  # asked for by its newer name
+        ({ZONE: "x"}, {"failure-domain.beta.kubernetes.io/zone": "x"}, True),  # requested by its newer name
         ({ZONE: "x"}, {ZONE: "y__"}, True),  # cannot be read, hence is not looked at
         ({ZONE: "x"}, {"topology.kubernetes.io/region": "r"}, False),
         ({}, {ZONE: "y"}, True),  # a node that is in no zone at all
@@ -219,7 +219,7 @@ def csi(name, driver="csi.example.com"):
 
 
 def attaching(*claims, running=(), count=2, attachments=()):
-    """What NodeVolumeLimits says of a node with pods that use claims, one letter each, and of a newcomer that uses some."""
+    """The result of NodeVolumeLimits for a node with pods that use claims, one letter each, and of a newcomer that uses some."""
     names = sorted({*claims, *(letter for letters in running for letter in letters)})
     cluster = state(
         [node("a"), node("without a CSINode")],

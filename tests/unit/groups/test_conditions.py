@@ -1,4 +1,4 @@
-"""What the status of a PodGroup says, and which conditions replace which."""
+"""The status of a PodGroup, and which conditions replace which."""
 
 import pytest
 

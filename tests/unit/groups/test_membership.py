@@ -77,7 +77,7 @@ TERMS = {
 
 
 @pytest.mark.parametrize("name", TERMS)
-def test_a_podgroup_says_what_holds(name):
+def test_a_podgroup_defines_the_terms(name):
     found, terms = TERMS[name]
     member = pod("a", **{LABEL: "train"}) if isinstance(found, objects.CoschedulingPodGroup) else pod("a", "train")
     index = group_index([member], store(found))
@@ -103,7 +103,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_a_podgroup_that_says_nothing_clear_is_refused(name):
+def test_an_ambiguous_podgroup_is_refused(name):
     policy, mode, message = INVALID[name]
     with pytest.raises(InvalidObject) as refusal:
         podgroup(spec={"schedulingPolicy": policy, "disruptionMode": mode})

@@ -315,7 +315,7 @@ def test_with_few_steps_the_rack_that_needs_fewest_victims_is_looked_at_first():
 
 
 class Counting(Decider):
-    """A decider that counts how often it is asked about a pod."""
+    """A decider that counts its decisions about a pod."""
 
     asked = 0
 

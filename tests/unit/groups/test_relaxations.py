@@ -1,4 +1,4 @@
-"""No relaxation says that a domain takes fewer members than it does."""
+"""No relaxation returns fewer members for a domain than it takes."""
 
 import functools
 
@@ -51,7 +51,7 @@ def placed_seeds(number):
 
 @pytest.mark.parametrize("most", [4, 64])
 def test_bounds_are_never_too_low(most, monkeypatch):
-    """Spaces so small that classes are merged, and that nearly each is a part of its own."""
+    """Spaces so small that classes are merged, and that nearly each is a separate part."""
     monkeypatch.setattr(relaxations, "MAX_PART_VECTORS", most)
     monkeypatch.setattr(relaxations, "MAX_MERGED", most * 8)
     monkeypatch.setattr(relaxations, "MAX_VECTORS", most * 16)

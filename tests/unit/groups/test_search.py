@@ -1,4 +1,4 @@
-"""The search finds a place for a group wherever one exists, and says so only of groups without one that there is none.
+"""The search finds a place for each group that has one, and proves that there is none only for groups without a place.
 
 The thousand cases of `python -m tests.bench.groups` are of the same kind.
 """

@@ -1,4 +1,4 @@
-"""Groups have one turn, in the place of their first member."""
+"""Groups have one turn, at the position of their first member."""
 
 from datetime import UTC, datetime
 

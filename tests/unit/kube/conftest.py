@@ -42,7 +42,7 @@ class RealClock:
 
 
 class Recorder:
-    """A sink that knows the objects, and what was reported."""
+    """A sink that stores the objects and the reports."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}

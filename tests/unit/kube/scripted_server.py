@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(kw_only=True)
 class Stream:
-    """A watch: lines one by one, then the end; `hang` says nothing more for so long, `cut` breaks the connection."""
+    """A watch: lines one by one, then the end; `hang` sends nothing for that time, `cut` breaks the connection."""
 
     events: Sequence[Any] = ()
     hang: float = 0.0

@@ -1,4 +1,4 @@
-"""A binding either happened or did not, and the binder knows which."""
+"""A binding either happened or did not, and the binder finds out which."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_who_lost_the_lease_binds_nothing(bind):
 
 
 def test_who_loses_the_lease_while_waiting_does_not_ask_again(bind):
-    leading = iter([True, True, False])  # it is asked again once there is a connection
+    leading = iter([True, True, False])  # it is read again once there is a connection
     _, server, _ = bind(refused(429), Answer(status=201), may_write=lambda: next(leading))
     assert len(server.requests("POST")) == 1
 

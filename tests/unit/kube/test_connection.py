@@ -151,7 +151,7 @@ def test_an_exec_plugin_gives_the_token(with_user, tmp_path):
     assert with_user(scenario, exec=plugin(tmp_path, f"print('''{json.dumps(credential)}''')")) == ["Bearer made"]
 
 
-def test_an_exec_plugin_that_fails_is_said(with_user, tmp_path):
+def test_an_exec_plugin_that_fails_is_reported(with_user, tmp_path):
     async def scenario(connection, clock):
         raise AssertionError
 
@@ -163,7 +163,7 @@ def test_an_exec_plugin_that_fails_is_said(with_user, tmp_path):
     ("content", "context", "words"),
     [("{", None, "cannot read"), (None, None, "does not exist"), ("{}", None, "cannot read"), ("", None, "cannot read")],
 )
-def test_a_kubeconfig_that_cannot_be_used_is_said(tmp_path, content, context, words):
+def test_a_kubeconfig_that_cannot_be_used_is_reported(tmp_path, content, context, words):
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)
@@ -171,12 +171,12 @@ def test_a_kubeconfig_that_cannot_be_used_is_said(tmp_path, content, context, wo
         asyncio.run(Credentials(str(path), context, time.monotonic).load())
 
 
-def test_an_unknown_context_is_said(tmp_path):
+def test_an_unknown_context_is_reported(tmp_path):
     with pytest.raises(UsageError, match="elsewhere"):
         asyncio.run(Credentials(kubeconfig(tmp_path, "https://127.0.0.1:1"), "elsewhere", time.monotonic).load())
 
 
-def test_without_kubeconfig_and_pod_it_is_said_what_is_missing(monkeypatch, tmp_path):
+def test_without_kubeconfig_and_pod_it_is_reported_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr("wharfinger.kube.credentials._IN_HOME", str(tmp_path / "none"))

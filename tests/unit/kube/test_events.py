@@ -204,7 +204,7 @@ def scheduled(events, name="web"):
 
 
 class HeldClock(RealClock):
-    """Time passes when the test says so."""
+    """The test moves the clock."""
 
     def __init__(self):
         super().__init__()

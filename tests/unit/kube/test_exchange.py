@@ -196,7 +196,7 @@ def test_a_server_that_does_not_speak_tls_is_unreachable(run, tmp_path):
 
 def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle_meanwhile():
     class Server:
-        """Answers when three have asked; those three fall silent when `silent` is set, and say no goodbye."""
+        """Answers when three have asked; those three fall silent when `silent` is set, and do not close their connections."""
 
         def __init__(self):
             self.silent, self.connections, self.three = False, 0, asyncio.Barrier(3)

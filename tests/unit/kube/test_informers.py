@@ -1,4 +1,4 @@
-"""All kinds at once, for several who want to know, with a gate that opens when everything is known."""
+"""All kinds at once for several subscribers, with a gate that opens after the first lists."""
 
 from __future__ import annotations
 

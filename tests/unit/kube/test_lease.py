@@ -269,7 +269,7 @@ def test_a_machine_that_was_suspended_is_no_leader_until_it_has_renewed(run):
         assert await election._try()
         assert election.is_leader
 
-        clock.ahead += 3600.0  # the host has suspended its guest, which knows by the time of day alone
+        clock.ahead += 3600.0  # the host has suspended its guest, which only the time of day shows
         assert not election.is_leader
         assert await election._try()
         assert election.is_leader, "it was renewed since"

@@ -57,7 +57,7 @@ def test_the_time_of_transition_stays_while_the_status_does(write):
     assert "lastTransitionTime" not in body["status"]["conditions"][0]
 
 
-def test_a_group_that_is_gone_is_said_to_be(write):
+def test_a_group_that_is_gone_is_reported(write):
     failure, _ = write(GROUP, results.scheduled(), refused(404, "NotFound"))
     assert failure.gone
 

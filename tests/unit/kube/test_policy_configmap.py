@@ -68,7 +68,7 @@ def test_keys_that_end_with_policy_are_its_texts_and_no_other_object_is_asked_fo
     assert queries[0]["fieldSelector"] == "metadata.name=policies"
 
 
-def test_a_key_says_that_having_no_policies_is_meant(sink_after):
+def test_a_key_allows_having_no_policies(sink_after):
     sink, _ = sink_after(1, listed(config_map("1", {"NO-POLICIES": "we begin without", "README": "…"})))
     assert list(sink.said[0]) == ["NO-POLICIES"]
     assert sink.wanted == {"NO-POLICIES": False}

@@ -1,4 +1,4 @@
-"""A reflector ends up knowing what the server knows, whatever breaks in between."""
+"""A reflector ends with the objects of the server, whatever fails in between."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_page_that_came_too_late_means_everything_at_once(follow):
         ([refused(429, "TooManyRequests", Retry_After="7")], 7.0),
         ([refused(500)], 0.2),
         ([refused(503)], 0.2),
-        ([Answer(dropped=True)] * 2, 0.2),  # aiohttp itself asks once more where that does no harm
+        ([Answer(dropped=True)] * 2, 0.2),  # aiohttp itself repeats idempotent requests once
     ],
 )
 def test_a_refused_list_is_asked_for_again_after_a_wait(follow, refusal, least):

@@ -109,7 +109,7 @@ def test_a_certificate_for_another_name_is_not_trusted(pair):
 
 @pytest.mark.parametrize("last_words", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_a_server_that_does_not_shake_hands_is_unreachable(tmp_path, last_words):
-    """It says nothing at all, hangs up, or does not speak TLS."""
+    """It sends nothing, disconnects, or has no TLS."""
 
     async def serve(reader, writer):
         await reader.read(1000)

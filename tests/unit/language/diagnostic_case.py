@@ -1,4 +1,4 @@
-"""Case files of diagnostics: a policy with a mistake, what must be said about it, and the policy mended.
+"""Case files of diagnostics: a policy with a mistake, the expected findings, and the corrected policy.
 
     === file shared.policy        (any number of other files, beside the policy)
     === authority NAMESPACE [Off]   (whose policy it is; the cluster's without this)
@@ -7,8 +7,8 @@
     === mended
 
 `tests/cases/diagnostics/<CODE>.case` is the example on the page of that code, where the whole output is shown; `<CODE>-<word>.case` are
-further ones. In policies `«120 × (»` stands for 120 parentheses (in it `#` is the number of the repetition and `\\n` a new line), and
-`«bytes ff fe»` for bytes that no text has.
+further ones. In policies `«120 × (»` means 120 parentheses (in it `#` is the number of the repetition and `\\n` a new line), and `«bytes ff
+fe»` for bytes that no text has.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def cases() -> list[Case]:
 
 
 def diagnose(folder: Path, text: str, files: dict[str, str], authority: Authority = CLUSTER) -> Diagnostics:
-    """Everything found in a policy text with other files beside it; the whole folder is loaded where there are tests among them."""
+    """The findings for a policy text with other files in its folder; the whole folder is loaded where there are tests among them."""
     for name, policy in {**files, NAME: text}.items():
         (folder / name).write_bytes(content(policy))
     others = [name for name in files if not name.startswith("shared")]
@@ -93,7 +93,7 @@ def allowed(authority: Authority) -> Authority:
 
 
 def content(policy: str) -> bytes:
-    """The bytes that a policy of a case stands for."""
+    """The bytes of a policy of a case."""
     pieces = BYTES.split(REPEAT.sub(_repeated, policy))
     return b"".join(bytes.fromhex(piece) if index % 2 else piece.encode() for index, piece in enumerate(pieces))
 

@@ -1,4 +1,4 @@
-"""Files, folders, imports and tests beside policies."""
+"""Files, folders, imports and tests of policies."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_an_eviction_has_events_about_the_app_and_the_pod():
     assert reported == [(about, Reference(kind="Pod", name="a", namespace="shop", uid="a"))]
 
 
-def test_pods_that_no_node_would_take_are_said():
+def test_pods_that_no_node_would_take_are_reported():
     assert drift_of("a", "b").note == "2 pods no longer satisfy the policy"
     assert drift_of("a").note == "2 pods no longer satisfy the policy; no other node would take 1 of them"
     assert Drift(pods=drift_of().pods[:1], movable=("shop/a",)).note == "1 pod no longer satisfies the policy"

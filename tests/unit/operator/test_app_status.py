@@ -1,4 +1,4 @@
-"""The phases of a PolicyApp, and what its status says."""
+"""The phases of a PolicyApp, and its status."""
 
 import pytest
 

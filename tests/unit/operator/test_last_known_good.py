@@ -1,4 +1,4 @@
-"""The version that decides is repeated in the status of its resource, and taken from there by who knows nothing."""
+"""The version in force is stored in the status of its resource, and read from there after a start without state."""
 
 from datetime import UTC, datetime
 

@@ -38,7 +38,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("refused", "absent", "expected"), STATES.values(), ids=STATES)
-def test_it_speaks_as_soon_as_the_kind_is_listed(refused, absent, expected):
+def test_it_reports_as_soon_as_the_kind_is_listed(refused, absent, expected):
     async def story():
         cache, sink = ObjectCache([KIND]), Heard()
         source = SchedulingPolicySource(cache, ManualClock(), lambda: refused, lambda: absent)
@@ -112,13 +112,13 @@ AUTHORITIES = {
 
 
 @pytest.mark.parametrize(("spec", "labels", "expected"), AUTHORITIES.values(), ids=AUTHORITIES)
-def test_whose_policy_it_is_is_said_by_the_object_and_not_by_its_text(spec, labels, expected):
+def test_whose_policy_it_is_is_reported_by_the_object_and_not_by_its_text(spec, labels, expected):
     found = SchedulingPolicy(metadata=ObjectMeta(name="p", labels=labels), spec={"source": 'policy "p"', **spec})
 
     assert text_of(found, TenantRights()).authority == expected
 
 
-def test_what_a_namespace_may_is_said_by_the_settings():
+def test_what_a_namespace_may_is_reported_by_the_settings():
     found = SchedulingPolicy(metadata=ObjectMeta(name="p"), spec={"source": 'policy "p"', "namespace": "team-a"})
     rights = TenantRights(TenantPolicies.TRUSTED, frozenset({"default"}))
 

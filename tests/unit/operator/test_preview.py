@@ -1,4 +1,4 @@
-"""What a PlacementPreview says about itself: the worst news first."""
+"""The conditions of a PlacementPreview: the worst first."""
 
 import pytest
 from pydantic import ValidationError

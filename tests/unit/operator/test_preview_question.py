@@ -1,4 +1,4 @@
-"""What a preview asks about: no more pods than can be looked up between the decisions of others, whatever a workload asks for."""
+"""The pods of a preview: limited so that they can be decided between the decisions of others, whatever the replicas of a workload."""
 
 import asyncio
 
@@ -94,7 +94,7 @@ def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach)
 
 
 def test_a_template_that_is_very_large_is_not_previewed():
-    """Each of up to 1,000 decisions costs what its pods have, and nobody else is placed meanwhile."""
+    """Each of up to 1,000 decisions costs what its pods have, and no other pod is placed meanwhile."""
     tolerations = [{"key": f"key-{i}", "operator": "Exists"} for i in range(2000)]
     assert len(question(pod_spec={"tolerations": tolerations[:1000]}).pods) == 1
     with pytest.raises(UsageError, match=r"the template of the pods has [67]\d,\d{3} bytes; at most 65,536 are previewed"):

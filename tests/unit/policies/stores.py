@@ -1,4 +1,4 @@
-"""A policy store with sources that tests speak for."""
+"""A policy store with sources that tests set."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ BASE = assemble()
 
 
 def policy(name, label="a", *, test=None, more=""):
-    """A policy that wants nodes with a label, and perhaps a test that expects a node of another."""
+    """A policy that requires nodes with a label, and perhaps a test that expects a node of another."""
     text = f'policy "{name}"\n{more}filter pool {{ require node.labels["pool"] == "{label}" else "not {label}" on missing reject }}\n'
     if test is not None:
         text += f'test "goes there" {{\n node n {{ labels: {{"pool": "{test}"}} }}\n pod p {{}}\n place p\n expect p on n\n}}\n'
@@ -118,7 +118,7 @@ class World:
         await self.store.build_offers()
 
     def deciding(self, profile="wharfinger"):
-        """The labels that policies want, by name."""
+        """The labels that policies require, by name."""
         return {
             found.name: found.policy.filters[0].clauses[0].message.parts[0].removeprefix("not ")
             for found in self.store.active.chains[profile].policies

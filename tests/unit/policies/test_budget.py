@@ -93,7 +93,7 @@ def notes(world, name):
 
 
 def story(rule, scenario, *, seconds=SLOW, budget=BUDGET):
-    """Tell a story of a slow policy on equal nodes with a pod of low priority on each."""
+    """Run a slow policy on equal nodes with a pod of low priority on each."""
 
     async def run():
         slowed, clocks = Slowed(rule, seconds), []
@@ -291,7 +291,7 @@ def test_groups_are_tried_again_when_the_suspension_ends():
     story("a filter", scenario)
 
 
-def test_a_group_that_fits_nowhere_is_held_too():
+def test_a_group_without_a_feasible_node_is_held_too():
     async def scenario(world, _slowed):
         for number in range(5):
             world.cluster.put(gang(f"g{number}", 9))

@@ -1,4 +1,4 @@
-"""Tests of policies with devices: what nodes have, what pods get, and what is said where they get others."""
+"""Tests of policies with devices: what nodes have, what pods get, and the messages if they get others."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_other_devices_than_expected_are_named(lines, said):
     [
         ("", "place p expect p on a", {"large": "true missing"}),  # the network card has no memory
         ("", "place share expect share on g", {"large": "missing"}),
-        ("", "place plain expect plain on a", {"large": ""}),  # gets no device, so nothing is asked
+        ("", "place plain expect plain on a", {"large": ""}),  # gets no device, so nothing is evaluated
         ("when pod.priority > 3", "place p expect p on a", {"large when": "false", "large": ""}),
         (
             "when pod.priority > 3",

@@ -32,7 +32,7 @@ class Sink:
 
 
 def mounted(root, version, **keys):
-    """Write keys as the kubelet does: into a folder of their own, then `..data` is turned to it by a rename."""
+    """Write keys as the kubelet does: into a new folder, then `..data` is moved to it by a rename."""
     fresh = root / f"..2026_01_01_{version}"
     fresh.mkdir(parents=True)
     for key, content in keys.items():
@@ -146,7 +146,7 @@ async def test_a_folder_that_comes_and_goes_is_found_again_by_looking(tmp_path):
     await followed(watching(root, poll=0.1), steps)
 
 
-def test_what_cannot_be_read_is_said_and_not_missing(tmp_path):
+def test_what_cannot_be_read_is_reported_and_not_missing(tmp_path):
     (tmp_path / "dangling.policy").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe.policy")
     (tmp_path / "folder.policy").mkdir()
@@ -204,7 +204,7 @@ def test_a_path_that_cannot_be_looked_at_is_lost(monkeypatch, tmp_path):
 
 
 @story
-async def test_a_folder_says_that_having_no_policies_is_meant(tmp_path):
+async def test_a_marker_in_a_folder_allows_having_no_policies(tmp_path):
     (tmp_path / "a.policy").write_text(policy("a"))
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "NO-POLICIES").write_text("nobody asks this one")

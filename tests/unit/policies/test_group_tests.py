@@ -1,4 +1,4 @@
-"""Tests of policies that place groups and hold pods: what fails, and what is said then."""
+"""Tests of policies that place groups and hold pods: failures and their messages."""
 
 import pytest
 

@@ -103,7 +103,7 @@ def test_a_record_that_is_damaged_is_passed_over_and_said(tmp_path, damage):
 
 
 @story
-async def test_a_disk_that_is_full_is_said_and_stops_nothing(tmp_path):
+async def test_a_disk_that_is_full_is_reported_and_stops_nothing(tmp_path):
     (tmp_path / "policies").write_text("this is no folder")
     world = World(state=tmp_path)
     await world.offer({"a.policy": policy("a")})
@@ -184,7 +184,7 @@ async def test_while_texts_are_built_a_policy_that_is_kept_is_not_reported_as_re
 
 
 @story
-async def test_having_no_policies_is_meant_where_a_marker_says_so(tmp_path):
+async def test_a_marker_allows_having_no_policies(tmp_path):
     before = World(state=tmp_path)
     await before.offer({"a.policy": policy("a")})
     after = World(state=tmp_path)

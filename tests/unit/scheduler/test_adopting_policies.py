@@ -49,7 +49,7 @@ async def test_the_next_pod_is_decided_by_the_new_policies():
 
 
 @story
-async def test_a_pod_that_fitted_nowhere_is_tried_again_as_soon_as_its_backoff_is_over():
+async def test_a_pod_without_a_feasible_node_is_tried_again_as_soon_as_its_backoff_is_over():
     async with started([only("where", "c")], pod("waiting")) as world:
         assert world.cluster.nodes_of_pods() == {}
         assert world.scheduler.adopt({"wharfinger": chain(only("where", "b"))}) == 1

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class LateClaims:
-    """A DeviceClaimWriter of a cluster in memory; its watch shows what was written when the test says so."""
+    """A DeviceClaimWriter of a cluster in memory; its watch shows the writes when the test lets it."""
 
     def __init__(self, cluster):
         self._cluster = cluster

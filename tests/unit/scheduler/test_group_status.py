@@ -63,7 +63,7 @@ class World:
         return [(about, event.type, event.reason, event.note) for about, event in self.cluster.events]
 
 
-def test_a_group_that_fits_nowhere_says_so_once_and_is_placed_later():
+def test_a_group_without_a_feasible_node_says_so_once_and_is_placed_later():
     async def scenario():
         world = World()
         assert world.status.unschedulable(world.group, WHY) == FULL

@@ -97,7 +97,7 @@ def test_a_group_waits_for_its_podgroup():
     asyncio.run(story())
 
 
-def test_a_group_that_does_not_fit_as_a_whole_takes_nothing_and_says_why():
+def test_a_group_that_does_not_fit_as_a_whole_takes_nothing_with_a_reason():
     async def story():
         async with running(node("a", "3"), gang("g", 4), *members("g", 4)) as world:
             assert world.cluster.bindings == []
@@ -347,7 +347,7 @@ def test_the_podgroup_says_what_became_of_it():
 
 @pytest.fixture
 def in_slices(monkeypatch):
-    """Every step of a search is a slice of its own, on a copy of the state."""
+    """Every step of a search is its own slice, on a copy of the state."""
     monkeypatch.setattr(group_search, "DIRECT_SEARCH_MEMBERS", 0)
     return SchedulerSettings(slice_seconds=0.0)
 
@@ -438,7 +438,7 @@ def test_a_member_that_is_deleted_during_the_search_ends_it(in_slices):
 @pytest.mark.parametrize("turns", range(0, 48, 3))
 @pytest.mark.parametrize("event", ["deleted", "lease"])
 def test_what_happens_between_two_steps_of_an_attempt_leaves_nothing_in_part(turns, event, in_slices, monkeypatch):
-    """Each member is assumed, and its binding begun, in a step of its own; after some of them a member is deleted or the lease lost."""
+    """Each member is assumed, and its binding begun, in its own step; after some of them a member is deleted or the lease lost."""
     monkeypatch.setattr(group_search, "MEMBERS_PER_STEP", 1)
     monkeypatch.setattr(group_cycle, "MEMBERS_PER_STEP", 1)
 
@@ -540,7 +540,7 @@ class PermitsNone(PermitPlugin):
 
 
 def test_groups_and_pods_without_a_group_take_turns_by_age():
-    """Neither waits for all of the others: the first is tried first, and a group that fits nowhere stops no other."""
+    """Neither waits for all of the others: the first is tried first, and an unschedulable group stops no other."""
 
     async def story():
         async with running() as world:

@@ -1,4 +1,4 @@
-"""Nodes that are kept free for the largest waiting group, where a policy asks for that."""
+"""Nodes that are kept free for the largest waiting group, if its policy has `reserve`."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ def test_a_stream_of_small_pods_does_not_starve_a_group_for_which_room_is_kept(p
             await world.calm()
             ran = await stream(world, 10)
             if policy == PLAIN:
-                assert ran > 20  # a group that fits nowhere stops no other
+                assert ran > 20  # an unschedulable group stops no other
                 return
             assert placed(world, "g") == 0
             text = {one.message for number in range(3) for one in world.cluster.pod(f"default/g-{number}").status.conditions}.pop()

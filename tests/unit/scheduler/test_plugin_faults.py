@@ -36,7 +36,7 @@ HARMLESS = {
     "given": lambda attempt, row, claims: (),
     "shortage": lambda attempt, rows: (),
 }
-"""What each method answers while nothing is wrong; None where nothing is said here. Those of prepared rules get the pod first."""
+"""What each method answers while nothing is wrong; None without an entry here. Those of prepared rules get the pod first."""
 AWAITED = {"pre_bind", "bind", "post_bind"}
 
 

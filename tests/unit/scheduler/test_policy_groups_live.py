@@ -131,7 +131,7 @@ def test_a_member_that_another_scheduler_binds_completes_the_group():
     run(story)
 
 
-def test_a_permit_that_does_not_hold_in_time_gives_the_place_back_and_says_why():
+def test_a_permit_that_does_not_hold_in_time_gives_the_place_back_with_a_reason():
     async def story():
         async with running(node("a"), worker("one"), chains=chains(COMPLETE)) as world:
             await world.pass_time(61)

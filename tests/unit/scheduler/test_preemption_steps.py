@@ -1,4 +1,4 @@
-"""Tests of policies that speak of victims: who had to leave, who did not, and what was covered."""
+"""Tests of policies with rules about victims: who was evicted, who was not, and what was covered."""
 
 from __future__ import annotations
 

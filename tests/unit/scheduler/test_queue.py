@@ -206,7 +206,7 @@ def test_what_is_kept_during_a_long_attempt_is_bounded_and_nothing_is_missed(ben
     assert bench.queue._in_flight.n_changes == 0
 
 
-def test_a_pod_that_asks_for_something_else_now_is_tried_again(bench):
+def test_a_pod_that_requests_something_else_now_is_tried_again(bench):
     bench.rejected("a", FIT)
     bench.clock.move(5)
     bench.add("a", cpu="100m")
@@ -274,7 +274,7 @@ MANY = 3 * PODS_PER_STEP + 7
 
 @pytest.fixture
 def crowd(bench):
-    """That many pods that fit nowhere, of three priorities, whose backoffs have ended."""
+    """That many unschedulable pods, of three priorities, whose backoffs have ended."""
     for number in range(MANY):
         bench.add(f"pod-{number}", priority=number % 3)
     for _ in range(MANY):

@@ -70,7 +70,7 @@ def test_a_change_after_each_member_that_leaves_takes_no_look_at_all_others_each
 
 
 @pytest.mark.parametrize("priorities", [[0], [5, 0]])
-def test_members_that_leave_one_after_the_other_take_no_look_at_all_others_each(priorities):
+def test_members_that_leave_in_sequence_take_no_look_at_all_others_each(priorities):
     def work(count):
         there = [member(number, priorities[number % len(priorities)]) for number in range(count)]
         first = there[0]

@@ -4,7 +4,7 @@ from tests.unit.scheduler.running import node, pod, running
 from wharfinger.model.objects.pod_view import PodView
 
 
-def test_places_every_pod_and_says_so():
+def test_places_every_pod_and_reports_it():
     async def story():
         async with running(node("a"), node("b"), *(pod(f"p{i}") for i in range(8))) as world:
             assert len(world.cluster.nodes_of_pods()) == 8

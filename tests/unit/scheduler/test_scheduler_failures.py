@@ -26,7 +26,7 @@ def assert_settled(world):
     assert world.scheduler.n_binding == 0
 
 
-def test_a_pod_that_fits_nowhere_gets_one_event_and_is_placed_when_there_is_room():
+def test_a_pod_without_a_feasible_node_gets_one_event_and_is_placed_when_there_is_room():
     async def story():
         async with running(node("a", cpu="1"), pod("first"), pod("second")) as world:
             (waiting,) = [each for each in world.cluster.pods() if not each.spec.node_name]
@@ -290,7 +290,7 @@ def test_a_pod_that_cannot_be_decided_about_waits_with_the_reason_and_delays_no_
     asyncio.run(story())
 
 
-def test_what_is_not_supported_is_said():
+def test_what_is_not_supported_is_reported():
     async def story():
         async with running(node("a"), pod("x", resourceClaims=[{"name": "gpu"}])) as world:
             assert (

@@ -114,7 +114,7 @@ def test_a_pod_is_evicted_once_although_several_want_it_gone():
 
 
 def held_evictions(cluster):
-    """The evictions that are asked for, in order: of each the victim, and the event that lets it happen."""
+    """The requested evictions, in order: of each the victim, and the event that lets it happen."""
     disrupt, held = cluster.disrupt, []
 
     async def hold(victim, condition):
@@ -156,7 +156,7 @@ def test_a_pod_does_not_preempt_again_while_victims_of_others_are_about_to_leave
     story_of(story)
 
 
-def test_room_that_becomes_free_anyway_is_taken_before_anybody_else_is_evicted():
+def test_room_that_becomes_free_is_taken_before_another_pod_is_evicted():
     async def story():
         small = [pod("low-1", nodeName="a"), pod("low-2", nodeName="a"), pod("large", cpu="2", nodeName="b")]
         async with running(node("a", cpu="2"), node("b", cpu="2"), *small) as world:

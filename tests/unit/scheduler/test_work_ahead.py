@@ -36,7 +36,7 @@ def searches(monkeypatch):
 
 @asynccontextmanager
 async def world_of(in_turn, *more):
-    """A world in which each node has another number of devices, so that each takes a search of its own."""
+    """A world in which each node has another number of devices, so that each needs its own search."""
     store = devices.cluster(NODES).objects
     slices = sorted(store.all(objects.ResourceSlice), key=lambda each: each.metadata.name)
     others = [structs.replace(each, spec=structs.replace(each.spec, devices=_named(each, place + 1))) for place, each in enumerate(slices)]

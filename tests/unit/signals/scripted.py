@@ -1,4 +1,4 @@
-"""A Prometheus that says what a test wants it to."""
+"""A scripted Prometheus."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ def body(kind, result):
 
 
 class Scripted:
-    """What was asked (path, query, headers), and what is answered: `answer(query) -> (status, body)`, or a callable given the handler."""
+    """The requests (path, query, headers), and the responses: `answer(query) -> (status, body)`, or a callable given the handler."""
 
     def __init__(self, url):
         self.url = url

@@ -1,4 +1,4 @@
-"""What `metrics.k8s.io` says of nodes."""
+"""The node metrics of `metrics.k8s.io`."""
 
 import asyncio
 import json

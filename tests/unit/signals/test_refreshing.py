@@ -43,7 +43,7 @@ def policy(name="p", metrics=LOAD, used="load", namespace=None):
 
 
 class Scene:
-    """Two nodes, a clock that stands still, a source that answers as scripted, and a subscriber that records."""
+    """Two nodes, a stopped clock, a source that answers as scripted, and a subscriber that records."""
 
     def __init__(self, limits=None):
         self.clock = ManualClock()

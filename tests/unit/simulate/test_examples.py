@@ -43,6 +43,6 @@ def test_each_shipped_policy_governs_a_pod_of_the_example():
     assert idle == []
 
 
-def test_an_unknown_example_is_said():
+def test_an_unknown_example_is_reported():
     with pytest.raises(UsageError, match="no such example; there are example:small, example:large"):
         load_cluster(["example:none"])

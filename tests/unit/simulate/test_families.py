@@ -1,4 +1,4 @@
-"""The workloads of `wharf bench --family`: each asks for what its name says."""
+"""The workloads of `wharf bench --family`: the requests of each match its name."""
 
 import pytest
 

@@ -115,7 +115,7 @@ def test_the_group_whose_turn_is_first_takes_the_room():
     assert placed_first(*members("one", 8, created=2, priority=1), *members("two", 8, created=1)) == ["default/one"]
 
 
-def test_pods_placed_one_after_another_are_those_of_a_dry_run():
+def test_pods_placed_in_sequence_are_those_of_a_dry_run():
     pods = [*members("gang", 6), *members("big", 9), pod("web")]
     groups = pod_group("gang", 6, RACK), pod_group("big", 9, RACK)
     run = dry_run(assemble(), cluster(*groups), pods)

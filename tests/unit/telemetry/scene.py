@@ -16,7 +16,7 @@ NOON = 1_700_000_000.25
 
 
 class Scene:
-    """Metrics and log lines of one run; the time of day stands still."""
+    """Metrics and log lines of one run; the time of day is fixed."""
 
     def __init__(self, form="json", level="debug", monotonic=lambda: 0.0):
         self.written = []

@@ -1,4 +1,4 @@
-"""What is said of log lines is true of those that are written."""
+"""The documented log lines are those that are written."""
 
 import re
 from pathlib import Path

@@ -83,7 +83,7 @@ def test_when_time_is_used_up_nothing_is_read_and_later_it_is_again():
     assert [record.best is None for record in recent.latest()] == [False, True, False]
 
 
-def test_an_unknown_node_and_pods_that_fit_nowhere_are_kept_without_scores(recent):
+def test_an_unknown_node_and_pods_without_a_feasible_node_are_kept_without_scores(recent):
     observe(recent, Decided("wharfinger", Decider(chain_of()).decide(state_of(0).snapshot(), view("a"))))
     observe(recent, attempt(view("a"), result="unschedulable", node=None, message="no nodes"))
     assert next(recent.latest()).best is None

@@ -62,7 +62,7 @@ def test_pods_that_are_placed(scene):
         assert scene.value("scheduler_framework_extension_point_duration_seconds_count", **labels) == 2
 
 
-def test_a_pod_that_fits_nowhere_and_then_somewhere(scene):
+def test_an_unschedulable_pod_that_fits_later(scene):
     async def story():
         async with scheduling(node("a", cpu="1"), pod("big", cpu="2"), scene=scene) as world:
             world.clock.move(100)

@@ -69,7 +69,7 @@ def found(*texts):
     return mapped([Series({"instance": text}, 0.5, 1.0) for text in texts], QUERY, NodeNames(1, [], []))
 
 
-def test_a_failure_is_said_once_and_counted_each_time(emit, log, registry):
+def test_a_failure_is_reported_once_and_counted_each_time(emit, log, registry):
     for _ in range(3):
         emit(RefreshFailed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0))
     emit(RefreshFailed(QUERY, SignalFailed(Kind.TLS, "who is that"), 1.0))
@@ -85,7 +85,7 @@ def test_a_failure_is_said_once_and_counted_each_time(emit, log, registry):
     assert registry.get_sample_value("wharfinger_signal_refresh_duration_seconds_count", {"server": "default"}) == 5.0
 
 
-def test_odd_series_are_said_when_they_begin(emit, log):
+def test_odd_series_are_reported_when_they_begin(emit, log):
     for texts in (["x"], ["x", "y"], [], ["x"]):
         emit(SignalRefreshed(QUERY, found(*texts), 0.1))
     assert [(event, fields["series"]) for _, event, fields in log.lines] == [("signal has odd series", 1), ("signal has odd series", 1)]

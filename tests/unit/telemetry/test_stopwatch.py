@@ -1,4 +1,4 @@
-"""What is measured stands for what is not."""
+"""Measured decisions are a sample of the others."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What fails in CI is tried once more, and never in silence."""
+"""Failed tests of CI are repeated once, and always reported."""
 
 import os
 import re

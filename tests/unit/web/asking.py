@@ -1,4 +1,4 @@
-"""An application asked without a network; who asks can be anywhere."""
+"""Requests to an application without a network; the client can have any address."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ NEAR, FAR = ("127.0.0.1", 50000), ("192.0.2.7", 50000)
 
 
 class Asking:
-    """Asks one application."""
+    """Sends requests to one application."""
 
     def __init__(self, app, client):
         self._transport = httpx.ASGITransport(app, client=client, raise_app_exceptions=False)

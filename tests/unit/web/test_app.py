@@ -129,7 +129,7 @@ class TestDebug:
             ("[::1]", 200),
             ("[::1]:10261", 200),
             ("rebound.example", 403),
-            ("re{bound.example", 403),  # Chromium takes such a name for one, and asks for its address
+            ("re{bound.example", 403),  # Chromium takes such a name for one, and resolves its address
             ("re`bound.example:10261", 403),
             ('re"bound.example', 403),
             ("127.0.0.1@rebound.example", 403),
@@ -154,7 +154,7 @@ class TestDebug:
         assert answer.headers["content-type"] == "application/json"
         assert answer.json() == {"equal": True, "missingNodes": ["a"]}
 
-    def test_a_comparison_that_cannot_be_made_says_why(self):
+    def test_a_comparison_that_cannot_be_made_has_a_reason(self):
         answer = asking(debug=Debug(cache=_unreachable)).get("/debug/cache")
         assert (answer.status_code, answer.text) == (503, "cannot compare: GET /api/v1/nodes: no answer in time\n")
 

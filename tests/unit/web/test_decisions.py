@@ -18,7 +18,7 @@ async def unexplained(pod, nodes):
 
 
 class Web:
-    """The pages, asked by a name of this machine."""
+    """The pages, requested by a name of this machine."""
 
     def __init__(self, recent, explain, client, **more):
         self._asking = asking(extra_routes=routes(Decisions(recent=recent, explain=explain, **more)), client=client)

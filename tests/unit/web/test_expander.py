@@ -41,7 +41,7 @@ def as_bytes(request):  # pytest's own
 
 @pytest.fixture
 def ask(as_bytes):
-    """Asks an expander: (the name of the group that it chose, the lines that it reported)."""
+    """Calls an expander: (the name of the group that it chose, the lines that it reported)."""
 
     def answer(groups, policies="", running=()):
         found = [compiled(policies)] if policies else []

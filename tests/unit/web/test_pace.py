@@ -14,7 +14,7 @@ from wharfinger.web.requests import BURST, INTERVAL, Pace, Shared
 from wharfinger.web.server import Server
 
 
-def test_after_a_burst_requests_begin_one_after_the_other():
+def test_after_a_burst_requests_begin_in_sequence():
     paced = Pace()
     begins = [1000.0 + paced.wait(1000.0) for _ in range(BURST + 100)]
 

@@ -48,7 +48,7 @@ def test_signals_stay_with_the_thread_that_runs_the_loop():
     asyncio.run(main())
 
 
-def test_a_port_in_use_is_said_in_a_sentence():
+def test_a_port_in_use_is_reported_in_a_sentence():
     async def main():
         async with Server(app()) as first:
             with pytest.raises(UsageError, match=rf"^cannot serve on 127.0.0.1 port {first.port}: another process uses the port already$"):

@@ -91,7 +91,7 @@ def test_an_encrypted_key_is_an_error_and_no_question(files, tmp_path):
 
 
 async def who(port, client=None):
-    """What the server calls who asks with a client's certificate; None where no answer comes."""
+    """The name of a client with a certificate, as the server has it; None where no answer comes."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if client is not None:

@@ -190,7 +190,7 @@ def test_a_difference_says_devices(kind, running):
 
 
 def test_the_best_placement_moves_pods_with_their_devices():
-    state = cluster(2)  # two nodes with 8 devices; pods want 5, 5 and, in small ones, 3 each
+    state = cluster(2)  # two nodes with 8 devices; pods request 5, 5 and, in small ones, 3 each
     for name, count in (("gpu", 5), ("three", 3)):
         spec = devices.claim("p", count).spec
         of_any = structs.replace(spec, devices=structs.replace(spec.devices, constraints=()))

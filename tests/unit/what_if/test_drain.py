@@ -44,7 +44,7 @@ def test_a_node_that_is_drained_later_takes_none_of_the_earlier_ones_pods():
     assert fates(drained(cluster, "a", "b")) == [("one", "placed", "c", 1), ("two", "placed", "c", 2)]
 
 
-def test_a_pod_that_finds_no_node_waits_and_says_why():
+def test_a_pod_that_finds_no_node_waits_with_a_reason():
     result = drained(state([node("a"), node("b", offer={"cpu": "1"})], [owned("large", cpu="3")]))
     assert fates(result) == [("large", "waits", None, 1)]
     assert result.pods[0].reason.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable")

@@ -1,4 +1,4 @@
-"""`/evaluate` answers from a copy: what a dry run on the same cluster says, and nothing of the scheduler changes."""
+"""`/evaluate` answers from a copy: the result of a dry run on the same cluster, without changes of the scheduler."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ def running_on(*objects):
 
 
 def answers(running, *requests, between=lambda: None):
-    """The answers to requests, one after the other; `between` is called before each but the first."""
+    """The responses to a sequence of requests; `between` is called before each but the first."""
 
     async def ask():
         scheduling = asyncio.ensure_future(running.scheduler.run())

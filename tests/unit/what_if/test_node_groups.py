@@ -107,6 +107,6 @@ def test_the_nodes_of_a_group_have_the_devices_of_a_node_of_their_kind(labels, p
     assert len(state.objects.all(objects.ResourceSlice)) == before
 
 
-def test_nothing_is_said_of_devices_where_no_pod_asks_for_any():
+def test_nothing_is_reported_of_devices_where_no_pod_requests_any():
     (found,) = ranked_groups(assemble(), ClusterState(0.0), [group("plain", 1)])
     assert "devices" not in str(found)

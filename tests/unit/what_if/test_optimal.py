@@ -207,7 +207,7 @@ def test_filters_of_policies_about_nodes_are_part_of_a_proof():
     assert solved(cluster(nodes), pods[:2], only).answer is Answer.FOUND
 
 
-def test_too_much_and_too_little_time_are_said(monkeypatch):
+def test_too_much_and_too_little_time_are_reported(monkeypatch):
     assert "after" in solved(cluster([node("n0", 8)]), [pod("p", 1)], seconds=1e-9).why
     monkeypatch.setattr("wharfinger.what_if.optimal.search.MAX_CELLS", 0)
     assert "too many to search" in solved(cluster([node("n0", 8)]), [pod("p", 1)]).why

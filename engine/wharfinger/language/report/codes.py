@@ -286,8 +286,7 @@ class Code(Enum):
     )
     P306 = Record(
         "name is used twice",
-        "Params, lets, metrics and imports share one set of names, filters and scores another: a name has one meaning "
-        "in the whole file.",
+        "Params, lets, metrics and imports share one set of names, filters and scores another: a name has one meaning in the whole file.",
     )
     P307 = Record(
         "lets go in a circle",

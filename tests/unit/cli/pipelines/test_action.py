@@ -215,7 +215,7 @@ def test_new_policies_are_compared_with_none_and_removed_ones_too(request_):
     assert not failed, printed
 
 
-def test_findings_fail_the_run_and_stand_in_it(request_):
+def test_findings_fail_the_run_and_are_in_it(request_):
     base = request_.commit(size=SMALL)
     request_.commit(size=SMALL.replace("node.", "nod."))
     failed, printed = request_.run(base)

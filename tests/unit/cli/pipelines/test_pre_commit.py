@@ -33,7 +33,7 @@ test "a full node is left" {
 
 @pytest.fixture
 def repository(tmp_path):
-    """A function that commits files in a repository with the hooks: what pre-commit said, and whether it let the commit pass."""
+    """A function that commits files in a repository with the hooks: the output of pre-commit, and whether the commit passed."""
     hooks, own = tmp_path / "hooks", tmp_path / "own"
     wharf = Path(sys.executable).parent
     environment = {

@@ -1,4 +1,4 @@
-"""Missing values: what must be said, and which guards make saying it unnecessary."""
+"""Missing values: what must be handled, and which guards make this unnecessary."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ UNHANDLED = [
 
 
 @pytest.mark.parametrize("condition", HANDLED)
-def test_nothing_needs_to_be_said(condition):
+def test_nothing_is_required(condition):
     assert errors(f"filter f {{ require {condition} }}") == []
 
 
 @pytest.mark.parametrize("condition", UNHANDLED)
-def test_something_must_be_said(condition):
+def test_something_must_be_given(condition):
     assert errors(f"filter f {{ require {condition} }}") == ["P401"]
 
 
 @pytest.mark.parametrize("condition", UNHANDLED)
 @pytest.mark.parametrize("action", ["pass", "reject"])
-def test_on_missing_says_it(condition, action):
+def test_on_missing_defines_it(condition, action):
     assert errors(f"filter f {{ require {condition} on missing {action} }}") == []
 
 
 @pytest.mark.parametrize("condition", UNHANDLED)
 @pytest.mark.parametrize("action", ["skip", "neutral", "0"])
-def test_a_score_says_it_too(condition, action):
+def test_a_score_reports_it_too(condition, action):
     assert errors(f"prefer f = {condition}") == ["P402"]
     assert errors(f"prefer f = {condition} on missing {action}") == []
 

@@ -1,4 +1,4 @@
-"""The proof that scores stay within 0..100, and what is said about weights."""
+"""The proof that scores stay within 0..100, and the findings about weights."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_a_metric_has_its_freshness():
     assert metric.type.kind is Kind.PERCENT
 
 
-def test_lets_stand_behind_those_they_need():
+def test_lets_follow_those_they_need():
     found = policy("let a = b + c\nlet b = c + 1\nlet c = node.pod_count\nfilter f { require a > 5 }")
     assert [let.name for let in found.lets] == ["c", "b", "a"]
 

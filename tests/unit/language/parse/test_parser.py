@@ -1,4 +1,4 @@
-"""What belongs to what: operators, clauses, headers, and where each node stands."""
+"""Precedence and structure: operators, clauses, headers, and the position of each node."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_every_node_knows_its_text():
     assert found.right.span.text == "(limit)"
 
 
-def test_parts_of_rules_may_stand_in_any_order():
+def test_parts_of_rules_may_are_in_any_order():
     one, _ = parsed('policy "p"\nscore s weight 2 tier 3 when a = b normalize max on missing 0')
     other, findings = parsed('policy "p"\nscore s when a tier 3 weight 2 = b on missing 0 normalize max')
     first, second = one.policy.items[0], other.policy.items[0]
@@ -161,7 +161,7 @@ def test_malformed_holes_are_reported_where_they_are(text, found):
     assert (parts, reported) == ([], found) or reported == found
 
 
-def test_an_expression_of_a_hole_stands_in_the_file():
+def test_an_expression_of_a_hole_is_in_the_file():
     text = 'policy "p"\nfilter f { require a else "has {node.free.cpu} left" }'
     file, _ = parsed(text)
     _, placeholder, _ = parse_message(file.policy.items[0].clauses[0].message, Diagnostics())

@@ -1,4 +1,4 @@
-"""One mistake is one finding, and what stands around it is kept."""
+"""One mistake is one finding, and the text around it is kept."""
 
 import pytest
 

@@ -163,6 +163,6 @@ def test_findings_are_sorted_counted_and_kept_once():
     assert text.endswith("\n2 errors, 1 warning\n")
 
 
-def test_nothing_found_says_nothing():
+def test_no_findings_print_nothing():
     assert render(Diagnostics()) == render(Diagnostics(), "plain") == ""
     assert json.loads(render(Diagnostics(), "json"))["diagnostics"] == []

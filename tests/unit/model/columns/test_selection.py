@@ -174,7 +174,7 @@ def test_what_was_not_asked_for_is_forgotten(monkeypatch):
     first = snapshot.selection(0, lambda _: True)
     for key in (1, 2):
         snapshot.selection(key, lambda _: True)
-    assert snapshot.selection(0, lambda _: True) is first  # asked for again: now 1 is the oldest
+    assert snapshot.selection(0, lambda _: True) is first  # used again: now 1 is the oldest
     second = snapshot.selection(2, lambda _: True)
     snapshot.selection(3, lambda _: True)
     assert snapshot.selection(0, lambda _: True) is first

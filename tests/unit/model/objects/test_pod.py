@@ -69,7 +69,7 @@ def test_identity_and_what_follows_from_it():
         (("metadata", "creationTimestamp"), "2026-02-02T00:00:00Z"),
         (("metadata", "resourceVersion"), "99"),
         (("metadata", "ownerReferences", 0, "uid"), "other"),
-        (("metadata", "labels"), {"tier": "front", "app": "web"}),  # the order of a map says nothing
+        (("metadata", "labels"), {"tier": "front", "app": "web"}),  # the order of a map has no meaning
         (("spec", "nodeName"), "n1"),
         (("spec", "volumes", 0, "name"), "token-x2"),
         (("spec", "volumes"), [PLAIN["spec"]["volumes"][1]]),

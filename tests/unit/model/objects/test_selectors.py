@@ -58,7 +58,7 @@ def test_absent_selects_nothing_and_empty_everything():
     assert matching.of_labels({}) == matching.EVERYTHING
 
 
-def test_selectors_that_say_the_same_are_equal_and_share_a_hash():
+def test_selectors_that_are_equal_are_equal_and_share_a_hash():
     one = objects.LabelSelector(match_labels={"a": "1", "b": "2"})
     other = objects.LabelSelector(
         match_labels={"b": "2"},

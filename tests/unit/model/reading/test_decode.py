@@ -78,7 +78,7 @@ def test_keys_of_yaml_maps_become_text_as_in_json():
     assert read.metadata.labels == {"7": "a", "true": "b"}
 
 
-def test_not_utf8_is_said():
+def test_not_utf8_is_reported():
     with pytest.raises(InvalidObject, match="not UTF-8 text"):
         decode.decode_json(b'{"metadata": {"name": "\xff\xfe"}}', objects.Node)
 

@@ -57,7 +57,7 @@ def test_every_kind_that_pods_are_made_of_is_known():
         ("", "Node", {"spec": {"tants": []}}),  # not what people hand in to be placed
         ("example.com", "Pod", {"x": 1}),
         ("", "Pod", None),
-        ("", "Pod", {"spec": [{"containers": 7}]}),  # of the wrong shape: decoding says so
+        ("", "Pod", {"spec": [{"containers": 7}]}),  # of the wrong shape: decoding reports it
         ("", "Pod", {"spec": {"containers": {"name": "a"}, "nodeSelector": [{"a": 1}], "overhead": "x"}}),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_pod_goes_from_assumed_to_placed_to_gone():
     assert clusters.requested(cluster, "a") == 0
 
 
-def test_an_assumed_pod_stands_on_its_node():
+def test_an_assumed_pod_is_on_its_node():
     cluster = clusters.state(["a"])
     pod = clusters.view("web")
     cluster.assume(pod, "a")

@@ -74,7 +74,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(path, content):
         (lambda text: "{" + "x" * 100_000, ":1: this is not a decision log"),
     ],
 )
-def test_what_is_wrong_with_a_log_is_said_with_its_place(path, content, broken, says):
+def test_what_is_wrong_with_a_log_is_reported_with_its_place(path, content, broken, says):
     path.write_text(broken(content))
     with pytest.raises(BrokenLog) as error:
         replayed(path)
@@ -139,7 +139,7 @@ def test_a_log_that_is_not_there(path):
         replayed(path)
 
 
-def test_a_file_that_is_missing_in_the_middle_is_said_and_the_others_replay(tmp_path, path):
+def test_a_file_that_is_missing_in_the_middle_is_reported_and_the_others_replay(tmp_path, path):
     running = recorded(path, rounds=60, most_bytes=60_000, most_files=100)
     finished = sorted(tmp_path.glob("*.0*"))
     finished[1].unlink()
@@ -259,11 +259,11 @@ def test_processes_that_end_before_they_record_anything_leave_no_heap_of_files(p
     assert len(found) == len(whole.decisions)
 
 
-def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
+def test_a_disk_that_does_not_keep_up_loses_entries_and_reports_it(path, monkeypatch):
     monkeypatch.setattr(files, "MAX_WAITING", 20)
     with recorder(path) as (recording, failures):
         recording.begin()
-        written, recording._writer._write_all = recording._writer._write_all, lambda: None  # the disk stands still
+        written, recording._writer._write_all = recording._writer._write_all, lambda: None  # the disk hangs
         for number in range(100):
             recording.state.add_node(node(f"n{number}"))
         recording._writer._write_all = written

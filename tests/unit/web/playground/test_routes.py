@@ -1,4 +1,4 @@
-"""The playground without a browser: who may ask, in which form, and what is said."""
+"""The playground without a browser: access, requests and responses."""
 
 import gzip
 import json
@@ -195,7 +195,7 @@ def test_questions_change_nothing():
         ({"text": 'policy "p"\nlet f = pods where it.name != pod.name\nprefer a = count(f) > 1\nparam x: regex = 1\n'}, 200, ""),
     ],
 )
-def test_what_cannot_be_answered_is_said(question, status, said):
+def test_what_cannot_be_answered_is_reported(question, status, said):
     answer = post("decide", {"text": POLICY, "cluster": SMALL, "pod": "shop/query", **question})
     assert (answer.status_code, said in answer.text) == (status, True)
 

@@ -15,7 +15,7 @@ EXPENSIVE = 'policy "p"\nprefer a = count(pods where starts_with(it.name, pod.na
 
 
 class Held(Examples):
-    """Clusters that take as long as the test wants, and count how many are requested at a time."""
+    """Clusters that take as long as the test sets, and count the requests at a time."""
 
     def __init__(self):
         super().__init__()

@@ -67,7 +67,7 @@ def test_a_change_of_a_group_takes_rules_of_policies_into_account():
     assert (room.placed, gains(room)["without rule ssd/fast"]) == (0, 1)
 
 
-def test_nodes_that_are_supposed_are_said_to_add_groups():
+def test_nodes_that_are_supposed_are_reported_to_add_groups():
     state = cluster(pod_group("gang", 4, RACK), sizes=(1,))
     [room] = capacity(assemble(), state, members("gang", 4), extra=NodesLike(model="r0-0", count=2), changes=False).groups
     assert (room.total, room.added.more) == (3, 2)

@@ -126,7 +126,7 @@ STAYING = [
 
 
 @pytest.mark.parametrize(("one", "limits", "words"), STAYING, ids=[words for *_, words in STAYING])
-def test_a_pod_that_must_not_move_stays_and_says_why(one, limits, words):
+def test_a_pod_that_must_not_move_stays_with_a_reason(one, limits, words):
     plan = planned(state([node("a"), node("b")], [one, owned("other", on="b")]), Goal.FREE_NODES, limits=Limits(**limits))
     assert all(move.pod.endswith("/other") for move in plan.moves)
     assert any(words in reason for reason in plan.staying)

@@ -14,7 +14,7 @@ from wharfinger.what_if.rebalance.rearrangement import Arrangement, rearranged
 
 
 def crowded(small=None, other=None):
-    """Three shared GPUs: `large` fits beside `fixed` only after `small` has left; no single move gains anything."""
+    """Three shared GPUs: `large` fits next to `fixed` only after `small` has left; no single move gains anything."""
     nodes = [node(name, offer={"cpu": "8", GPU: "1", MILLI: "1000"}) for name in "abc"]
     pods = [
         asking("large", "a", {MILLI: "700"}),

@@ -145,7 +145,7 @@ def test_a_failure_has_the_words_of_kube_scheduler(expression, text):
         ("[1].all(i, v, w)", "undeclared reference to 'w'"),
     ],
 )
-def test_an_expression_that_cannot_be_compiled_says_why(expression, text):
+def test_an_expression_that_cannot_be_compiled_has_a_reason(expression, text):
     failed = compiled(expression)
     assert isinstance(failed, SelectorFailed)
     assert text in str(failed)

@@ -60,7 +60,7 @@ def test_only_a_score_of_resources_that_a_class_may_back_depends_on_more_than_it
     assert {plugin.score_volatility for plugin in plugins(scoring).values()} == {Volatility.GLOBAL}
 
 
-def test_nothing_is_counted_for_a_pod_that_asks_for_no_such_resource():
+def test_nothing_is_counted_for_a_pod_that_requests_no_such_resource():
     vector = next(iter(VECTORS.values()))
     state = cases.cluster(vector.case)
     pod = cases.pending({"pod": {"metadata": {"name": "plain", "uid": "x"}, "spec": {"containers": [{"name": "c"}]}}})

@@ -1,4 +1,4 @@
-"""What the vectors do not ask: decisions one after the other, allocations in flight, searches that are too long, and hints."""
+"""Cases that the vectors do not have: sequences of decisions, allocations in flight, searches that are too long, and hints."""
 
 import pytest
 from msgspec import structs
@@ -98,7 +98,7 @@ def test_a_search_that_is_too_long_is_given_up_as_an_error(monkeypatch, most):
     spec = structs.replace(one.spec, devices=tuple(names))
     state.put(structs.replace(one, spec=spec))
     decision = decide(CHAIN, state.snapshot(), pods(["a"])[0])
-    if most > 20:  # equal devices are not tried one after the other, so 658,008 combinations are soon looked at
+    if most > 20:  # equal devices are tried only once, so 658,008 combinations are soon looked at
         assert decision.message.startswith("0/1 nodes are available: 1 cannot allocate all claims.")
         return
     text = 'running "DynamicResources" filter plugin: node n00000: timed out trying to allocate devices'

@@ -1,4 +1,4 @@
-"""What an explanation says of the devices of nodes: how many meet each condition of a request, and which do not."""
+"""Explanations of the devices of nodes: how many meet each condition of a request, and which do not."""
 
 from __future__ import annotations
 
