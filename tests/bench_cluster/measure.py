@@ -66,8 +66,7 @@ class Run:
 
 
 class Bench:
-    """Runs workloads on a control plane that has no other client: kwok and the controllers are stopped, and nodes have a fixed status
-    ready."""
+    """Runs workloads on a control plane without other clients: kwok and the controllers are stopped, and nodes stay ready."""
 
     def __init__(self, cluster: ControlPlane) -> None:
         cluster.kwok.stop()

@@ -1,5 +1,4 @@
-"""A policy of a namespace shows its author nothing of pods of other namespaces: two clusters that differ only in these give the same
-results.
+"""A policy of a namespace shows its author nothing of pods of other namespaces: clusters that differ only in them look equal.
 
 The two have the same nodes and the same pods, but those of other namespaces have other labels, annotations, images, names, owners and
 much else that says nothing of the room they take. What is compared is everything that comes of the policy: what it does to every node, the
