@@ -118,7 +118,8 @@ class Code(Enum):
         "Words that begin or divide declarations cannot be names, so that a file reads the same for people and for the parser.",
     )
     P116 = Record(
-        "wrong nesting", "Clauses belong inside filters, and the lines of a test inside tests. Declarations and rules belong at the top level."
+        "wrong nesting",
+        "Clauses belong inside filters, and the lines of a test inside tests. Declarations and rules belong at the top level.",
     )
     P117 = Record("empty block", "A block with nothing in it has no effect; more likely something is missing.")
     P119 = Record(
