@@ -59,7 +59,7 @@ def test_good_bad_good_through_the_api(control_plane, pools, pods, config_map, k
         assert shown.returncode == 1
         assert "where   cluster  kept" in shown.stdout
         assert "default/policies/where.policy:2:" in shown.stdout
-        assert "its former version goes on" in described
+        assert "its former version stays in force" in described
         metrics = wharf.get("/metrics")[1]
         assert 'wharfinger_policy_reload_total{result="refused"} 1.0' in metrics
         assert 'wharfinger_policy_reload_total{result="accepted"} 3.0' in metrics

@@ -75,7 +75,7 @@ def test_a_resource_that_breaks_is_what_it_was_even_for_a_process_that_has_kept_
         status = eventually(
             lambda: (reported := custom.status(defined, "SchedulingPolicy", "where")).get("observedGeneration") == 2 and reported
         )
-        assert active(status)["message"].startswith("the version of generation 1 goes on: schedulingpolicies/where:2:38: P100")
+        assert active(status)["message"].startswith("the version of generation 1 stays in force: schedulingpolicies/where:2:38: P100")
         assert (status["revision"], status["lastKnownGood"]["generation"]) == (before, 1)
         assert status["lastKnownGood"]["source"] == where("b")
 

@@ -114,7 +114,7 @@ def test_kubectl_shows_the_worst_news_first_and_events_tell_them(defined, wharf,
     eventually(lambda: {reason for reason, _ in events_about(defined, "SchedulingPolicy", "east")} == {"PolicyAccepted", "PolicyRefused"})
     reported = dict(events_about(defined, "SchedulingPolicy", "east"))
     assert reported["PolicyAccepted"].endswith("is active")
-    assert reported["PolicyRefused"].endswith("its former version goes on")
+    assert reported["PolicyRefused"].endswith("its former version stays in force")
     eventually(lambda: "P302" in str(events_about(defined, "SchedulingPolicy", "never")))
     eventually(lambda: "PolicyRefused" in kubectl("describe", "spol", "never"))
 

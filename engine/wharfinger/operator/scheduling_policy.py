@@ -316,7 +316,7 @@ def _active(found: PolicyStatus) -> Condition:
         if not found.holds:
             return condition("Active", False, "Refused", why)
         reported = (
-            f"the version of generation {found.held_generation} goes on: {why}"
+            f"the version of generation {found.held_generation} stays in force: {why}"
             if found.held_generation
             else f"a former version stays in force: {why}"
         )

@@ -276,4 +276,4 @@ def test_samples_that_cannot_be_had_are_missed_aloud(wharf, kubeconfig, measured
 
 def test_a_server_without_a_policy_is_a_mistake(wharf, kubeconfig, measured):
     code, _, err = wharf("snapshot", "-o", "now.json", "--kubeconfig", kubeconfig, "--prometheus", measured.url)
-    assert (code, "say with --policy or --config which ones" in err) == (2, True)
+    assert (code, "name the metrics with --policy or --config" in err) == (2, True)

@@ -64,7 +64,7 @@ def test_and_nothing_else(shared, path):
 
 
 def test_what_is_shared_with_namespaces_is_not_for_a_policy_of_the_cluster_that_stands_alone(shared):
-    assert "stands alone" in found(POLICY.format("load.policy"), shared.of(None))[1][0]
+    assert "has no other files to import" in found(POLICY.format("load.policy"), shared.of(None))[1][0]
 
 
 REFUSED = {

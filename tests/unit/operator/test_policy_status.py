@@ -116,7 +116,7 @@ def test_the_first_finding_is_the_message():
     conditions = {each.type: each.message for each in conditions_of(status(SYNTAX), [])}
 
     assert conditions["Compiled"] == "p:3:1: P101: what is this"
-    assert conditions["Active"] == "the version of generation 1 goes on: p:3:1: P101: what is this"
+    assert conditions["Active"] == "the version of generation 1 stays in force: p:3:1: P101: what is this"
 
 
 def test_a_waiting_pod_is_counted_though_nothing_else_changes():

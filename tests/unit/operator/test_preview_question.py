@@ -64,7 +64,7 @@ def asked(kind, workload, **question):
 )
 def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vast):
     assert len(asked(kind, vast, replicas=MAX_PODS)) == MAX_PODS
-    with pytest.raises(UsageError, match=r"more than 1,000 pods.*; say in spec\.replicas how many to place"):
+    with pytest.raises(UsageError, match=r"more than 1,000 pods.*; set spec\.replicas to the number to place"):
         asked(kind, vast)
 
 

@@ -300,7 +300,7 @@ def test_nothing_outside_of_a_source_can_be_imported(path, tmp_path):
 async def test_a_text_without_other_files_imports_nothing():
     world = World(Place("resources", lasting=False, imports=False))
     await world.offer({"a": f'import "b.policy" as lib\n{policy("a")}', "b.policy": 'let pool = "one"\n'}, "resources")
-    assert "stands alone" in world.status("a").findings[0].message
+    assert "has no other files to import" in world.status("a").findings[0].message
 
 
 @story

@@ -342,7 +342,7 @@ def test_the_state_of_a_metric_is_reported_as_of_now():
         scene.failure = None
         await scene.pass_(7)
         assert reported().startswith("metric `load` is fresh on 2 of 2 nodes, samples are ")
-        assert "no say" not in reported()
+        assert "are suspended" not in reported()
         assert "failed" not in reported()
 
     living(story)
