@@ -212,7 +212,7 @@ def test_a_snapshot_without_nodes_is_an_error(wharf, tmp_path):
     empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
     code, printed, complaint = wharf("dry-run", "--snapshot", empty)
     assert (code, printed) == (2, "")
-    assert "the snapshot holds no node" in complaint
+    assert "the snapshot has no node" in complaint
 
 
 def test_an_amount_of_a_node_beyond_the_limit_is_reported(wharf, tmp_path):

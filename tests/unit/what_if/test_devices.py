@@ -208,6 +208,6 @@ def test_the_best_placement_moves_pods_with_their_devices():
     found = optimal(assemble(), checkpoint_of(state), state.snapshot().now, pods, 30)
     assert (found.answer, found.moves) == (Answer.FOUND, 1)
     assert sorted(step.node for step in found.plan if not step.source) == ["n00000", "n00001"]
-    assert found.left_out.endswith("of devices the search knows how many fit each request alone, and the chain confirms the rest")
+    assert found.left_out.endswith("for devices, the search counts how many fit each request alone, and the chain confirms the rest")
     third = [*pods, of_template("big-2")]
     assert optimal(assemble(), checkpoint_of(state), state.snapshot().now, third, 3).answer is not Answer.FOUND
