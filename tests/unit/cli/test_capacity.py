@@ -123,5 +123,5 @@ def test_the_same_from_python(files, tmp_path):
     cluster = load_snapshot(tmp_path / "cluster.yaml", pods=[tmp_path / "asked.yaml"])
     found = api.capacity([], cluster, nodes=2, like="node-a", changes=False)
     assert [(room.workload, room.total, room.added.more) for room in found.rooms] == [("x/train", 12, 8)]
-    with pytest.raises(UsageError, match="like= says"):
+    with pytest.raises(UsageError, match="like= is the node"):
         api.capacity([], cluster, nodes=2)
