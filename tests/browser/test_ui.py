@@ -653,6 +653,12 @@ def test_one_node_is_one(visit):
         assert visit(page.url).title_of("cluster") == "Cluster · 1 node"
 
 
+def test_where_no_node_is_nothing_can_be_pointed_at(visit):
+    with SchedulerPage() as page:
+        found = visit(page.url)
+        assert (found.title_of("cluster"), found.tab.inner_text("#under").strip()) == ("Cluster · 0 nodes", "")
+
+
 def test_one_page_too_many_is_reported_and_waits_for_its_turn(scheduler, chromium):
     others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MAX_WATCHERS)]
     tab = chromium.new_page()

@@ -232,7 +232,8 @@ export class ClusterMap {
 
   say() {
     const node = this.hovered >= 0 ? this.hovered : this.cursor;
-    this.under(node >= 0 && this.scale ? this.described(node) : "Point at a node, or take the arrow keys.");
+    const hint = this.order.length ? "Point at a node, or take the arrow keys." : "";
+    this.under(node >= 0 && this.scale ? this.described(node) : hint);
   }
 
   key(event) {
