@@ -9,7 +9,9 @@ import pytest
 
 from tests.parity import case
 from tests.unit.framework.kube import decide, node, pod, state
+from tests.unit.language.policies import checked
 from tests.work import calls
+from wharfinger.compiler.program import compile_policy
 from wharfinger.emit import ignore
 from wharfinger.framework import chain
 from wharfinger.framework.cluster_event import Change, ClusterEvent
@@ -184,3 +186,20 @@ def test_the_most_resources_that_are_supported_are_all_compared():
         "0/1 nodes are available: 1 Insufficient example.com/r30."
     )
     assert decide(state([node("a", offer=offer | {"example.com/r30": "1"})]), requesting(31)).node == "a"
+
+
+LARGE = pod(
+    tolerations=[{"key": f"k{i}", "value": "v", "effect": "NoSchedule"} for i in range(2000)],
+    containers=[{"name": f"c{i}", "image": "web:1", "resources": {"limits": {f"example.com/r{i}": "1"}}} for i in range(500)],
+)
+
+
+@pytest.mark.parametrize("condition", ['tolerates(pod, "k{0}=w:NoSchedule")', '(pod.limits["example.com/r{0}"] ?? 0) > 3'])
+def test_what_a_policy_asks_of_a_large_pod_is_read_once(condition):
+    """Each question of a policy is no work for each toleration or container of the pod."""
+    conditions = " or ".join(f"({condition.replace('{0}', str(i))})" for i in range(90))
+    policy, _ = checked(f'policy "p"\nfilter f {{ require {conditions} }}\n')
+    decider = Decider(chain.assemble([compile_policy(policy)]))
+    snapshot, asked = cluster(5).snapshot(), case.pending({"pod": LARGE})
+    decider.decide(snapshot, case.pending({"pod": pod()}))
+    assert calls(lambda: decider.decide(snapshot, asked)) < 40_000

@@ -14,26 +14,28 @@ from wharfinger.errors import WharfingerError
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
+from wharfinger.policies import policy_tests
 
 SMALL = 16
 LIMITS = {"P005", "P008", "P009", "P010", "L103"}
 CHAINS = texts.chains()
 
 
-def checked_and_compiled(text):
+def checked_and_compiled(text, then):
     policy, _ = checked(text)
     if policy is not None:
         with contextlib.suppress(WharfingerError):  # said in words: a weight that is too heavy
             compile_policy(policy)
+            then([policy])
 
 
-def work(text):
-    return calls(lambda: checked_and_compiled(text), most=20_000_000)
+def work(text, then=list):
+    return calls(lambda: checked_and_compiled(text, then), most=20_000_000)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _everything_is_imported():
-    checked_and_compiled(texts.FAMILIES["many filters"](2))
+    checked_and_compiled(texts.FAMILIES["many filters"](2), policy_tests.run)
 
 
 @pytest.mark.parametrize("name", texts.FAMILIES)
@@ -52,6 +54,13 @@ def test_the_condition_of_a_group_takes_no_more_than_that_of_a_scope():
 def test_what_needs_more_is_given_up_before_it_does(name):
     _, found = checked(texts.PRODUCTS[name](200))
     assert {d.code.name for d in found} & LIMITS
+
+
+@pytest.mark.parametrize("name", texts.WITHIN)
+def test_what_is_large_in_two_ways_is_not_gone_through_for_each(name):
+    policy, found = checked(texts.WITHIN[name]())
+    assert policy is not None, [str(d) for d in found][:3]
+    assert work(texts.WITHIN[name](), policy_tests.run) < 4_000_000
 
 
 @pytest.mark.parametrize("name", texts.NESTED)

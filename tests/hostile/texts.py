@@ -243,10 +243,60 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         f"node a {{ labels: {{ {', '.join(each(f'k{{0}}: {Q}x{Q}', 5 * n))} }} }}\n"
         f"{chr(10).join(each('node n{0} like a', 5 * n))}\npod p {{}}\nplace p\nexpect p on a\n}}\n"
     ),
+    "a long text that a function uses often": lambda n: (
+        f'{POLICY}let f(x: string) = {joined(["node.name == x"] * 7 * n, " or ")}\nfilter f {{ require f("{"x" * 900 * n}") }}\n'
+    ),
+    "a long list that a function uses often": lambda n: (
+        f"{POLICY}let f(x: set<string>) = {joined(['node.name in x'] * 7 * n, ' or ')}\n"
+        f"filter f {{ require f([{', '.join(each(f'{Q}name-of-a-node-{{0}}{Q}', 30 * n))}]) }}\n"
+    ),
+    "a long list that functions pass on": lambda n: (
+        f"{POLICY}let f(x: set<string>, n: count) = n\nlet g(x: set<string>) = {joined(each('f(x, {0})', 12 * n), ' + ')}\n"
+        f"score s = g([{', '.join(each(f'{Q}name-of-a-node-{{0}}{Q}', 15 * n))}]) + node.pod_count normalize minmax\n"
+    ),
+    "many clauses in tests": lambda n: tested(
+        "\n".join(each("require node.pod_count < 1000 - {0}", 3 * n)), n, "\n".join(each("expect n{0} accepted", n))
+    ),
+    "a huge condition in tests": lambda n: tested(f"require {joined(each('node.pod_count < {0}', 5 * n), ' or ')}", n, "expect p0 on n1"),
+    "messages of many clauses in tests": lambda n: tested(
+        "\n".join(each("require node.pod_count < 1000 - {0}", 2 * n)), 2 * n, 'expect p0 pending message "x"\n' * 10
+    ),
+    "selections in tests": lambda n: (
+        counted(each('it.priority > {0} or it.labels["l{0}"] == "x"', n))
+        + f'test "t" {{\nnode n {{}}\n{chr(10).join(each("running r{0} on n {}", 5 * n))}\n'
+        + f"{chr(10).join(each('pod p{0} {}', 50))}\n{chr(10).join(each('place p{0}', 50))}\nexpect p0 on n\n}}\n"
+    ),
     "or of large ands": lambda n: large_let(
         n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 7), ' or ')} on missing pass }}"
     ),
 }
+
+
+# Within every limit, and large in two ways that multiply: no expression, rule or table is gone through for each of the others.
+WITHIN: dict[str, Callable[[], str]] = {
+    "placeholders of one large let": lambda: large_let(
+        110, 'filter f { require node.pod_count > 3 else "' + "{big}" * 1200 + '" }', each_rule=False
+    ),
+    "clauses of one large let": lambda: (
+        f"{POLICY}let big = {joined(each('node.pod_count < {0}', 500), ' or ')}\n"
+        "filter f {\n" + "\n".join(each("require big or node.pod_count > {0}", 300)) + "\n}\n"
+    ),
+    "looks of pods into a large table": lambda: (
+        f"{POLICY}let t = {{ {', '.join(each(f'{Q}k{{0}}{Q}: {{0}}', 1000))} }}\n"
+        f"score s = {joined(each('t[pod.labels[`l{0}`]]'.replace('`', Q), 1000), ' + ')} normalize minmax on missing 0\n"
+    ),
+    "calls in tests": lambda: (
+        f"{POLICY}let f(x: count) = x + 1\nscore s = {joined(each('f(node.pod_count + {0})', 600), ' + ')} normalize minmax\n"
+        f'test "t" {{\nnode n {{}}\n{chr(10).join(each("pod p{0} {}", 20))}\n'
+        f"{chr(10).join(each('place p{0}', 20))}\nexpect p0 on n\n}}\n"
+    ),
+}
+
+
+def tested(clauses: str, n: int, expects: str) -> str:
+    """A policy of one filter, with a test of many nodes and pods."""
+    steps = "\n".join([*each("node n{0} {}", n), *each("pod p{0} {}", n), *each("place p{0}", n), expects])
+    return f'{POLICY}filter f {{\n{clauses}\n}}\ntest "t" {{\n{steps}\n}}\n'
 
 
 def victims(rules: Sequence[str]) -> str:
@@ -271,9 +321,9 @@ def curve_of_params(n: int) -> str:
     return f"score s = curve(node.pod_count, {points}) normalize minmax\n"
 
 
-def large_let(n: int, *patterns: str) -> str:
-    """A policy with one large let and many rules that need it."""
-    return lines(*patterns, n=min(n, 240), before=f"let big = {joined(each(LABEL, 5 * n), ' and ')}\n")
+def large_let(n: int, *patterns: str, each_rule: bool = True) -> str:
+    """A policy with one large let and rules that need it: many of each pattern, or one."""
+    return lines(*patterns, n=min(n, 240) if each_rule else 1, before=f"let big = {joined(each(LABEL, 5 * n), ' and ')}\n")
 
 
 def ways(n: int) -> str:
@@ -301,7 +351,9 @@ def _too_many_words(text: str) -> bool:
 
 def makers() -> dict[str, Callable[[], str]]:
     """What makes each hostile text, by its name."""
-    found: dict[str, Callable[[], str]] = {name: partial(largest, family) for name, family in (NESTED | FAMILIES | PRODUCTS).items()}
+    found: dict[str, Callable[[], str]] = {
+        name: partial(largest, family) for name, family in (NESTED | FAMILIES | PRODUCTS).items()
+    } | WITHIN
     for piece in PIECES:
         found[f"repeated: {piece!r}"] = partial(repeated, piece, "", MAX_BYTES)
         found[f"repeated in a let: {piece!r}"] = partial(repeated, piece, f"{POLICY}let a = ", MAX_BYTES // 8)

@@ -300,6 +300,13 @@ def preview_status(state: ClusterState, spec: dict[str, Any], rights: TenantRigh
     return json.dumps(api.status, sort_keys=True)
 
 
+@st.composite
+def supposed(draw: st.DrawFn) -> dict[str, Any]:
+    """What a preview may suppose to be different, and ask besides."""
+    nodes = [{"like": draw(st.sampled_from(clusters.NODE_NAMES[:2])), "count": draw(st.integers(1, 2))}]
+    return {**({"nodes": nodes} if draw(st.booleans()) else {}), **({"capacity": True} if draw(st.booleans()) else {})}
+
+
 def question(text: str | None, pod: objects.Pod, replicas: int = 2) -> dict[str, Any]:
     """A preview for pods like this, by a policy that it brings along."""
     spec = msgspec.to_builtins(pod.spec)
@@ -322,17 +329,17 @@ def test_what_comes_of_a_policy_does_not_depend_on_pods_of_other_namespaces(text
 
 
 @slow
-@given(texts, twos(), waiting_pods())
-def test_a_preview_does_not_depend_on_pods_of_other_namespaces(text: str, two: Two, pod: objects.Pod) -> None:
-    one, other = (preview_status(two.state(which, budgets=True), question(text, pod)) for which in (0, 1))
+@given(texts, twos(), waiting_pods(), supposed())
+def test_a_preview_does_not_depend_on_pods_of_other_namespaces(text: str, two: Two, pod: objects.Pod, more: dict[str, Any]) -> None:
+    one, other = (preview_status(two.state(which, budgets=True), question(text, pod) | more) for which in (0, 1))
     event(json.loads(one)["conditions"][0]["reason"])
     assert one == other
 
 
 @slow
-@given(twos(), waiting_pods())
-def test_nor_does_one_without_any_policy(two: Two, pod: objects.Pod) -> None:
-    one, other = (preview_status(two.state(which, budgets=True), question(None, pod)) for which in (0, 1))
+@given(twos(), waiting_pods(), supposed())
+def test_nor_does_one_without_any_policy(two: Two, pod: objects.Pod, more: dict[str, Any]) -> None:
+    one, other = (preview_status(two.state(which, budgets=True), question(None, pod) | more) for which in (0, 1))
     assert one == other
 
 

@@ -18,7 +18,7 @@ how many devices fit and how much does not, once for all nodes, and then each re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,8 @@ from wharfinger.model.devices.device import WHOLE, Device, DeviceDemand
 from wharfinger.model.devices.device_table import DevicesOf, DeviceTable
 
 Numbers = NDArray[np.float64]
+MAX_CELLS = 2**18
+"""Numbers that are computed at a time: at 5,000 nodes, all of them together would be gigabytes."""
 
 
 # ── the plain definition ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,10 +161,19 @@ class _States:
 
     def fragmentation(self, plan: _Plan) -> Numbers:
         """The mean of F(m) of each column."""
-        fits = (self.cpu >= plan.cpu) & (self.memory >= plan.memory) & (self.room[plan.pair] >= plan.devices) & (plan.devices > 0)
-        found = plan.weight * np.where(fits, self.useless[plan.pair], self.total)
-        mean: Numbers = np.add.accumulate(found, axis=0)[-1]  # in the order of the requests, as the definition adds
+        mean = np.empty(len(self.total))
+        for part in _parts(len(mean), len(plan.pair)):
+            room = self.room[:, part][plan.pair]
+            fits = (self.cpu[part] >= plan.cpu) & (self.memory[part] >= plan.memory) & (room >= plan.devices) & (plan.devices > 0)
+            found = plan.weight * np.where(fits, self.useless[:, part][plan.pair], self.total[part])
+            mean[part] = np.add.accumulate(found, axis=0)[-1]  # in the order of the requests, as the definition adds
         return mean
+
+
+def _parts(n: int, height: int) -> Iterator[slice]:
+    """`n` columns of that height in parts, each of about `MAX_CELLS` numbers."""
+    width = max(1, MAX_CELLS // max(1, height))
+    return (slice(start, start + width) for start in range(0, n, width))
 
 
 def _thousandths(device: Device) -> float:
@@ -196,10 +207,6 @@ class _Nodes:
         wanted = [[strings.find(model) for model in sorted(each)] for each in models]
         return np.array([np.isin(codes, each) & (codes >= 0) if each else np.ones(len(codes), dtype=np.bool_) for each in wanted])
 
-    def has_room(self, free: Numbers) -> NDArray[np.bool_]:
-        """Which devices would have room for each pair with these free thousandths, (n_pairs, n_devices) bool."""
-        return (free >= self.plan.milli) & self.usable
-
     def per_node(self, values: Any) -> Numbers:
         """The sum over the devices of each node, of the last axis."""
         if values.ndim == 1:
@@ -210,14 +217,25 @@ class _Nodes:
 
     def states(self, free: Numbers, cpu: float = 0.0, memory: float = 0.0) -> _States:
         """The nodes with these free thousandths and less CPU and memory."""
-        room = self.has_room(free)
-        sums = self.per_node(np.concatenate((free[None], room, np.where(room, 0.0, free))))
-        rooms, useless = sums[1 : len(room) + 1], sums[len(room) + 1 :]
-        return _States(self.cpu - cpu, self.memory - memory, sums[0], rooms, useless)
+        n_pairs = len(self.plan.milli)
+        rooms, useless = np.empty((n_pairs, self.n_rows)), np.empty((n_pairs, self.n_rows))
+        for part in _parts(n_pairs, 2 * len(free)):
+            room = (free >= self.plan.milli[part]) & self.usable[part]  # of devices that have it, for each pair
+            sums = self.per_node(np.concatenate((room, np.where(room, 0.0, free))))
+            rooms[part], useless[part] = sums[: len(room)], sums[len(room) :]
+        return _States(self.cpu - cpu, self.memory - memory, self.per_node(free), rooms, useless)
 
-    def states_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> _States:
+    def fragmentation_with(self, cpu: float, memory: float, milli: float, taken: NDArray[np.bool_]) -> Numbers:
+        """The fragmentation of the node of each device that is `taken`, with that part of it taken."""
+        now, places = self.states(self.free), np.flatnonzero(taken)
+        found = np.empty(len(places))
+        for part in _parts(len(places), len(self.plan.milli)):
+            found[part] = self._states_with(now, cpu, memory, milli, places[part]).fragmentation(self.plan)
+        return found
+
+    def _states_with(self, now: _States, cpu: float, memory: float, milli: float, taken: NDArray[np.intp]) -> _States:
         """A column for each device that is `taken`: its node with that part of it taken."""
-        now, owners = self.states(self.free), self.owners[taken]
+        owners = self.owners[taken]
         before, after = self.free[taken], self.free[taken] - milli
         usable = self.usable if self.usable.shape[1] == 1 else self.usable[:, taken]
         had, has = (before >= self.plan.milli) & usable, (after >= self.plan.milli) & usable
@@ -254,7 +272,7 @@ def _after_kernel(context: AtRows, workload: typed.Workload) -> tuple[Numbers, N
     there = nodes.per_node(enough * 1.0) >= asked.count
     if asked.count == 1 and asked.milli < WHOLE:
         least = np.full(nodes.n_rows, np.inf)
-        np.minimum.at(least, nodes.owners[enough], nodes.states_with(cpu, memory, asked.milli, enough).fragmentation(plan))
+        np.minimum.at(least, nodes.owners[enough], nodes.fragmentation_with(cpu, memory, asked.milli, enough))
         return least, there
     free = np.where(nodes.tightest(asked.count, asked.milli), nodes.free - asked.milli, nodes.free) if asked.count else nodes.free
     return nodes.states(free, cpu, memory).fragmentation(plan), there
@@ -265,7 +283,7 @@ def _with_kernel(context: AtRows, of: DevicesOf, workload: typed.Workload) -> tu
     nodes = _Nodes(context, plan, context.rows)
     there = (nodes.free >= asked.milli) & (asked.count > 0)
     found = np.zeros(len(of.owners))
-    found[there] = nodes.states_with(cpu, memory, asked.milli, there).fragmentation(plan)
+    found[there] = nodes.fragmentation_with(cpu, memory, asked.milli, there)
     return found, there
 
 

@@ -38,7 +38,7 @@ class BoundPolicy:
         self._placed = not counted and snapshot.placement(pod.uid) is not None
         self._strings = strings = snapshot.strings
         self._static = policy.static_columns(strings)
-        self._start = schedule.bound(policy.program, pod, strings=strings)
+        self._start = schedule.bound(policy.program, pod, strings=strings, tables=self._static.tables)
         if not self._placed:
             fresh = schedule.framed(self._start, AtRows(snapshot, pod, _NO_ROWS))
             schedule.run(policy.program.lasting, fresh)

@@ -21,7 +21,7 @@ from wharfinger.compiler import pod_programs
 from wharfinger.compiler import selections as selection_parts
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph import operations as ops
-from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
+from wharfinger.compiler.graph.ir import Module, Node, Rep, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.program import lowered_scope
 from wharfinger.compiler.rules import PolicyRoots
@@ -30,7 +30,7 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import Authority
-from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Subject, Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -235,9 +235,10 @@ def estimate(  # noqa: PLR0913 — the programs of a policy
     costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]]) for group, title, span in rules)
     every = [module.roots[name] for group, _, _ in rules for name in groups[group]]
     together = found.rule("", policy.filters[0].span if policy.filters else Span(policy.source, 0, 0), every)
+    plugins = tuple(_of_arguments(override) for override in policy.base if override.arguments)
     return Cost(
-        rules=costs,
-        operations=together.operations,
+        rules=(*costs, *plugins),
+        operations=together.operations + sum(plugin.operations for plugin in plugins),
         kept=together.kept,
         selections=together.selections,
         per_pod=together.per_pod,
@@ -246,6 +247,17 @@ def estimate(  # noqa: PLR0913 — the programs of a policy
         scope=0 if scope is None else _pod_operations(scope.roots.values()),
         patterns=(*found.patterns.values(), *_patterns_apart(policy, evicting, scope if grouping is None else grouping)),
     )
+
+
+def _of_arguments(override: typed.BaseOverride) -> RuleCost:
+    """The cost of what a policy says of one of Kubernetes' scores: each resource, constraint or term that it names is computed with."""
+    n_values, pending = 0, list[Any](override.arguments.values())
+    while pending:
+        value = pending.pop()
+        n_values += not isinstance(value, dict | list)
+        pending.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    operations = ARGUMENT * n_values
+    return RuleCost(rule=f"base {override.plugin}", span=override.span, operations=operations, kept=0, selections=(), per_pod=False)
 
 
 def _patterns_apart(policy: typed.Policy, evicting: Module | None, pods: Module | None) -> Iterator[Pattern]:
@@ -271,8 +283,14 @@ def _pod_operations(outputs: Iterable[Node]) -> int:
 
 def _item_operations(outputs: Iterable[Node]) -> int:
     """The number of operations of a program for one placed pod."""
-    inner = (node for node in ordered(outputs) if node.stage is Stage.ITEM and node.op is not leaves.ITEM)
-    return sum(REGEX if node.op.name == _REGEX else 1 for node in inner)
+    total, long = 0, set[int]()  # the nodes that may be long texts
+    for node in ordered(outputs):
+        reads_long = any(arg.number in long for arg in node.args)
+        if node.op.name in _ANNOTATIONS or (reads_long and node.rep in {Rep.TEXT, Rep.OBJECT}):
+            long.add(node.number)
+        if node.stage is Stage.ITEM and node.op is not leaves.ITEM:
+            total += REGEX if node.op.name == _REGEX else LONG_TEXT if reads_long and node.op.name in _TEXTS else 1
+    return total
 
 
 @dataclass(slots=True)
@@ -326,12 +344,15 @@ TEXT = 300  # a function of strings, evaluated for each node
 MEMBER = 50  # membership in a set of strings, the same
 CALL = 10
 DEVICES = 8  # of a node, as servers have them
-REQUEST = 8  # a typical request, for the fragmentation of a node
+REQUEST = 20  # a typical request, for the fragmentation of a node with eight devices: about 90 ns if each asks for another part
 DOMAINS = 150  # of a topology key, from the labels of nodes
 OVER_DOMAINS = 10  # to add up what nodes have in each domain
 PLUGIN = 50  # the points of one of Kubernetes' scores
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
+LONG_TEXT = 50  # another function of the text of an annotation there
+ARGUMENT = 10  # of a plugin, such as the weight of a resource that it scores
+_ANNOTATIONS = frozenset({f"{subject.value}.annotations" for subject in (Subject.POD, Subject.ITEM)})
 _REGEX = "call matches_regex"
 _MATCHING = frozenset({_REGEX, "table matches_regex"})  # the expression is their last operand
 _WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0, ops.SEARCH: 10}
@@ -355,7 +376,7 @@ def _weight(node: Node) -> int:
     if name.startswith("call fragmentation"):
         return REQUEST * len(node.args[-1].value.requests)
     if name.startswith("call "):
-        return TEXT if name in _TEXTS else CALL
+        return TEXT if name in _TEXTS else max(CALL, 2 * len(node.args))
     if name.startswith("curve"):
         return max(4, len(node.args))
     return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, OVER_DOMAINS if name.endswith(" per domain") else 1)

@@ -26,7 +26,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Subject
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.operators import OPERATORS
-from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.devices.device import Device
 from wharfinger.model.objects.pod_view import PodView
@@ -350,7 +350,7 @@ class Interpreter:
     def _uses_suspended(self, exprs: Sequence[typed.Expr]) -> bool:
         if not self._suspended:
             return False
-        return any(not reads.metrics_read(expr, self._lets).isdisjoint(self._suspended) for expr in exprs)
+        return not reads.metrics_read(exprs, self._lets).isdisjoint(self._suspended)
 
     # ── expressions ──
 
@@ -384,22 +384,11 @@ class Interpreter:
         return EVALUATE[type(expr)](self, expr, place)
 
     def let(self, name: str, place: Place) -> Any:
-        """The value of a let; evaluated once per place."""
-        at = (place.row, None if place.item is None else place.item.uid)
-        if ("let", name, at) not in self._memo:
-            for earlier in self._needed(name):  # in order, so that a long chain of lets does not recurse
-                of_a_pod = self._lets[earlier].type.shape in {Shape.ITEM, Shape.DEVICE}  # the result of a call inside of a selection
-                if ("let", earlier, at) not in self._memo and (place.item is not None or not of_a_pod):
-                    self._memo["let", earlier, at] = self.at(self._lets[earlier], place)
-        return self._memo["let", name, at]
-
-    def _needed(self, name: str) -> list[str]:
-        """A let and the lets that it uses, in the order of the file."""
-        if ("needed", name) not in self._memo:
-            used = {inner.name for inner in reads.walk(self._lets[name], self._lets) if isinstance(inner, typed.LetRef)}
-            self._memo["needed", name] = [let for let in self._lets if let in used or let == name]
-        found: list[str] = self._memo["needed", name]
-        return found
+        """The value of a let; evaluated once per place. Lets nest no deeper than a checked policy may."""
+        key = "let", name, place.row, None if place.item is None else place.item.uid
+        if key not in self._memo:
+            self._memo[key] = self.at(self._lets[name], place)
+        return self._memo[key]
 
     def selected(self, expr: typed.Select, place: Place) -> Pods:
         """The pods of a selection in row order, without the pod to be placed."""

@@ -96,10 +96,10 @@ class CompiledPolicy:
         lets = {let.name: let.value for let in policy.lets}
         read = list(_expressions(policy))
         scope = [] if policy.scope is None else [policy.scope]
-        self.reads = frozenset(attribute for expr in (*scope, *read) for attribute in reads.attributes_read(expr, lets))
-        self.reads_group = any(reads.reads_group(expr, lets) for expr in (*scope, *read))
-        self.rules_read_identity = any(reads.reads_identity(expr, lets) for expr in read)
-        self.scope_reads_identity = any(reads.reads_identity(expr, lets) for expr in scope)
+        self.reads = reads.attributes_read([*scope, *read], lets)
+        self.reads_group = reads.reads_group([*scope, *read], lets)
+        self.rules_read_identity = reads.reads_identity(read, lets)
+        self.scope_reads_identity = reads.reads_identity(scope, lets)
         self.scope = lowered_scope(policy, params)
         self._scope = None if self.scope is None else schedule.schedule(self.scope, {})
         self.scope_timed = self._scope is not None and self._scope.module.has(leaves.NOW_GIVEN)
@@ -319,12 +319,13 @@ def _score(rule: typed.Score) -> str:
 
 
 class StaticColumns:
-    """A bounded cache of columns; the least recently used ones are dropped."""
+    """A bounded cache of columns; the least recently used ones are dropped. `tables` are those of the cluster's strings, by register."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "tables")
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self.tables: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return len(self._kept)

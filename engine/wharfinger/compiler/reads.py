@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 
 Lets = Mapping[str, typed.Expr]
+Exprs = typed.Expr | Iterable[typed.Expr]  # of several, what they have in common is gone through once
 Read = tuple[str, str, str | None]  # subject, path and key (None: no key, or one that depends on the pod)
 
 
-def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
-    """Yields the expression and everything under it; a let is followed once, however often it is used."""
-    pending, followed = [expr], set[str]()
+def walk(exprs: Exprs, lets: Lets) -> Iterator[typed.Expr]:
+    """Yields one or more expressions and everything under them; a let is followed once, however often it is used."""
+    pending = [exprs] if isinstance(exprs, typed.Expr) else list(exprs)[::-1]
+    followed = set[str]()
     while pending:
         inner = pending.pop()
         yield inner
@@ -24,10 +26,10 @@ def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
             pending.append(lets[inner.name])
 
 
-def attributes_read(expr: typed.Expr, lets: Lets) -> frozenset[Read]:
-    """All attributes that an expression reads; a label selector counts for each of its keys."""
+def attributes_read(exprs: Exprs, lets: Lets) -> frozenset[Read]:
+    """All attributes that expressions read; a label selector counts for each of its keys."""
     found: set[Read] = set()
-    for inner in walk(expr, lets):
+    for inner in walk(exprs, lets):
         if isinstance(inner, typed.Matches) and isinstance(inner.labels, typed.AttributeRef):
             attribute = inner.labels.attribute
             found |= {(attribute.subject.value, attribute.path, requirement.key) for requirement in inner.requirements}
@@ -37,26 +39,26 @@ def attributes_read(expr: typed.Expr, lets: Lets) -> frozenset[Read]:
     return frozenset(found)
 
 
-def metrics_read(expr: typed.Expr, lets: Lets) -> frozenset[str]:
-    """The names of the metrics that an expression uses."""
-    return frozenset(inner.name for inner in walk(expr, lets) if isinstance(inner, typed.MetricRef))
+def metrics_read(exprs: Exprs, lets: Lets) -> frozenset[str]:
+    """The names of the metrics that expressions use."""
+    return frozenset(inner.name for inner in walk(exprs, lets) if isinstance(inner, typed.MetricRef))
 
 
-def plugins_read(expr: typed.Expr, lets: Lets) -> frozenset[str]:
-    """The names of Kubernetes' scores whose points an expression reads."""
-    calls = (inner.function.plugin for inner in walk(expr, lets) if isinstance(inner, typed.Call))
+def plugins_read(exprs: Exprs, lets: Lets) -> frozenset[str]:
+    """The names of Kubernetes' scores whose points expressions read."""
+    calls = (inner.function.plugin for inner in walk(exprs, lets) if isinstance(inner, typed.Call))
     return frozenset(plugin for plugin in calls if plugin is not None)
 
 
-def reads_identity(expr: typed.Expr, lets: Lets) -> bool:
-    """True if the value may differ between pods of one template: it reads the name, uid or times of the pod to be placed."""
-    pods = (inner.attribute for inner in walk(expr, lets) if isinstance(inner, typed.AttributeRef))
+def reads_identity(exprs: Exprs, lets: Lets) -> bool:
+    """True if a value may differ between pods of one template: it reads the name, uid or times of the pod to be placed."""
+    pods = (inner.attribute for inner in walk(exprs, lets) if isinstance(inner, typed.AttributeRef))
     return any(attribute.identity and attribute.subject.value == "pod" for attribute in pods)
 
 
-def reads_group(expr: typed.Expr, lets: Lets) -> bool:
-    """True if the value may differ between pods that differ in the PodGroup that they name."""
-    return any(inner.attribute.by_group for inner in walk(expr, lets) if isinstance(inner, typed.AttributeRef))
+def reads_group(exprs: Exprs, lets: Lets) -> bool:
+    """True if a value may differ between pods that differ in the PodGroup that they name."""
+    return any(inner.attribute.by_group for inner in walk(exprs, lets) if isinstance(inner, typed.AttributeRef))
 
 
 def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:

@@ -233,7 +233,7 @@ class Resolved:
 
     def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:
         parts, guard = self._program.groups[group], f"{group} when"
-        metrics = frozenset(metric for expr in exprs if expr is not None for metric in reads.metrics_read(expr, self._lets))
+        metrics = reads.metrics_read([expr for expr in exprs if expr is not None], self._lets)
         runs = guard in parts and self._program.module.roots[guard].stage is Stage.RUN
         return {
             "name": name,
@@ -267,9 +267,7 @@ class Resolved:
             on_missing=rule.on_missing,
             missing_points=0.0 if rule.missing_points is None else min(max(self._constant(f"{group} points"), 0.0), 100.0),
             value=rule.value,
-            plugins=frozenset(
-                plugin for expr in (rule.when, rule.value) if expr is not None for plugin in reads.plugins_read(expr, self._lets)
-            ),
+            plugins=reads.plugins_read([expr for expr in (rule.when, rule.value) if expr is not None], self._lets),
         )
 
     def _tie_key(self, group: str, key: typed.TieKey) -> CompiledTieKey:

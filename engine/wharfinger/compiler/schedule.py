@@ -96,6 +96,7 @@ class Plan:
 class Program:
     """A scheduled module: the initial registers, the steps that a pod fills in, and a plan for each group of roots.
 
+    `table_steps` fill in what is the same for all pods on one cluster: tables of its strings, which are as long as there are strings.
     `lasting` are the steps of selections that stay the same for a pod on one cluster. `registers` holds the register of each root by its
     name.
     """
@@ -103,6 +104,7 @@ class Program:
     module: Module
     groups: Mapping[str, Sequence[str]]
     initial: tuple[Any, ...]
+    table_steps: tuple[Step, ...]
     pod_steps: tuple[Step, ...]
     lasting: tuple[Step, ...]
     plans: Mapping[str, Plan]
@@ -130,6 +132,7 @@ class _Scheduling:
         self.nodes = [node for node in ordered(module.roots.values()) if node.stage is not Stage.ITEM]
         self.selects = {node.number: selections.select_kernel(node) for node in self.nodes if is_selection(node)}
         self.lasting = {node.number for node in self.nodes if is_selection(node) and selections.is_fixed_for_template(node)}
+        self.tables = _tables(self.nodes)
         self.places: dict[int, int] = {}
         self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
         for node in self.nodes:
@@ -163,7 +166,10 @@ class _Scheduling:
             module=self.module,
             groups=groups,
             initial=tuple(self.initial),
-            pod_steps=tuple(self.steps[node.number] for node in self.nodes if node.stage is Stage.POD and node.op not in GIVEN),
+            table_steps=self._steps(node for node in self.nodes if node.number in self.tables),
+            pod_steps=self._steps(
+                node for node in self.nodes if node.stage is Stage.POD and node.op not in GIVEN and node.number not in self.tables
+            ),
             lasting=self._steps(node for node in self.nodes if node.number in self.lasting),
             plans={group: self._plan([roots[name] for name in names]) for group, names in groups.items()},
             registers={name: self.places[node.number] for name, node in roots.items()},
@@ -275,10 +281,35 @@ def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Regi
     return lambda registers: function(*[registers[place] for place in places])
 
 
-def bound(program: Program, pod: PodView, *, strings: StringTable | None = None, at: Circumstances | None = None) -> Registers:
-    """The registers with everything filled in that depends on the pod alone, and on the circumstances if `at` is given."""
-    registers = list(program.initial)
+def _tables(nodes: Iterable[Node]) -> frozenset[int]:
+    """The numbers of the POD nodes that are made of the strings of the cluster and of constants."""
+    found = set[int]()
+    for node in nodes:  # operands first
+        of_strings = [arg.number in found or arg.op is leaves.STRINGS for arg in node.args]
+        others = (arg for arg, is_made in zip(node.args, of_strings, strict=True) if not is_made)
+        if node.stage is Stage.POD and any(of_strings) and all(arg.op is CONST for arg in others):
+            found.add(node.number)
+    return frozenset(found)
+
+
+def bound(
+    program: Program,
+    pod: PodView,
+    *,
+    strings: StringTable | None = None,
+    at: Circumstances | None = None,
+    tables: dict[int, Any] | None = None,
+) -> Registers:
+    """The registers with everything filled in that depends on the pod alone, and on the circumstances if `at` is given.
+
+    `tables` keeps what is the same for all pods on the cluster of these strings, by register.
+    """
+    registers, made = list(program.initial), {} if tables is None else tables
     registers[POD], registers[STRINGS], registers[CIRCUMSTANCES] = pod, strings, at
+    for register, compute in program.table_steps:
+        if register not in made:
+            made[register] = compute(registers)
+        registers[register] = made[register]
     for register, compute in program.pod_steps:
         registers[register] = compute(registers)
     return registers

@@ -20,6 +20,8 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 GENERATED = frozenset({APP_LABEL, POLICY_LABEL})
+MAX_NAMED = 20
+"""Keys of labels that are named one by one: for each, all labels of the cluster are compared with it."""
 
 
 def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
@@ -31,7 +33,7 @@ def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Seque
 
 
 def absent_labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
-    """One sentence for each label key that is read and absent.
+    """One sentence for each label key that is read and absent, of many for the first `MAX_NAMED`.
 
     Labels that the operator adds to the pods of PolicyApps are left out: their pods come after the policy.
     """
@@ -44,11 +46,11 @@ def _absent_labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[Po
     ]
     if absent:
         known = Counter(label for row in range(snapshot.n_nodes) for label in snapshot.node(row).labels)
-        yield from (_absent(policy.name, key, known, snapshot.n_nodes, "node") for key in sorted(absent))
+        yield from _absent(policy.name, sorted(absent), known, snapshot.n_nodes, "node")
     seen = [pod for pod in pods if policy.authority.confined_to in {None, pod.namespace}]
     known = Counter(label for pod in seen for label in pod.labels)
     absent = sorted(key for key in _keys(policy, "pod") - GENERATED if seen and not known[key])
-    yield from (_absent(policy.name, key, known, len(seen), "pod") for key in absent)
+    yield from _absent(policy.name, absent, known, len(seen), "pod")
 
 
 def _keys(policy: CompiledPolicy, subject: str) -> set[str]:
@@ -59,12 +61,11 @@ def topology_keys(policy: typed.Policy) -> set[str]:
     """The label keys that `within:` and `by:` name as topology domains."""
     lets = {let.name: let.value for let in policy.lets}
     found: set[str] = set()
-    for expression in _expressions(policy):
-        for part in reads.walk(expression, lets):
-            if isinstance(part, typed.Aggregate) and part.topology_key is not None:
-                found.add(part.topology_key)
-            elif isinstance(part, typed.Call) and part.function.name == "spread":
-                found |= {str(argument.value) for argument in part.arguments if isinstance(argument, typed.Const)}
+    for part in reads.walk(_expressions(policy), lets):
+        if isinstance(part, typed.Aggregate) and part.topology_key is not None:
+            found.add(part.topology_key)
+        elif isinstance(part, typed.Call) and part.function.name == "spread":
+            found |= {str(argument.value) for argument in part.arguments if isinstance(argument, typed.Const)}
     return found
 
 
@@ -76,17 +77,22 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
     yield from (key.value for key in policy.tie_break)
 
 
-def _absent(policy: str, key: str, known: Mapping[str, int], total: int, noun: str) -> str:
-    sentence = f"{policy}: label `{key}` is on 0 of {count(total, noun)}"
-    meant = nearest(key, known)
-    return sentence if meant is None else f"{sentence}; did you mean `{meant}` ({known[meant]})?"
+def _absent(policy: str, keys: Sequence[str], known: Mapping[str, int], total: int, noun: str) -> Iterator[str]:
+    """A sentence for each of the first `MAX_NAMED` keys, and one for all others."""
+    budget = wording.LetterBudget()
+    for key in keys[:MAX_NAMED]:
+        sentence = f"{policy}: label `{key}` is on 0 of {count(total, noun)}"
+        meant = nearest(key, known, budget)
+        yield sentence if meant is None else f"{sentence}; did you mean `{meant}` ({known[meant]})?"
+    if len(keys) > MAX_NAMED:
+        yield f"{policy}: {len(keys) - MAX_NAMED:,} more labels that it reads are on 0 of {count(total, noun)}"
 
 
-def nearest(key: str, known: Iterable[str]) -> str | None:
+def nearest(key: str, known: Iterable[str], budget: wording.LetterBudget | None = None) -> str | None:
     """The known key that was most likely meant: one with the same last part, or one with a similar name; None if there is none."""
     last = key.rpartition("/")[2]
     same = sorted((name for name in known if name.rpartition("/")[2] == last), key=lambda name: (len(name), name))
-    return same[0] if same else wording.closest(key, known)
+    return same[0] if same else wording.closest(key, known, budget)
 
 
 def suspensions(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:

@@ -194,10 +194,9 @@ def of_filter(policy: CompiledPolicy, rule: typed.Filter) -> Wakes:
     events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NO_EVENT)
     events |= ClusterEvent.NAMESPACE if policy.scope_reads_namespaces else NO_EVENT
     keys: set[str | None] = set()
-    for root in roots:
-        for part in reads.walk(root, lets):
-            events |= _events(part)
-            keys |= set(_keys(part))
+    for part in reads.walk(roots, lets):
+        events |= _events(part)
+        keys |= set(_keys(part))
     return Wakes(events=events, keys=None if None in keys else frozenset(key for key in keys if key is not None))
 
 

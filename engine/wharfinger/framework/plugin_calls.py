@@ -13,7 +13,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -38,7 +38,7 @@ from wharfinger.framework.prepared import (
 )
 
 if TYPE_CHECKING:
-    from wharfinger.framework.eviction import Supposition
+    from wharfinger.framework.eviction import Evictable, Supposition
     from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -81,6 +81,11 @@ class Laps:
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:  # noqa: ARG002 — as above
         """The given rule of a policy, which has no slot (such as a key of its tie break)."""
         return rule
+
+    def of_victims(self, allowed: Evictable) -> Evictable:
+        """The pods that policies allow to evict, whose rules have no slot either."""
+        rules = tuple(self.of_policy(policy, rule) for policy, rule in zip(allowed.policies, allowed.rules, strict=True))
+        return replace(allowed, rules=rules) if rules else allowed
 
 
 NO_LAPS = Laps()

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 PreemptionAnswer = Preemption | Impossible | NotFound
 READ_PER_STEP = 500
 """Pods that are looked at in one step."""
+ASKED_PER_STEP = 50
+"""Pods about which rules of policies are asked in one step: the dearest that are accepted take 0.1 ms for each."""
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 _NO_VICTIMS = Impossible(nearest=(), message=f"preemption: {NO_VICTIMS}")
@@ -162,17 +164,19 @@ def possible_victims(decider: Decider, state: ClusterState, group: Group, others
             units.append(Unit(((pod, pod.node_name, assumed),), pod.priority, pod.object.spec.scheduling_group is not None))
     by_key = {other.key: other for other in whole.values()}
     units += [Unit(tuple(pods), priority_of(by_key[key]), True) for key, pods in together.items() if priority_of(by_key[key]) < priority]
-    ordered = yield from _by_importance(units, allowed)
+    ordered = yield from _by_importance(decider, units, allowed)
     broken = _breaking(ordered, budgets)
     return [unit for unit in ordered if id(unit) in broken] + [unit for unit in ordered if id(unit) not in broken]
 
 
-def _by_importance(units: Sequence[Unit], allowed: Sequence[Evictable]) -> Generator[None, None, list[Unit]]:
+def _by_importance(decider: Decider, units: Sequence[Unit], allowed: Sequence[Evictable]) -> Generator[None, None, list[Unit]]:
     """The units that all of `allowed` allow to evict, the most important first; sorted in steps."""
     runs: list[list[tuple[tuple[int, bool, int, float, str], int, Unit]]] = []
-    for start in range(0, len(units), READ_PER_STEP):
-        some = units[start : start + READ_PER_STEP]
-        for rules in allowed:
+    size = ASKED_PER_STEP if allowed else READ_PER_STEP
+    for start in range(0, len(units), size):
+        some = units[start : start + size]
+        for each in allowed:
+            rules = decider.measured(each)
             some = [unit for unit in some if len(rules.among([pod for pod, _, _ in unit.pods])) == len(unit.pods)]
         runs.append(sorted((unit.importance, start + number, unit) for number, unit in enumerate(some)))
         yield

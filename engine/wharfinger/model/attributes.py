@@ -68,7 +68,7 @@ def _requested(resource: str) -> Callable[[PodView], int]:
 
 
 def _limit(resource: str) -> Callable[[PodView], int | None]:
-    return lambda pod: requests.pod_limits(pod.object).get(resource)
+    return lambda pod: pod.limits.get(resource)
 
 
 def _owner(part: str) -> Callable[[PodView], str | None]:
@@ -141,7 +141,7 @@ COMMON: Final = (
         "limits",
         Kind.COUNT,
         "The limit of an extended resource, in units; absent when one of the containers has none.",
-        lambda pod, key: requests.pod_limits(pod.object).get(key),
+        lambda pod, key: pod.limits.get(key),
         keyed=True,
         optional=True,
         low=0.0,

@@ -44,7 +44,7 @@ class Judge:
     def __init__(self, scheduler: Scheduler, clock: Clock, rights: TenantRights) -> None:
         self.rights = rights
         self._scheduler = scheduler
-        self._clock = clock
+        self.clock = clock
         self._deciders: dict[str, Decider] = {}
 
     @property
@@ -72,7 +72,7 @@ class Judge:
     @property
     def circumstances(self) -> Circumstances:
         """The present time, and the objects that are neither nodes nor pods, followed as they change."""
-        return TimeAndObjects(self._clock.now(), self._scheduler.state.objects)
+        return TimeAndObjects(self.clock.now(), self._scheduler.state.objects)
 
     def governs(self, policy: str, pod: objects.Pod) -> tuple[bool | None, str, str]:
         """(whether a policy governs the pod, reason, message), as in a condition."""

@@ -8,12 +8,12 @@ The question of a preview is its pods and the policies that decide: those of the
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -24,7 +24,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.models import MAX_PODS, Condition, PlacementPreviewSpec, PolicyAppSpec, PreviewPolicy, WorkloadRef
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-from wharfinger.event_loop import in_slices
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
@@ -60,7 +60,16 @@ REFRESH = 3.0
 """Fewest seconds between two answers to the same question."""
 
 PAUSE_RATIO = 4.0
-"""Previews that have an answer wait this many times as long as the last answer took: renewing them takes at most a fifth of the time."""
+"""After an answer follows a pause that is this many times as long as the answer took: answers take at most a fifth of the time."""
+
+FIRST_ANSWER_CREDIT = 5.0
+"""Seconds of the pause of its namespace that a new question need not wait for."""
+
+FIRST_ANSWERS_CREDIT = 120.0
+"""The same for the pause of all namespaces: three of the longest answers."""
+
+MAX_SECONDS = 10.0
+"""Seconds of the scheduler's time that an answer may take."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
 """Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
@@ -84,6 +93,7 @@ class Questions:
         self._judge = judge
         self._writer = writer
         self._compiled: dict[str, CompiledPolicy] = {}
+        self._thread = BuildThread(judge.clock)
 
     async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> PreviewQuestion:
         """The question of a preview.
@@ -172,7 +182,7 @@ class Questions:
         if key not in self._compiled:
             if len(self._compiled) >= _MAX_COMPILED:
                 self._compiled.pop(next(iter(self._compiled)))
-            self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params), authority)
+            self._compiled[key] = await self._thread.run_without_rest(compiled, wanted.source, dict(wanted.params), authority)
         return self._compiled[key]
 
 
@@ -249,6 +259,47 @@ def compiled(text: str, params: Mapping[str, str], authority: Authority) -> Comp
     return cost.affordable(compile_policy(policy, params))
 
 
+class Rests:
+    """The pauses after answers: of all namespaces together, and of each, so that many questions of one do not keep the others waiting."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._until_of: dict[str, float] = {}
+
+    def left(self, namespace: str, now: float, *, is_new: bool) -> float:
+        """Seconds to wait before a question of a namespace is answered; a new one waits less."""
+        if not is_new:
+            return self._until - now
+        own = self._until_of.get(namespace, 0.0) - FIRST_ANSWER_CREDIT
+        return max(own, self._until - FIRST_ANSWERS_CREDIT) - now
+
+    def add(self, namespace: str, began: float, ended: float) -> None:
+        """Count an answer."""
+        pause = PAUSE_RATIO * (ended - began)
+        self._until = max(self._until, ended) + pause
+        self._until_of = {known: until for known, until in self._until_of.items() if until > ended}
+        self._until_of[namespace] = max(self._until_of.get(namespace, 0.0), ended) + pause
+
+
+Found = TypeVar("Found")
+
+
+def within_seconds(steps: Generator[None, None, Found], clock: Clock, most: float) -> Generator[None, None, Found]:
+    """The same steps; UsageError once they have taken more than `most` seconds together."""
+    taken = 0.0
+    with closing(steps):
+        while taken <= most:
+            began = clock.monotonic()
+            try:
+                next(steps)
+            except StopIteration as finished:
+                found: Found = finished.value
+                return found
+            taken += clock.monotonic() - began
+            yield
+    raise UsageError(f"the answer takes more than {most:g} s of the scheduler's time; ask about fewer pods, or with fewer rules")
+
+
 class PreviewReconciler:
     """Answers PlacementPreviews."""
 
@@ -259,7 +310,7 @@ class PreviewReconciler:
         self._questions = questions
         self._clock = clock
         self._answered: dict[str, tuple[Any, Any]] = {}
-        self._rests_until = 0.0
+        self._rests = Rests()
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the preview is deleted."""
@@ -276,12 +327,14 @@ class PreviewReconciler:
         began = self._clock.monotonic()
         if self._answered.get(key) != (question, revision):
             is_new = self._answered.get(key, (None,))[0] != question
-            if not is_new and began < self._rests_until:
-                return self._rests_until - began
-            await self._answer(preview, expires)
+            rest = self._rests.left(preview.metadata.namespace, began, is_new=is_new)
+            if rest > 0:
+                return rest
+            try:
+                await self._answer(preview, expires)
+            finally:
+                self._rests.add(preview.metadata.namespace, began, self._clock.monotonic())
             self._answered[key] = (question, revision)
-            ended = self._clock.monotonic()
-            self._rests_until = ended + PAUSE_RATIO * (ended - began)
         return min(REFRESH, max(expires - self._clock.now(), 0.0))
 
     async def _answer(self, preview: PlacementPreview, expires: float) -> None:
@@ -292,7 +345,10 @@ class PreviewReconciler:
             asked = await self._questions.of(meta, spec)
             sees = None if self._judge.rights.trusted else meta.namespace
             answer = await in_slices(
-                answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
+                within_seconds(
+                    answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock, MAX_SECONDS
+                ),
+                self._clock,
             )
         except (*refusals.TRANSIENT, WriteFailed):
             raise

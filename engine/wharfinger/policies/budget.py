@@ -161,8 +161,10 @@ class PolicyBudget:
         self._watched: dict[Key, Allowance] = {}
         self._watched_names: frozenset[str] = frozenset()
         self._suspended: dict[Key, tuple[Suspension, Size]] = {}
-        self._measured: Mapping[str, float] | None = None
+        self._laps: WatchedLaps | None = None  # of the decision about a single pod that is under way, if it is measured
         self._of_members: dict[WatchedLaps, None] | None = None  # that were measured in a step of a group, in order; None outside of one
+        self._kept: dict[Key, list[CompiledPolicy]] = {}  # for each decision about a group in which a policy kept to its budget
+        self._exceeded: set[Key] = set()  # by policies, in a decision about that group
         self._changed = changed
 
     @property
@@ -178,13 +180,17 @@ class PolicyBudget:
         """True if one of these policies is watched."""
         return bool(self._watched_names) and not self._watched_names.isdisjoint(policies)
 
+    def deciding(self) -> None:
+        """Begin a decision about a single pod; `decided` is its end, also where it raises."""
+        self._laps = None
+
     def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> None:
         """Take in the seconds of a whole decision about a pod that these policies govern."""
-        measured, self._measured = self._measured, None
+        laps, self._laps = self._laps, None
         if not self.settings.seconds:
             return
-        if measured is not None:
-            self._judge(governing, measured)
+        if laps is not None:
+            self._judge(governing, seconds_by_policy(laps))
         elif seconds > self.settings.seconds:
             self._watch(governing)
 
@@ -201,24 +207,50 @@ class PolicyBudget:
         try:
             yield
         finally:
-            found, self._of_members = self._of_members, None
-            for laps in found:
-                self._judge_member(governing(), laps)
-            if not found and self._monotonic() - began > self.settings.seconds:
+            measured = self.judge_step(governing)
+            self._of_members = None
+            if not measured and self._monotonic() - began > self.settings.seconds:
                 self._watch(governing())
 
-    def measured(self, laps: WatchedLaps, *, ended: bool) -> None:
-        """Take in the laps of a decision; `ended` if it goes no further. A search for a group may ask for the scores steps later."""
+    def judge_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> bool:
+        """True if something was measured in the step of a group that is under way, which is judged now: before the group is placed."""
+        if self._of_members is None:  # there is no limit
+            return False
+        found, self._of_members = self._of_members, {}
+        for laps in found:
+            self._judge_member(governing(), laps)
+        return bool(found)
+
+    def measured(self, laps: WatchedLaps) -> None:
+        """Take in laps that have begun, have come to the next part of the decision, or have ended.
+
+        A search for a group may ask for the scores steps later.
+        """
         if self._of_members is not None:
             self._of_members[laps] = None
-        elif ended:
-            self._measured = seconds_by_policy(laps)
+        else:
+            self._laps = laps
+
+    def group_ended(self) -> None:
+        """End the decisions about a group: a policy that exceeded its budget in none of them has kept to it."""
+        for key, kept in self._kept.items():
+            for policy in () if key in self._exceeded else kept:
+                self._judge([policy], {})
+        self._kept, self._exceeded = {}, set()
 
     def _judge_member(self, governing: Sequence[CompiledPolicy], laps: WatchedLaps) -> None:
-        """Judge a decision about a member, which may go on in a later step; a policy exceeds its budget once in it."""
-        seconds = seconds_by_policy(laps)
-        self._judge([policy for policy in governing if policy.name in laps.policies and policy.name not in laps.exceeded], seconds)
-        laps.exceeded.update(name for name, taken in seconds.items() if taken > self.settings.seconds)
+        """Judge a decision about a member, or about victims; a policy exceeds its budget once in it."""
+        seconds, allowed = seconds_by_policy(laps), self.settings.seconds
+        for policy in governing:
+            if policy.name not in laps.policies or policy.name in laps.exceeded:
+                continue
+            key = policy.name, policy.revision
+            if seconds.get(policy.name, 0.0) > allowed:
+                laps.exceeded.add(policy.name)
+                self._exceeded.add(key)
+                self._judge([policy], seconds)
+            elif laps.has_ended:
+                self._kept.setdefault(key, []).append(policy)
 
     def _watch(self, governing: Sequence[CompiledPolicy]) -> None:
         for policy in governing:
@@ -302,18 +334,18 @@ class PolicyStopwatch:
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
         """The laps of a decision that begins."""
         if self._budget.watches(policies):
-            return WatchedLaps(self._budget.settings.timer, whole=whole, policies=policies, marked=self._marked)
+            laps = WatchedLaps(self._budget.settings.timer, whole=whole, policies=policies, marked=self._budget.measured)
+            self._budget.measured(laps)
+            return laps
         return NO_LAPS if self._inner is None else self._inner.begin(whole=whole, policies=policies)
 
     def ended(self, laps: Laps, status: str) -> None:
         """Pass the laps on to the budget, or to `inner`."""
         if isinstance(laps, WatchedLaps):
-            self._budget.measured(laps, ended=True)
+            laps.has_ended = True
+            self._budget.measured(laps)
         elif self._inner is not None:
             self._inner.ended(laps, status)
-
-    def _marked(self, laps: WatchedLaps) -> None:
-        self._budget.measured(laps, ended=False)
 
 
 class EveryDecision:
@@ -341,15 +373,16 @@ class EveryDecision:
 class WatchedLaps(TimedLaps):
     """Laps that are measured for the budget of `policies`, by name; `exceeded` are those that were found to be above theirs.
 
-    `marked` is called after each part of the decision, such as the filters or the scores.
+    `has_ended` once the decision goes no further. `marked` is called after each part of the decision, such as the filters or the scores.
     """
 
-    __slots__ = ("_marked", "exceeded", "policies")
+    __slots__ = ("_marked", "exceeded", "has_ended", "policies")
 
     def __init__(self, clock: Callable[[], float], *, whole: bool, policies: Sequence[str], marked: Callable[[WatchedLaps], None]) -> None:
         super().__init__(clock, whole=whole)
         self.policies = policies
         self.exceeded: set[str] = set()
+        self.has_ended = False
         self._marked = marked
 
     def mark(self, point: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,18 +118,18 @@ def _pending(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> F
     if decision.node is not None:
         sentence = f"{_happened(decision)}, expected it to be pending"
         return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(decision, [])))
-    said = [decision.message, *(sentence for name in attempt.snapshot.names for _, sentence, _ in _rejections(scenario, attempt, name))]
-    return _message_missing(step, said)
+    rejections = (each for name in attempt.snapshot.names for each in _rejections(scenario, attempt, name))
+    return _message_missing(step, itertools.chain([decision.message], (each.sentence for each in rejections)))
 
 
 def _rejected(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    found = _rejections(scenario, attempt, step.subject)
+    found = list(_rejections(scenario, attempt, step.subject))
     rule = None if step.rule is None else f"{scenario.policy.name}/{step.rule}"
-    by_rule = [sentence for name, sentence, _ in found if rule is None or name in (rule, step.rule)]
+    by_rule = [each.sentence for each in found if rule is None or each.rule in (rule, step.rule)]
     if by_rule:
         return _message_missing(step, by_rule)
     by = "" if step.rule is None else f" by {step.rule}"
-    others = [f"{name}: {sentence}" for name, sentence, _ in found]
+    others = [f"{each.rule}: {each.sentence}" for each in found]
     asked = [clause.condition for each in scenario.policy.policy.filters if each.name == step.rule for clause in each.clauses]
     return Failure(
         at=step.span,
@@ -138,11 +139,11 @@ def _rejected(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> 
 
 
 def _accepted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    found = _rejections(scenario, attempt, step.subject)
+    found = list(_rejections(scenario, attempt, step.subject))
     if not found:
         return None
-    details = [line for _, _, values in found for line in values]
-    sentence = f"{step.subject} was rejected: {'; '.join(f'{name}: {reason}' for name, reason, _ in found)}"
+    details = [line for each in found for line in each.operands(scenario, attempt, step.subject)]
+    sentence = f"{step.subject} was rejected: {'; '.join(f'{each.rule}: {each.sentence}' for each in found)}"
     return Failure(at=step.span, sentence=sentence, details=tuple(details))
 
 
@@ -211,8 +212,8 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     name = f"{scenario.policy.name}/{step.rule}"
     parts = {part.name: part for part in attempt.decision.scores_at(step.subject)}
     if name not in parts:
-        why = _rejections(scenario, attempt, step.subject)
-        reason = f"it was rejected by {why[0][0]}" if why else "the rule does not apply or has weight 0"
+        why = next(_rejections(scenario, attempt, step.subject), None)
+        reason = f"it was rejected by {why.rule}" if why is not None else "the rule does not apply or has weight 0"
         return Failure(at=step.span, sentence=f"{step.subject} has no points of {step.rule}: {reason}")
     points = parts[name].points
     rounded = wanted if abs(points - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) else points
@@ -226,12 +227,21 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     )
 
 
-def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, said: Sequence[str]) -> Failure | None:
-    if step.message is None or any(step.message.value in sentence for sentence in said):
+MAX_SAID = 20
+"""Messages that a failure shows where another one was expected."""
+
+
+def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, said: Iterable[str]) -> Failure | None:
+    """The failure of an expected message that is not part of anything `said`, which is read no further than necessary."""
+    if step.message is None:
         return None
-    return Failure(
-        at=step.message.span, sentence=f"no message contains {step.message.value!r}", details=tuple(f"said: {text}" for text in said)
-    )
+    shown: list[str] = []
+    for text in said:
+        if step.message.value in text:
+            return None
+        if len(shown) < MAX_SAID:
+            shown.append(f"said: {text}")
+    return Failure(at=step.message.span, sentence=f"no message contains {step.message.value!r}", details=tuple(shown))
 
 
 def _happened(decision: Decision) -> str:
@@ -241,29 +251,42 @@ def _happened(decision: Decision) -> str:
 
 
 def _why_not(scenario: Scenario, attempt: Attempt, name: str) -> list[str]:
-    found = _rejections(scenario, attempt, name)
+    found = list(_rejections(scenario, attempt, name))
     if not found:
         return _score_lines(attempt.decision, [name])
-    return [line for rule, sentence, values in found for line in (f"{name} was rejected by {rule}: {sentence}", *values)]
+    return [
+        line for each in found for line in (f"{name} was rejected by {each.rule}: {each.sentence}", *each.operands(scenario, attempt, name))
+    ]
 
 
-def _rejections(scenario: Scenario, attempt: Attempt, name: str) -> list[tuple[str, str, list[str]]]:
-    """(rule, sentence, lines with values) for every rejection of a node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rejection:
+    """Why a rule rejects a node: the sentence, and the condition of the clause if the rule is the policy's own."""
+
+    rule: str
+    sentence: str
+    condition: typed.Expr | None = None
+
+    def operands(self, scenario: Scenario, attempt: Attempt, node: str) -> tuple[str, ...]:
+        """The lines that show the values in the condition."""
+        return () if self.condition is None else _operand_lines(scenario, attempt, [self.condition], node)
+
+
+def _rejections(scenario: Scenario, attempt: Attempt, name: str) -> Iterator[_Rejection]:
+    """Every rejection of a node."""
     row = attempt.snapshot.row(name)
     if row is None:
-        return []
-    found: list[tuple[str, str, list[str]]] = []
+        return
     filters = {f"{scenario.policy.name}/{rule.name}": rule for rule in scenario.policy.policy.filters}
     for rejection in attempt.decision.diagnosis.at(row):
         rule = filters.get(rejection.plugin)
         if rule is None:
-            found += [(rejection.plugin, reason.text, []) for reason in rejection.reasons]
+            yield from (_Rejection(rule=rejection.plugin, sentence=reason.text) for reason in rejection.reasons)
             continue
         for clause, answer in attempt.interpreter.filter(rule, row):
             if not conditions.passes(clause, answer):
-                lines = conditions.operands(attempt.interpreter, scenario.policy.policy, clause.condition, row)
-                found.append((rejection.plugin, attempt.interpreter.message(clause, row), lines))
-    return found
+                sentence = attempt.interpreter.message(clause, row)
+                yield _Rejection(rule=rejection.plugin, sentence=sentence, condition=clause.condition)
 
 
 def _operand_lines(scenario: Scenario, attempt: Attempt, expressions: Iterable[typed.Expr], name: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from abc import ABC, abstractmethod
@@ -20,6 +21,9 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.prove import logic
 from wharfinger.prove.logic import Condition, Value, as_bool, both, negated, real, same_truth
 from wharfinger.prove.world import POD, Slot, World, node
+
+MAX_WRITTEN_LENGTH = 10_000
+"""Characters of a let in the text by which expressions are compared."""
 
 
 class Unmodelled(Exception):  # not a failure of the program but a verdict
@@ -81,6 +85,7 @@ class Encoder(ABC):
         self.metrics = {metric.name: metric for metric in policy.metrics}
         self._known: dict[tuple[int, Place], Value] = {}
         self._texts: dict[int, str] = {}
+        self._written: dict[str, typed.Expr] = {}
         self._read_constants()
 
     def _read_constants(self) -> None:
@@ -144,9 +149,19 @@ class Encoder(ABC):
             self._texts[id(expr)] = describe(self._filled(expr))
         return self._texts[id(expr)]
 
+    def _let(self, expr: typed.LetRef) -> typed.Expr:
+        """The value of a let, written out; in place of a long one a name that is made of its text, as lets can double many times."""
+        if expr.name not in self._written:
+            value = self._filled(self.lets[expr.name])
+            text = describe(value)
+            if len(text) > MAX_WRITTEN_LENGTH:
+                value = replace(expr, name=hashlib.sha256(text.encode()).hexdigest())
+            self._written[expr.name] = value
+        return self._written[expr.name]
+
     def _filled(self, expr: typed.Expr) -> typed.Expr:
         if isinstance(expr, typed.LetRef):
-            return self._filled(self.lets[expr.name])
+            return self._let(expr)
         if isinstance(expr, typed.ParamRef):
             return typed.Const(span=expr.span, type=expr.type, value=self.compiled.params[expr.name])
         if isinstance(expr, typed.MetricRef):
@@ -206,7 +221,7 @@ class Encoder(ABC):
 
     def in_force(self, *exprs: typed.Expr | None) -> Condition:
         """The condition that no metric that a rule reads is suspended."""
-        names = sorted({name for expr in exprs if expr is not None for name in reads.metrics_read(expr, self.lets)})
+        names = sorted(reads.metrics_read([expr for expr in exprs if expr is not None], self.lets))
         return both(*(negated(self.suspended(name)) for name in names))
 
     # ── selections ──

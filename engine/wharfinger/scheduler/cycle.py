@@ -93,7 +93,7 @@ class SchedulingCycle:
         try:
             if self._held(queued):
                 return
-            decision = queued.profile.decider.decide(self._cluster.snapshot(), queued.pod)
+            decision = self._decision(queued)
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             self._budget.decided(decision.evaluation.lineup.governing, spent)
             self._emit(Decided(queued.profile.name, decision))
@@ -105,6 +105,17 @@ class SchedulingCycle:
                 self._place(queued, decision.node, decision)
         except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods go on
             self._failures.error(queued, error)
+
+    def _decision(self, queued: QueuedPod) -> Decision:
+        """The decision about a pod. One that raises counts for the budgets of policies too: it may have taken long."""
+        started, snapshot = self._clock.monotonic(), self._cluster.snapshot()
+        self._budget.deciding()
+        try:
+            return queued.profile.decider.decide(snapshot, queued.pod)
+        except Exception:
+            governing = queued.profile.chain.lineup(queued.pod, snapshot).governing
+            self._budget.decided(governing, self._clock.monotonic() - started)
+            raise
 
     def _skipped(self, queued: QueuedPod) -> bool:
         """True if there is nothing to decide: the pod is terminating, placed, or waits for its victims."""

@@ -128,19 +128,23 @@ class GroupCycle:
                 if self._clock.monotonic() >= ends_at:
                     return
         except StopIteration:
-            self._steps = self._entry = None
+            self._end()
         except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the others go on
-            self._steps = self._entry = None
+            self._end()
             self._failed(entry, error)
 
     def cancel(self) -> None:
         """Give up the attempt under way; the group waits as if it had not been tried."""
         steps, entry = self._steps, self._entry
-        self._steps = self._entry = None
+        self._end()
         if steps is not None and entry is not None:
             steps.close()
             if entry.place is Place.IN_FLIGHT:
                 self._groups.put_back(entry)
+
+    def _end(self) -> None:
+        self._steps = self._entry = None
+        self._budget.group_ended()
 
     # ── an attempt ──
 
@@ -225,6 +229,11 @@ class GroupCycle:
             raise _Held("; ".join(found))
         attempt.passed = suspended
 
+    def _raise_if_it_took_long(self, attempt: _Attempt) -> None:
+        """Raise `_Held` if a policy has just exceeded its budget so that it is suspended: nothing is done with what was found."""
+        self._budget.judge_step(self._governing)
+        self._raise_if_held(attempt)
+
     def _until_held(self, attempt: _Attempt, steps: Generator[None, None, Found]) -> Generator[None, None, Found]:
         """The same steps; `_Held` once a policy that governs a member is suspended."""
         try:
@@ -234,6 +243,7 @@ class GroupCycle:
                     next(steps)
                 except StopIteration as finished:
                     found: Found = finished.value
+                    self._raise_if_it_took_long(attempt)
                     return found
                 yield
         finally:
@@ -249,7 +259,12 @@ class GroupCycle:
             answer = self._search.at_once(attempt.profile, attempt.group, keep=keep)
             if answer is not None:
                 self._emit(GroupSearched(attempt.group, answer))
-                kept = keep and isinstance(answer, Placed) and answer.nodes
+                kept = answer.nodes if keep and isinstance(answer, Placed) else {}
+                try:
+                    self._raise_if_it_took_long(attempt)
+                except _Held:
+                    self._forget(attempt, kept)
+                    raise
                 return answer, None if kept else self._cluster.snapshot().revision
         yield
         self._emit(self._begun(attempt))

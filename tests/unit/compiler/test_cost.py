@@ -209,3 +209,30 @@ def test_adding_up_a_value_of_placed_pods_costs_more_than_reading_it():
     added = cost.of_policy(checked(counting("it.requests.cpu > 1cpu", ", it.requests.cpu"))).counted
 
     assert added == read + cost.WEIGHED
+
+
+@pytest.mark.parametrize(
+    ("rule", "operations"),
+    [
+        ("score s = max(node.pod_count, 1) normalize minmax", 11),
+        (f"score s = max(node.pod_count, {', '.join(map(str, range(99)))}) normalize minmax", 201),
+        ('base kubernetes { NodeResourcesFit with { strategy: "MostAllocated", resources: { cpu: 2, memory: 1 } } }', 30),
+        ("base kubernetes { NodeResourcesFit with { resources: [" + '{ name: "cpu", weight: 1 }, ' * 50 + "] } }", 1000),
+        ("base kubernetes { NodeResourcesFit weight 2 }", 0),
+    ],
+)
+def test_arguments_count_one_by_one(rule, operations):
+    assert cost.of_policy(checked(f'policy "p"\n{rule}\n')).operations == operations
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "more"),
+    [
+        ('contains(it.labels["a"] ?? "", "b")', 'contains(it.annotations["a"] ?? "", "b")', True),
+        ('contains(pod.labels["a"] ?? "", it.service_account)', 'contains(pod.annotations["a"] ?? "", it.service_account)', True),
+        ('(it.labels["a"] ?? "") == "b"', '(it.annotations["a"] ?? "") == "b"', False),
+    ],
+)
+def test_functions_of_texts_that_may_be_long_count_more_for_placed_pods(short, long, more):
+    costs = [cost.of_policy(checked(counting(condition))).counted for condition in (short, long)]
+    assert costs[1] - costs[0] == (cost.LONG_TEXT - 1 if more else 0)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from wharfinger.builtins.texts import CodeTable
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.program import StaticColumns
 
@@ -67,3 +68,17 @@ def test_a_division_by_zero_is_missing_and_nothing_is_reported_about_it() -> Non
     snapshot = cluster(node("a", cpu="0"), node("b")).snapshot()
     one = BoundPolicy(policy, incoming, snapshot).one_row
     assert [one.score(0, snapshot, row) for row in range(2)] == [0, 100]
+
+
+def test_tables_of_the_strings_of_a_cluster_are_made_once_for_all_pods() -> None:
+    """They are as long as there are strings: one for each template would take gigabytes on a large cluster."""
+    policy = compiled('policy "p"\nfilter f { require node.name in ["a", "b"] or starts_with(node.name, "c") }\n')
+    state = cluster(node("a"), node("b"), node("d"))
+    for name in ("p", "q"):
+        found = BoundPolicy(policy, pod(name, labels={"app": name}), state.snapshot()).filter_bits(0, state.snapshot(), slice(None))
+        assert found.tolist() == [0, 0, 1]
+    tables = policy.static_columns(state.snapshot().strings).tables
+    made = {register: table for register, table in tables.items() if isinstance(table, CodeTable)}
+    assert len(made) == 2
+    BoundPolicy(policy, pod("r", labels={"app": "r"}), state.snapshot()).filter_bits(0, state.snapshot(), slice(None))
+    assert all(tables[register] is table for register, table in made.items())

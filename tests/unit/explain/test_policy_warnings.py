@@ -1,6 +1,7 @@
 import pytest
 
 from tests.unit.simulate import clusters
+from tests.work import calls
 from wharfinger.explain import policy_warnings
 
 
@@ -75,3 +76,15 @@ score calm weight 1 = curve(load, 0% -> 100, 100% -> 0) on missing neutral
     ]
     state.set_metric("load", {f"node-0000{i}": (0.5, state.snapshot().now) for i in range(3)})
     assert policy_warnings.warnings([compiled], state.snapshot(), []) == []
+
+
+def test_of_many_keys_that_are_not_there_some_are_named_and_their_names_are_compared_within_a_budget():
+    keys = " or ".join(f'has(node.labels["label-number-{number}"])' for number in range(60))
+    policy, state = clusters.policy(f'policy "p"\nfilter f {{ require {keys} }}\n'), clusters.state_of(4)
+    pods = [clusters.pods_of(1)[0]]
+    said = policy_warnings.warnings([policy], state.snapshot(), pods)
+    assert len(said) == policy_warnings.MAX_NAMED + 1
+    assert said[-1] == "p: 40 more labels that it reads are on 0 of 4 nodes"
+    known = {f"label-of-a-node-{number}": 1 for number in range(5000)}
+    named = [f"label-number-{number}" for number in range(2000)]
+    assert calls(lambda: list(policy_warnings._absent("p", named, known, 4, "node"))) < 2_000_000

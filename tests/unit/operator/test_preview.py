@@ -3,14 +3,26 @@
 import pytest
 from pydantic import ValidationError
 
+from tests.in_memory import ManualClock
 from wharfinger.crd.models import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
+from wharfinger.event_loop import at_once
 from wharfinger.kube.refusals import Forbidden
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
-from wharfinger.operator.preview import compiled, conditions_of, unanswered
+from wharfinger.operator.preview import (
+    FIRST_ANSWER_CREDIT,
+    FIRST_ANSWERS_CREDIT,
+    PAUSE_RATIO,
+    Rests,
+    compiled,
+    conditions_of,
+    unanswered,
+    within_seconds,
+)
 from wharfinger.operator.preview_answer import Answer, Miss
 
+SHOP, BANK = "shop", "bank"
 NONE = Miss(message="0/2 nodes are available: 2 Insufficient cpu.", rules=(), nearest=None)
 
 
@@ -57,3 +69,43 @@ def test_an_answer(miss, note, reported):
 )
 def test_a_question_that_cannot_be_answered(error, reported):
     assert shown(unanswered(error)) == (f"False {reported}", "False")
+
+
+def test_answers_are_renewed_after_a_pause():
+    rests = Rests()
+    assert rests.left(SHOP, 100.0, is_new=False) <= 0
+    rests.add(SHOP, 100.0, 101.0)
+    assert rests.left(SHOP, 101.0, is_new=False) == rests.left(BANK, 101.0, is_new=False) == PAUSE_RATIO
+
+
+def test_many_new_questions_of_one_namespace_wait_and_those_of_another_do_not():
+    rests, now = Rests(), 100.0
+    while rests.left(SHOP, now, is_new=True) <= 0:
+        rests.add(SHOP, now, now + 0.1)
+        now += 0.1
+    assert now - 100.0 < FIRST_ANSWER_CREDIT
+    assert rests.left(BANK, now, is_new=True) <= 0
+
+
+def test_new_questions_of_many_namespaces_wait_too():
+    rests, now = Rests(), 100.0
+    for number in range(1000):
+        if rests.left(f"n{number}", now, is_new=True) > 0:
+            break
+        rests.add(f"n{number}", now, now + 1.0)
+        now += 1.0
+    assert now - 100.0 <= FIRST_ANSWERS_CREDIT / (PAUSE_RATIO - 1)
+
+
+def steps(clock, n):
+    for _ in range(n):
+        clock.move(1.0)
+        yield
+    return "the answer"
+
+
+def test_an_answer_that_takes_too_long_is_given_up():
+    clock = ManualClock()
+    assert at_once(within_seconds(steps(clock, 3), clock, 3.0)) == "the answer"
+    with pytest.raises(UsageError, match="takes more than 3 s of the scheduler's time"):
+        at_once(within_seconds(steps(clock, 10), clock, 3.0))

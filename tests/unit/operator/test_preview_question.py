@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.simulate.clusters import chain_of, policy, state_of
 from wharfinger.crd.models import MAX_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
@@ -22,6 +23,7 @@ class Judge:
     """Of a cluster with one node, a priority class, and the policies of a chain."""
 
     rights = TenantRights()
+    clock = ManualClock()
 
     def __init__(self, chain=None):
         self.chain = chain_of() if chain is None else chain

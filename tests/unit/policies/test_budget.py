@@ -34,6 +34,7 @@ class Slowed:
         self.seconds = seconds
         self.clock = None
         self.asked = 0
+        self.raises = False
         policies = [policy(f'policy "slow"\n{SCOPE}\n{TEXTS[rule]}'), *(policy(f'policy "{name}"\n{TEXTS["a filter"]}') for name in quick)]
         self.chain = assemble(policies)
         rules = next(found for found in self.chain.rules if found.policy.name == "slow")
@@ -72,6 +73,8 @@ class Slowed:
     def take(self):
         self.asked += 1
         self.clock.move(self.seconds)
+        if self.raises:
+            raise RuntimeError("the rule is broken")
 
 
 def settings(clocks, seconds=BUDGET):
@@ -278,6 +281,41 @@ def test_a_policy_that_is_slow_with_members_of_groups_is_suspended_and_other_gro
     story(rule, scenario)
 
 
+def test_a_policy_that_takes_long_and_then_raises_is_suspended():
+    async def scenario(world, slowed):
+        slowed.raises = True
+        await exceeded(world, "a filter")
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+
+    story("a filter", scenario)
+
+
+def test_a_group_is_not_placed_by_the_step_in_which_its_policy_is_suspended():
+    async def scenario(world, _slowed):
+        for number in range(IN_A_ROW):  # the first is only found to be slow
+            world.cluster.put(slow_pod(f"alone-{number}"))
+            await world.calm()
+        gang_of(world, "last", 1, **SLOW_TEAM)
+        there = await bound(world)
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+        assert "last-0" not in there
+        assert not world.scheduler.state.is_placed("last-0")
+
+    story("a filter", scenario)
+
+
+def test_rules_about_victims_are_measured_when_a_group_preempts():
+    async def scenario(world, _slowed):
+        for number in range(5):
+            world.cluster.put(gang(f"g{number}", 9))
+            for each in range(9):
+                world.cluster.put(member(f"g{number}", each, "3", **SLOW_TEAM))
+            await world.calm()
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+
+    story("preemption", scenario)
+
+
 def test_groups_are_tried_again_when_the_suspension_ends():
     async def scenario(world, slowed):
         gang_of(world, "first", 8, **SLOW_TEAM)
@@ -348,6 +386,34 @@ def test_a_decision_that_goes_on_in_a_later_step_exceeds_the_budget_once():
             laps.mark("Score")
         with members.step():
             members.stopwatch.ended(laps, "Success")
+    assert members.budget.suspended
+
+
+def test_quick_filters_do_not_make_up_for_scores_that_take_long_in_a_later_step():
+    members = Members()
+    for _ in range(IN_A_ROW):
+        assert not members.budget.suspended
+        with members.step():
+            laps = members.begin(BUDGET / 2)
+        with members.step():
+            laps.of_policy("slow", members.clock.move)(SLOW)
+            laps.mark("Score")
+            members.stopwatch.ended(laps, "Success")
+    assert members.budget.suspended
+
+
+def test_what_was_measured_of_a_decision_that_raised_counts_for_that_one_alone():
+    members = Members()
+    for _ in range(IN_A_ROW):
+        members.budget.deciding()
+        members.begin(SLOW)  # and then it raises, and nobody takes it in
+        members.budget.deciding()
+        members.budget.decided(members.governing, 0.0)
+    assert not members.budget.suspended
+    for _ in range(IN_A_ROW):
+        members.budget.deciding()
+        members.begin(SLOW)
+        members.budget.decided(members.governing, SLOW)
     assert members.budget.suspended
 
 

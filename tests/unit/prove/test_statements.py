@@ -299,3 +299,10 @@ def test_a_condition_over_lets_that_double_looks_through_them_once(monkeypatch):
     policy.conditions({"--keeps": "a24 > 3"}, frozenset({"--keeps"}))
     with pytest.raises(UsageError, match="reads the node"):
         policy.conditions({"--keeps": "a24 > node.pod_count"}, frozenset({"--keeps"}))
+
+
+def test_lets_that_double_are_compared_without_being_written_out():
+    chain = "".join(f"let a{i + 1} = a{i} and a{i}\n" for i in range(25))
+    rule = "score s = count(pods where it.priority > 3 and a25, on: node) normalize minmax\n"
+    policy = compiled(f'policy "p"\nlet a0 = pod.priority > 3\n{chain}{rule}')
+    assert statements.same_as(policy, policy).verdict is Verdict.PROVED

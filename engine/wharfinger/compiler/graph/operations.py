@@ -100,12 +100,14 @@ TABLE = "table entries"
 SEARCH = "search"
 
 
+@lru_cache(maxsize=64)  # as below: each look into a table asks for it
 def _identity(entries: typed.Entries) -> Hashable:
     """The identity of a table, whatever it is called; 1 and true are equal in Python."""
     return entries.kind, entries.keys, tuple(map(repr, entries.values))
 
 
-def _plain(entries: typed.Entries) -> dict[str | float, Any]:
+@lru_cache(maxsize=64)
+def _plain(entries: typed.Entries) -> Mapping[str | float, Any]:
     numbers = entries.kind in NUMERIC
     pairs = zip(entries.keys, entries.values, strict=True)
     return {key: float(value) if numbers else value for key, value in pairs}
@@ -123,6 +125,7 @@ def table_of_texts(entries: typed.Entries) -> Op:
     return Op(name=TABLE, scalar=lambda strings: texts.CodeTable(strings, known.get, dtype), key=_identity(entries))
 
 
+@lru_cache(maxsize=64)
 def search(entries: typed.Entries) -> Op:
     """The operation that finds the value of a table under each number of a column; texts are found as codes, of the strings given first."""
     order = sorted(_plain(entries).items())

@@ -27,6 +27,7 @@ from wharfinger.framework.prepared import Attempt
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.filtering import Filtering
+    from wharfinger.framework.eviction import Evictable
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -94,6 +95,12 @@ class Decider:
         evaluation = self._evaluation(snapshot, pod)
         evaluation.update_filters(pod, snapshot)
         return evaluation.filtering
+
+    def measured(self, allowed: Evictable) -> Evictable:
+        """The same pods that may be evicted, asked for apart from a decision: each call begins another measurement."""
+        if self._stopwatch is None or not allowed.rules:
+            return allowed
+        return self._stopwatch.begin(whole=False, policies=allowed.policies).of_victims(allowed)
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         key = self._key(snapshot, pod)

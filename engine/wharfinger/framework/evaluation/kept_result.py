@@ -9,7 +9,7 @@ updated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -154,11 +154,7 @@ class Evaluation:
 
     def evictable(self, pod: PodView, snapshot: Snapshot) -> Evictable:
         """The pods that preemption may evict for `pod`."""
-        allowed = self.lineup.evictable(pod, snapshot)
-        if self._laps is NO_LAPS or not allowed.rules:
-            return allowed
-        measured = (self._laps.of_policy(policy, rule) for policy, rule in zip(allowed.policies, allowed.rules, strict=True))
-        return replace(allowed, rules=tuple(measured))
+        return self._laps.of_victims(self.lineup.evictable(pod, snapshot))
 
     def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
         """The best feasible node for `pod`; None if no node is feasible."""

@@ -202,7 +202,7 @@ class PolicyPermit(Plugin):
         asked = [*([] if said.when is None else [said.when]), *(clause.condition for clause in said.clauses)]
         lets = {let.name: let.value for let in policy.policy.lets}
         self.timed = bool(self._wakes.events & cluster_event.ClusterEvent.TIME)
-        self.common = all(expr.type.shape <= Shape.POD and not reads_identity(expr, lets) for expr in asked)
+        self.common = all(expr.type.shape <= Shape.POD for expr in asked) and not reads_identity(asked, lets)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the rule reads what has changed."""

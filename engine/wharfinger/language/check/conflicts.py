@@ -109,8 +109,9 @@ def report_conflicts(policies: Sequence[typed.Policy], allowed: Mapping[Span, fr
     """Reports each score that prefers what some filter of these policies rejects, unless `allowed` keeps that away from the score."""
     rejected = {text: rejection for policy in policies for text, rejection in _rejected(policy)}
     for policy in policies:
+        lets = {let.name: let.value for let in policy.lets}
         for score in policy.scores:
-            found = rejected.get(_preferred(policy, score) or "")
+            found = rejected.get(_preferred(lets, score) or "")
             relevant = found is not None and (found.for_all or found.policy == policy.name)
             if found is not None and relevant and Code.L303.name not in allowed.get(score.span, frozenset()):
                 _report(diagnostics, score, found.span)
@@ -130,24 +131,24 @@ def _report(diagnostics: Diagnostics, score: typed.Score, rejection: Span) -> No
 
 def _rejected(policy: typed.Policy) -> Iterator[tuple[str, _Rejection]]:
     """Conditions of nodes that are always rejected, as text."""
+    lets = {let.name: let.value for let in policy.lets}
     for rule in policy.filters:
         for clause in rule.clauses if rule.when is None else ():
-            text = _text(policy, clause.condition, opposite=True)
+            text = _text(lets, clause.condition, opposite=True)
             if text is not None:
                 yield text, _Rejection(policy=policy.name, span=clause.span, for_all=policy.scope is None)
 
 
-def _preferred(policy: typed.Policy, score: typed.Score) -> str | None:
+def _preferred(lets: Mapping[str, typed.Expr], score: typed.Score) -> str | None:
     """The condition under which a score with two values gives more points, as text."""
     value = score.value
     if not isinstance(value, typed.If) or not isinstance(value.then, typed.Const) or not isinstance(value.otherwise, typed.Const):
         return None
-    return _text(policy, value.condition, opposite=value.then.value < value.otherwise.value)
+    return _text(lets, value.condition, opposite=value.then.value < value.otherwise.value)
 
 
-def _text(policy: typed.Policy, condition: typed.Expr, *, opposite: bool) -> str | None:
+def _text(lets: Mapping[str, typed.Expr], condition: typed.Expr, *, opposite: bool) -> str | None:
     """A condition as text that means the same in every policy; None if it contains names of its own policy."""
-    lets = {let.name: let.value for let in policy.lets}
     while isinstance(condition, typed.LetRef):
         condition = lets[condition.name]
     if any(isinstance(part, (typed.ParamRef, typed.LetRef, typed.MetricRef)) for part in walk(condition)):
@@ -155,5 +156,5 @@ def _text(policy: typed.Policy, condition: typed.Expr, *, opposite: bool) -> str
     if not opposite:
         return describe(condition)
     if isinstance(condition, typed.Operation) and condition.op is typed.Op.NOT:
-        return _text(policy, condition.operands[0], opposite=False)
+        return _text(lets, condition.operands[0], opposite=False)
     return describe(typed.Operation(span=condition.span, type=condition.type, op=typed.Op.NOT, operands=(condition,)))

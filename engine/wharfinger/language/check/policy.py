@@ -77,7 +77,7 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | No
     policy = _checked(context, declared, file.policy, presence, file)
     if context.notes is not None:
         context.notes.policy = policy
-    _check_tests(context, declared, file, file.policy)
+    _check_tests(context, declared, file, policy)
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
         return None
@@ -145,10 +145,16 @@ def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
         seen.setdefault(item.name, item.name_span)
 
 
-def _check_tests(context: Context, declared: Declared, file: ast.File, policy: ast.Policy) -> None:
+def _check_tests(context: Context, declared: Declared, file: ast.File, checked: typed.Policy) -> None:
+    policy = file.policy
+    assert policy is not None  # noqa: S101 — the caller has checked it
+    lets = {let.name: let.value for let in checked.lets}
+    every = [expr for _, exprs in _rules(checked) for expr in exprs]
     testable = Testable(
         filters=frozenset(item.name for item in of_type(policy.items, ast.Filter)),
         scores=frozenset(item.name for item in of_type(policy.items, ast.Score)),
+        operations=operations(every, lets),
+        of_pods=operations(_about_pods(every, lets), lets) + operations([victim.condition for victim in checked.victims], lets),
         params={param.name: param for param in declared.params},
         metrics={metric.name: metric for metric in declared.metrics},
         lost=file.lost | {item.name for item in policy.items if isinstance(item, (ast.Param, ast.Metric, ast.Workload))},
@@ -245,6 +251,21 @@ def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> i
             count += 1 + (len(inner.requirements) if isinstance(inner, typed.Matches) else 0)
         pending.extend(parts(inner))
     return count
+
+
+def _about_pods(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> list[typed.Expr]:
+    """What some expressions ask of placed pods: the conditions of selections, and the values that are added up."""
+    found: list[typed.Expr] = []
+    pending, followed = list(exprs), set[str]()
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, typed.LetRef) and inner.name in lets and inner.name not in followed:
+            followed.add(inner.name)
+            pending.append(lets[inner.name])
+        asked = inner.where if isinstance(inner, typed.Select) else inner.value if isinstance(inner, typed.Aggregate) else None
+        found.extend(_as_list(asked))
+        pending.extend(parts(inner))
+    return found
 
 
 # ── what only some rules may read ────────────────────────────────────────────────────────────────────────────────────────────────────

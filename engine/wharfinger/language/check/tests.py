@@ -173,17 +173,23 @@ def _amount_fault(name: str, found: typed.Const) -> tuple[str, str | None] | Non
 
 MAX_QUESTIONS = 100_000
 DECISION = 50  # questions that take as long as a decision
+OPERATIONS = 16  # of rules that are evaluated in the time of one question
 MAX_BUILT_LENGTH = 2_000_000  # letters of the fields of all objects, as if nothing had been left to `like`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testable:
-    """What tests may name: the rules of the policy and what its params and metrics are. `lost` names could not be read and are accepted."""
+    """What tests may name: the rules of the policy and what its params and metrics are. `lost` names could not be read and are accepted.
+
+    `operations` are those of all rules about one node, `of_pods` those about one placed pod.
+    """
 
     __test__ = False
 
     filters: frozenset[str]
     scores: frozenset[str]
+    operations: int
+    of_pods: int
     params: Mapping[str, typed.Param]
     metrics: Mapping[str, typed.Metric]
     lost: frozenset[str]
@@ -215,12 +221,21 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
 
 
 def _questions(policy: Testable, test: ast.Test) -> int:
-    """The cost of running a test: a decision for each placed pod (each may be in a group), and each rule evaluated on each node."""
+    """What running a test takes.
+
+    For each pod that it places (any may be of a group): a decision, every rule asked about every node, and every selection about every pod.
+    For each expectation, every rule asked about a node; about all nodes where a message of any of them is looked for.
+    """
     places = sum(isinstance(step, test_steps.Place) for step in test.steps)
     pods = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.POD for step in test.steps)
-    places += pods * sum(isinstance(step, test_steps.PlaceGroup) for step in test.steps)
+    running = sum(isinstance(step, test_steps.Running) for step in test.steps)
+    groups = sum(isinstance(step, test_steps.PlaceGroup) for step in test.steps)
+    places += pods * groups
     nodes = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.NODE for step in test.steps)
-    return places * (DECISION + nodes * (len(policy.filters) + len(policy.scores)))
+    about_node = max(len(policy.filters) + len(policy.scores), policy.operations // OPERATIONS)
+    about_pods = (pods + running) * policy.of_pods // OPERATIONS
+    expected = sum(nodes if step.message is not None else 1 for step in test.steps if isinstance(step, test_steps.Expect))
+    return places * (DECISION + nodes * about_node + about_pods) + expected * about_node
 
 
 def _built(test: ast.Test) -> int:

@@ -64,8 +64,9 @@ class Code(Enum):
         "too many tests",
         "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy. The tests of a policy run whenever it "
         "is read, so together they ask its rules at most 100,000 questions: every rule about every node for each pod that is placed, and "
-        "50 more for the decision itself. The fields of their objects have at most 2,000,000 letters together, where each object `like` "
-        "another one has all of its fields.",
+        "50 more for the decision itself, every selection about every pod, and all rules about a node for each expectation. If rules have "
+        "many operations, each 16 of them count as a question. The fields of their objects have at most 2,000,000 letters together, where "
+        "each object `like` another one has all of its fields.",
     )
     P009 = Record(
         "too much to calculate",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from wharfinger.language.semantics import bounds, typed
@@ -16,6 +17,23 @@ from wharfinger.language.semantics.bounds import CARRY, FINITE, LARGEST, UNBOUND
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Intervals of quantities by their text under a condition, and those known `around` it, which may be many and are not copied."""
+
+    here: dict[str, Interval]
+    around: _Known | None
+
+    def get(self, text: str) -> Interval | None:
+        """The interval of a quantity; None if nothing is known of it."""
+        known: _Known | None = self
+        while known is not None:
+            if text in known.here:
+                return known.here[text]
+            known = known.around
+        return None
 
 
 @dataclass(slots=True)
@@ -28,7 +46,7 @@ class Intervals:
 
     params: dict[str, Interval] = field(default_factory=dict)
     lets: dict[str, Interval] = field(default_factory=dict)
-    known: Mapping[str, Interval] = field(default_factory=dict)
+    known: _Known | None = None
     _found: dict[int, tuple[typed.Expr, Interval]] = field(default_factory=dict, init=False, repr=False)  # with what keeps the id its own
     _where: dict[tuple[int, bool], tuple[typed.Expr, Intervals]] = field(default_factory=dict, init=False, repr=False)
 
@@ -44,17 +62,17 @@ class Intervals:
         rule = _RULES.get(type(expr))
         low, high = rule(self, expr) if rule is not None else UNBOUNDED
         found = UNBOUNDED if math.isnan(low) or math.isnan(high) else (low, high)
-        tighter = self.known.get(describe(expr)) if self.known and isinstance(expr, _QUANTITIES) else None
+        tighter = self.known.get(describe(expr)) if self.known is not None and isinstance(expr, _QUANTITIES) else None
         return found if tighter is None else meet(found, tighter)
 
     def where(self, condition: typed.Expr, *, truth: bool = True) -> Intervals:
         """The intervals where a condition is true (or false)."""
         key = (id(condition), truth)
         if key not in self._where:
-            known = dict(self.known)
+            known = _Known({}, self.known)
             for quantity, limit in _limits(self, condition, truth):
                 text = describe(quantity)
-                known[text] = meet(known.get(text, UNBOUNDED), limit)
+                known.here[text] = meet(known.get(text) or UNBOUNDED, limit)
             self._where[key] = (condition, replace(self, known=known))
         return self._where[key][1]
 
@@ -129,7 +147,12 @@ def _curve(self: Intervals, expr: typed.Curve) -> Interval:
 
 
 def _lookup(_self: Intervals, expr: typed.Lookup) -> Interval:
-    return (min(expr.entries.values), max(expr.entries.values))
+    return _of_entries(expr.entries)
+
+
+@lru_cache(maxsize=64)  # a table may be long, and is asked for with each look into it
+def _of_entries(entries: typed.Entries) -> Interval:
+    return (min(entries.values), max(entries.values))
 
 
 def _aggregate(self: Intervals, expr: typed.Aggregate) -> Interval:
@@ -218,6 +241,11 @@ ATTRIBUTE: Final = Magnitude(-64.0, 64.0)  # int64 amounts, and times in seconds
 COUNTED: Final = 40.0  # no cluster has 2 ** 40 pods
 
 
+@lru_cache(maxsize=64)  # likewise
+def _magnitude_of_entries(entries: typed.Entries) -> Magnitude:
+    return either(*map(bounds.of_number, entries.values))
+
+
 class Magnitudes:
     """The magnitudes of the expressions of one policy.
 
@@ -283,7 +311,7 @@ class Magnitudes:
     def _of_choice(self, expr: typed.If | typed.Lookup) -> Magnitude:
         if isinstance(expr, typed.If):
             return either(self.of(expr.then), self.of(expr.otherwise))
-        return either(*map(bounds.of_number, expr.entries.values))
+        return _magnitude_of_entries(expr.entries)
 
     def _slopes(self, curve: typed.Curve) -> Magnitude:
         xs, ys = (either(*(self.of(point[place]) for point in curve.points)) for place in (0, 1))

@@ -139,6 +139,9 @@ class Entries:
     kind: Kind
     name: str | None = None
 
+    def __hash__(self) -> int:
+        return hash((self.kind, self.name, len(self.keys), self.keys[:1]))  # not of all: each look into a large table asks for it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup(Expr):

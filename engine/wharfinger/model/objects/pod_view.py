@@ -148,6 +148,7 @@ class PodView:
     __slots__ = (
         "_apart_from_group",
         "_demand",
+        "_limits",
         "_template",
         "annotations",
         "assigned",
@@ -177,6 +178,7 @@ class PodView:
         self._template = template
         self._apart_from_group: bytes | None = None
         self._demand: PodDemand | None = None
+        self._limits: Mapping[str, int] | None = None
 
     def __repr__(self) -> str:
         return f"PodView({self.key})"
@@ -186,6 +188,7 @@ class PodView:
         placed = PodView.__new__(PodView)  # once for every pod that is placed: a loop over `__slots__` takes ten times the calls
         placed._apart_from_group = self._apart_from_group  # noqa: SLF001 — of the same class
         placed._demand = self._demand  # noqa: SLF001 — of the same class
+        placed._limits = self._limits  # noqa: SLF001 — of the same class
         placed._template = self._template  # noqa: SLF001 — of the same class
         placed.annotations = self.annotations
         placed.assigned = self.assigned
@@ -236,6 +239,13 @@ class PodView:
     def requests(self) -> Mapping[str, int]:
         """Requests by resource name: cpu in millicores, memory and ephemeral-storage in bytes, others in units."""
         return self.demand.requests
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """Limits by resource name, in the same units; a resource without a limit in some container is absent."""
+        if self._limits is None:
+            self._limits = requests.pod_limits(self.object)
+        return self._limits
 
     @property
     def nonzero(self) -> tuple[int, int]:

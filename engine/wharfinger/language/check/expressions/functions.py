@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from wharfinger.language import ast
-from wharfinger.language.check.context import Binding, Context, Place, admitted, infer, is_unknown, type_text, unknown
+from wharfinger.language.check.context import Binding, Context, Place, WorkBudget, admitted, infer, is_unknown, type_text, unknown
 from wharfinger.language.check.expressions.values import assignable, unit_help
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
@@ -80,19 +80,30 @@ def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> 
     """The context of the body where its parameters are the given values, as seen from a call in `context`."""
     names = dict(own.context.names)
     for parameter, value in zip(own.item.parameters, given, strict=True):
-        names[parameter.name] = Binding(name=parameter.name, what="parameter", span=parameter.name_span, reference=_Reference(value))
+        reference = _Reference(value, context.work)
+        names[parameter.name] = Binding(name=parameter.name, what="parameter", span=parameter.name_span, reference=reference)
     context.work.spend(own.parts + len(names) // 64)
     return replace(context, names=names, authority=own.context.authority, diagnostics=Diagnostics(), notes=None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A value that can be used at any position."""
+    """A value that can be used at any position; each use costs the steps of writing it out, because a text or a list may be long."""
 
     value: typed.Expr
+    work: WorkBudget
 
     def __call__(self, at: Span) -> typed.Expr:
+        if isinstance(self.value, typed.Const):
+            self.work.put_together(_length(self.value.value))
         return replace(self.value, span=at)
+
+
+def _length(value: object) -> int:
+    """About how many characters a constant has when it is written out."""
+    if isinstance(value, frozenset):
+        return sum(map(_length, value))
+    return len(value) if isinstance(value, str) else 1
 
 
 # ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -120,12 +131,14 @@ def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
     if given is None or own.broken:
         return unknown(expr.span)
     given = [value if _is_simple(value) else _let(context, f"({describe(value)})", value, value.span) for value in given]
-    key = (own.name, context.place.name, *((describe(value), value.type) for value in given))
+    texts = [describe(value) for value in given]
+    context.work.put_together(sum(map(len, texts)))
+    key = (own.name, context.place.name, *((text, value.type) for text, value in zip(texts, given, strict=True)))
     if key not in context.calls:
         value = _called(context, expr, own, given)
         if is_unknown(value):
             return value
-        called = f"{own.name}({', '.join(describe(value) for value in given)})"
+        called = f"{own.name}({', '.join(texts)})"
         context.calls[key] = value if _is_simple(value) else _let(context, called, value, own.item.name_span)
     found = context.calls[key]
     if isinstance(found, typed.LetRef) and context.heights.get(found.name, 0) > MAX_DEPTH:
