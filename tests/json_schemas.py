@@ -775,7 +775,7 @@ class PolicyStatus(running_process.PolicyState):
 
 
 class Status(TypedDict):
-    """`wharf status --json`, and `/policies` of a running scheduler."""
+    """`wharf status --format json`, and `/policies` of a running scheduler."""
 
     sources: list[PolicySource]
     policies: list[PolicyStatus]

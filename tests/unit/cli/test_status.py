@@ -90,7 +90,7 @@ def test_a_process_that_is_not_ready_is_not_well_whatever_its_policies_are(wharf
     assert out.splitlines()[0] == "not ready: api-server: no answer for 45 s: GET /version: connection refused"
     assert out.splitlines()[2].startswith("spread")
 
-    code, out, err = wharf("status", "--url", url, "--json")
+    code, out, err = wharf("status", "--url", url, "--format", "json")
     assert (code, json.loads(out)["policies"]) == (1, [POLICY])
     assert err == "wharf: not ready: api-server: no answer for 45 s: GET /version: connection refused\n"
 
@@ -103,7 +103,7 @@ def test_what_others_have_written_moves_no_cursor(wharf, scheduler):
 
 
 @pytest.mark.parametrize("answer", [{}, {"sources": []}, {"sources": [], "policies": [{}]}, {"sources": 3, "policies": []}])
-@pytest.mark.parametrize("flags", [[], ["--json"]])
+@pytest.mark.parametrize("flags", [[], ["--format", "json"]])
 def test_another_answer_is_a_sentence(wharf, scheduler, answer, flags):
     url = scheduler(**answer)
     code, out, err = wharf("status", "--url", url, *flags)

@@ -18,7 +18,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from wharfinger.cli import running_process, streams
+from wharfinger.cli import options, running_process, streams
 from wharfinger.cli.running_process import POLICIES, Decision, Decisions, Finding, Policies, Policy, PolicyStates, needs_attention, shaped
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language.report import wording
@@ -30,7 +30,7 @@ COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 
 def wharf_status(
     url: running_process.Url = running_process.LOCAL_ADDRESS,
-    output: Annotated[bool, typer.Option("--json", help="Print the answer of the scheduler as JSON.")] = False,
+    output: options.TextOrJson = "text",
 ) -> int:
     """Show the policies of a running scheduler: the versions in force, and errors of refused texts. Exit code 1 if something is wrong.
 
@@ -40,7 +40,7 @@ def wharf_status(
     unready = running_process.failing(url)
     answer = shaped(whole, Policies, f"{url}{POLICIES}")
     not_ready = [f"not ready: {reason}" for reason in unready]
-    if output:
+    if output == "json":
         streams.out(streams.json_text(whole))
         for line in not_ready:
             streams.complain(line)
