@@ -216,7 +216,7 @@ def test_the_outline_names_workloads_and_preferences_among_devices():
     [
         ("gpu:", "how many devices"),
         ("typical)", "workload typical"),
-        ("device smallest", "which devices"),
+        ("device smallest", "ranks the devices"),
         ("device weight", "prefer device w"),
     ],
 )

@@ -16,6 +16,7 @@ NEEDS = {
     "tests/unit/cli/test_completion.py::test_a_shell_completes[bash]": "bash",
     "tests/unit/cli/test_completion.py::test_a_shell_completes[fish]": "fish",
     "tests/unit/cli/test_completion.py::test_a_shell_completes[zsh]": "zsh",
+    "tests/unit/editors/test_neovim.py::test_neovim_shows_a_finding": "nvim",
     "tests/unit/editors/test_textmate.py::test_each_kind_of_word_has_its_scope": "npm",
     "tests/unit/editors/test_vim.py::test_vim_colours_a_policy": "vim",
     "tests/unit/editors/test_vscode.py::test_the_bundle_is_complete": "npm",
@@ -47,7 +48,7 @@ def test_the_packages_of_missing_programs_are_printed(tmp_path):
     ran = run_without_programs(tmp_path, "tests.tools")
 
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.split() == ["bash", "fish", "npm", "openssl", "vim", "zsh"]
+    assert ran.stdout.split() == ["bash", "fish", "npm", "neovim", "openssl", "vim", "zsh"]
 
 
 def test_ci_says_that_it_is_ci_before_anything_is_run():

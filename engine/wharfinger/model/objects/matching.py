@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from wharfinger.errors import InvalidObject
@@ -237,22 +237,23 @@ def tolerates(toleration: AnyToleration, taint: AnyTaint) -> bool:
     return toleration.operator == "Exists"
 
 
+@dataclass(slots=True)
 class Tolerations:
     """The tolerations of a pod or request. A few are compared with each taint; of more, those for a taint are looked up."""
 
-    __slots__ = ("_all", "_known")
+    given: Sequence[AnyToleration]
+    _known: frozenset[tuple[str, str, str | None]] | None = field(init=False, default=None, compare=False, repr=False)
+    """(key, effect, value), None for any value; None if they are few."""
 
-    def __init__(self, tolerations: Sequence[AnyToleration]) -> None:
-        self._all = tolerations
-        self._known: frozenset[tuple[str, str, str | None]] | None = None  # (key, effect, value), None for any value
-        if len(tolerations) > COMPARED_TOLERATIONS:
-            valid = (each for each in tolerations if each.operator in {"", "Equal", "Exists"})
+    def __post_init__(self) -> None:
+        if len(self.given) > COMPARED_TOLERATIONS:
+            valid = (each for each in self.given if each.operator in {"", "Equal", "Exists"})
             self._known = frozenset((each.key, each.effect, None if each.operator == "Exists" else each.value) for each in valid)
 
     def tolerate(self, taint: AnyTaint) -> bool:
         """True if one of them tolerates a taint."""
         if self._known is None:
-            return any(tolerates(toleration, taint) for toleration in self._all)
+            return any(tolerates(toleration, taint) for toleration in self.given)
         named = itertools.product((taint.key, ""), (taint.effect, ""), (taint.value, None))
         return any(each in self._known for each in named)
 
