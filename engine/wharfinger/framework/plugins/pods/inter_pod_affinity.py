@@ -447,6 +447,8 @@ def _count_if(watch: DomainWatch, key: str, supposed: Supposition, counts: Calla
 
 
 def _keys_of(placed: PodView) -> Iterator[tuple[str, str]]:
+    if placed.object.spec.affinity is None:  # of most of the templates that the first decision reads
+        return
     terms = affinity.terms_of_placed(placed)
     yield from ((REQUIRED, key) for key in _keys(terms.required))
     yield from ((REQUIRED_ANTI, key) for key in _keys(terms.required_anti))
