@@ -5,7 +5,6 @@ import random
 import msgspec
 import pytest
 
-from wharfinger.framework.plugins.volumes import attached_volumes
 from wharfinger.framework.plugins.volumes.attached_volumes import (
     MIGRATED_ANNOTATION,
     AttachedVolumes,
@@ -13,6 +12,7 @@ from wharfinger.framework.plugins.volumes.attached_volumes import (
 )
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state import node_reader
 from wharfinger.model.state.cluster_state import ClusterState
 
 SEEDS = 100
@@ -87,7 +87,7 @@ def change(rng, state):
 
 @pytest.fixture(autouse=True)
 def _in_steps(monkeypatch):
-    monkeypatch.setattr(attached_volumes, "READ_AT_ONCE", 0)
+    monkeypatch.setattr(node_reader, "READ_AT_ONCE", 0)
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -15,7 +15,7 @@ from tests.parity.test_vectors import VECTORS
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import with_allocation
-from wharfinger.model.state import device_states
+from wharfinger.model.state import node_reader
 
 (PATH,) = [path for path in VECTORS if path.name.startswith("dra")]
 SEEDS = 150
@@ -106,7 +106,7 @@ def change_nodes(rng, state):
 
 @pytest.fixture(autouse=True)
 def _in_steps(monkeypatch):
-    monkeypatch.setattr(device_states, "READ_AT_ONCE", 0)
+    monkeypatch.setattr(node_reader, "READ_AT_ONCE", 0)
 
 
 @pytest.mark.parametrize("part", range(3))

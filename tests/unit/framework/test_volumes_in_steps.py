@@ -6,11 +6,12 @@ import pytest
 from tests.work import calls
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.plugins.volumes.attached_volumes import READ_AT_ONCE, AttachedVolumes
+from wharfinger.framework.plugins.volumes.attached_volumes import AttachedVolumes
 from wharfinger.framework.plugins.volumes.volume_claims import VOLUMES_PER_STEP, reading
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.node_reader import READ_AT_ONCE
 
 NODES = 3 * READ_AT_ONCE
 DRIVER = "csi.example.com"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.model import objects
 from wharfinger.model.devices.allocated import Allocations, ChangeLog, PoolId
 from wharfinger.model.devices.pools import NodePools, Pool, Pools
+from wharfinger.model.state.node_reader import NodeReader, moved
 
 if TYPE_CHECKING:
     from wharfinger.model.state.object_store import ObjectStore
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 MAX_STATES: Final = 100_000
 """States that are remembered at least, although no node is in them any more."""
-
-READ_AT_ONCE: Final = 20
-"""Nodes whose devices are looked at in one step, which takes some milliseconds."""
 
 UsageKey = tuple[tuple[int, Hashable], ...]
 """What is taken of a pool: (position, key of the usage) of each device of which something is taken."""
@@ -38,20 +36,19 @@ class State(NamedTuple):
     usage: tuple[UsageKey, ...]
 
 
-class DeviceStates:
+class DeviceStates(NodeReader):
     """The state number of every row; `epoch` changes when the numbers get another meaning."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = ()
 
     def __init__(self, store: ObjectStore) -> None:
+        super().__init__()
         self._pools = store.following(Pools)
         self._allocations = store.following(Allocations)
         self._ids: NDArray[np.int32] = np.empty(0, np.int32)
         self._known: dict[Hashable, int] = {}
         self._states: list[State] = []
         self._layout = self._seen = -1
-        self._rows: dict[str, int] = {}
-        self._unread: dict[str, None] = {}  # the nodes whose devices have to be looked at
         self._read = (0, 0)  # the positions in the logs of pools and allocations
         self.pools_epoch = -1  # of the numbers of pools and devices
         self.epoch = 0
@@ -62,9 +59,7 @@ class DeviceStates:
 
     def ids(self, snapshot: Snapshot) -> NDArray[np.int32]:
         """The number of each row, (n_nodes,) int32; valid until the next change of the cluster."""
-        self._note(snapshot)
-        while self._unread:
-            self._read_next(snapshot)
+        self.read_all(snapshot)
         return self._ids
 
     @staticmethod
@@ -73,18 +68,7 @@ class DeviceStates:
 
         `snapshot` returns the cluster as it is now.
         """
-        states = snapshot().objects.following(DeviceStates)
-        states._note(snapshot())  # noqa: SLF001 — its own
-        if len(states._unread) <= READ_AT_ONCE:  # noqa: SLF001 — its own
-            return False
-        for _ in range(len(states._unread)):  # noqa: SLF001 — its own; what changes meanwhile is left to `ids`
-            now = snapshot()
-            states._note(now)  # noqa: SLF001 — its own
-            if not states._unread:  # noqa: SLF001 — its own
-                break
-            states._read_next(now)  # noqa: SLF001 — its own
-            yield
-        return True
+        return snapshot().objects.following(DeviceStates).read_in_steps(snapshot)
 
     def state(self, number: int) -> State:
         """The state of a number."""
@@ -113,9 +97,9 @@ class DeviceStates:
         if outgrown or self._pools.epoch != self.pools_epoch or since < 0:
             self._begin_again()
             return
-        self._unread.update(dict.fromkeys([names[row] for row in snapshot.changed_nodes(since).tolist()]))
+        self._unread.update(dict.fromkeys([names[row] for row in snapshot.changed_nodes(since).tolist()], False))
         changed = self._changed_nodes(*places)
-        self._unread.update(dict.fromkeys(reversed(self._rows) if changed is None else changed))
+        self._unread.update(dict.fromkeys(reversed(self._rows) if changed is None else changed, False))
 
     def _read_next(self, snapshot: Snapshot) -> None:
         """Look at the devices of a node that has to be looked at, if it is there."""
@@ -130,11 +114,7 @@ class DeviceStates:
 
     def _lay_out(self, names: Sequence[str]) -> None:
         """Put the column into the order of these nodes; the devices of new ones are not known yet."""
-        former, self._rows = self._rows, {name: row for row, name in enumerate(names)}
-        places = np.fromiter((former.get(name, -1) for name in names), np.intp, len(names))
-        ids, there = np.full(len(names), -1, np.int32), places >= 0
-        ids[there] = self._ids[places[there]]
-        self._ids = ids
+        self._ids = moved(self._ids, self._arrange(names), -1)
 
     def _begin_again(self) -> None:
         """Number everything anew."""
@@ -143,7 +123,7 @@ class DeviceStates:
         self._known.clear()
         self._states.clear()
         self._ids[:] = -1
-        self._unread = dict.fromkeys(reversed(self._rows))  # the last is read first
+        self._unread = dict.fromkeys(reversed(self._rows), False)  # the last is read first
 
     def _changed_nodes(self, pools_at: int, allocations_at: int) -> set[str] | None:
         """The names of the nodes whose pools, or whose pools' usage, changed; None for all."""

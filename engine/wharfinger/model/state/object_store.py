@@ -6,12 +6,14 @@ is kept up to date with them (`ObjectStore.following`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from wharfinger.model import objects
 
 T = TypeVar("T", bound=objects.AnyObject)
+Facts = TypeVar("Facts")
 
 Grouping = Callable[[Any], Hashable]
 
@@ -49,6 +51,39 @@ class Follower(Protocol):
 
 
 F = TypeVar("F", bound=Follower)
+
+
+class ObjectFacts(ABC, Generic[T, Facts]):
+    """A follower with the facts of each object of some kinds, which are read at the first question about the object."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]]
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: dict[str, tuple[T, Facts]] = {}
+
+    @abstractmethod
+    def _read(self, obj: T) -> Facts:
+        """The facts of an object."""
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Forget the facts of an object that has changed."""
+        for obj in (old, new):
+            if obj is not None:
+                self._known.pop(objects.key_of(obj), None)
+
+    def has(self, obj: T) -> bool:
+        """True if the facts of an object are read already."""
+        known = self._known.get(objects.key_of(obj))
+        return known is not None and known[0] is obj
+
+    def facts(self, obj: T) -> Facts:
+        """The facts of an object."""
+        key = objects.key_of(obj)
+        known = self._known.get(key)
+        if known is None or known[0] is not obj:
+            known = self._known[key] = obj, self._read(obj)
+        return known[1]
 
 
 class ObjectStore:

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.plugins.volumes import volume_claims
 from wharfinger.model import objects
+from wharfinger.model.state.node_reader import NodeReader, moved
 
 if TYPE_CHECKING:
     from wharfinger.framework.prepared import Rows
@@ -137,8 +138,6 @@ Handle: TypeAlias = tuple[str, str]
 """The driver of a volume, and its handle."""
 Key = TypeVar("Key", bound=Hashable)
 NO_LIMIT: Final = 2**62
-READ_AT_ONCE: Final = 20
-"""Nodes that are read in one step, which takes some milliseconds."""
 
 
 class _OnNode(NamedTuple):
@@ -151,7 +150,7 @@ class _OnNode(NamedTuple):
     migrated: frozenset[str] = frozenset()
 
 
-class AttachedVolumes:
+class AttachedVolumes(NodeReader):
     """How many volumes of each driver are attached to each node, kept up to date with the pods and the objects of one cluster."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (
@@ -163,13 +162,12 @@ class AttachedVolumes:
     )
 
     def __init__(self, store: ObjectStore) -> None:
+        super().__init__()
         self._store = store
         self._on: dict[str, _OnNode] = {}
         self._readers: defaultdict[Dependency, set[str]] = defaultdict(set)  # the nodes that depend on an object
         self._nodes_with: defaultdict[Handle, set[str]] = defaultdict(set)
-        self._unread: dict[str, bool] = {}  # nodes to be read again; True if an object has changed, else if their pods are others
         self._revision = self._layout = -1
-        self._rows: dict[str, int] = {}
         self._used: dict[str, NDArray[np.int64]] = {}  # by driver and row
         self._limits: dict[str, NDArray[np.int64]] = {}
         self._migrated: dict[str, NDArray[np.bool_]] = {}  # by in-tree plugin and row
@@ -184,25 +182,13 @@ class AttachedVolumes:
     def of(snapshot: Snapshot) -> AttachedVolumes:
         """Those of a cluster as it is in a snapshot; made at the first call."""
         found = AttachedVolumes.follow(snapshot.objects)
-        found._note(snapshot)  # noqa: SLF001 — its own
-        while found._unread:  # noqa: SLF001 — its own
-            found._read_next(snapshot)  # noqa: SLF001 — its own
+        found.read_all(snapshot)
         return found
 
     @staticmethod
-    def reading(snapshot: Callable[[], Snapshot]) -> Iterator[None]:
+    def reading(snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
         """The steps of what `of` would do at once, a node each; none for a few nodes. `snapshot` returns the cluster as it is now."""
-        found = AttachedVolumes.follow(snapshot().objects)
-        found._note(snapshot())  # noqa: SLF001 — its own
-        if len(found._unread) <= READ_AT_ONCE:  # noqa: SLF001 — its own
-            return
-        for _ in range(len(found._unread)):  # noqa: SLF001 — its own; what changes meanwhile is left to `of`
-            now = snapshot()
-            found._note(now)  # noqa: SLF001 — its own
-            if not found._unread:  # noqa: SLF001 — its own
-                return
-            found._read_next(now)  # noqa: SLF001 — its own
-            yield
+        return AttachedVolumes.follow(snapshot().objects).read_in_steps(snapshot)
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
         """Follow an object: the nodes that depend on it are read again at the next question."""
@@ -258,7 +244,7 @@ class AttachedVolumes:
     # ── following nodes ──
 
     def _note(self, snapshot: Snapshot) -> None:
-        """Note which nodes have to be read: those that are new, or whose pods may be others."""
+        """Note which nodes have to be read: those that are new, or whose pods may be others. True is for a changed object (`changed`)."""
         if snapshot.revision == self._revision:
             return
         names = snapshot.names
@@ -282,20 +268,14 @@ class AttachedVolumes:
 
     def _lay_out(self, names: Sequence[str]) -> None:
         """Put the columns into the order of these nodes."""
-        former, self._rows = self._rows, {name: row for row, name in enumerate(names)}
+        former = self._rows
+        rows = self._arrange(names)
         for name in former.keys() - self._rows.keys():
             self._forget(name)
-        places = np.fromiter((former.get(name, -1) for name in names), np.intp, len(names))
-
-        def moved(column: NDArray[Any], default: float) -> NDArray[Any]:
-            there, found = places >= 0, np.full(len(names), default, column.dtype)
-            found[there] = column[places[there]]
-            return found
-
-        self._used = {driver: moved(column, 0) for driver, column in self._used.items()}
-        self._limits = {driver: moved(column, NO_LIMIT) for driver, column in self._limits.items()}
+        self._used = {driver: moved(column, rows, 0) for driver, column in self._used.items()}
+        self._limits = {driver: moved(column, rows, NO_LIMIT) for driver, column in self._limits.items()}
         none = np.zeros(len(former), np.bool_)
-        self._migrated = {plugin: moved(self._migrated.get(plugin, none), False) for plugin in MIGRATED}
+        self._migrated = {plugin: moved(self._migrated.get(plugin, none), rows, False) for plugin in MIGRATED}
         self._migrated[""] = np.ones(len(names), np.bool_)
 
     def _read(self, name: str, pods: list[PodView]) -> None:

@@ -41,6 +41,7 @@ from wharfinger.model.node_labels import BETA_REGION, BETA_ZONE, GENERAL, REGION
 from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
 from wharfinger.model.state import node_selection
+from wharfinger.model.state.object_store import ObjectFacts
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -259,43 +260,27 @@ def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.Stora
 class Offer(NamedTuple):
     """A CSIStorageCapacity: the largest volume that can be made, and the nodes that reach it; None where that cannot be read."""
 
-    object: objects.CSIStorageCapacity
     most: int | None
     term: selectors.NodeTerm | None
 
 
-class KnownOffers:
-    """The storage capacity that drivers offer, each offer read when it is first asked for. Local storage has an offer for each node."""
+class KnownOffers(ObjectFacts[objects.CSIStorageCapacity, Offer]):
+    """The storage capacity that drivers offer. Local storage has an offer for each node."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.CSIStorageCapacity,)
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._known: dict[str, Offer] = {}
 
     @staticmethod
     def of(store: ObjectStore) -> KnownOffers:
         """Those of a cluster."""
         return store.following(KnownOffers, told=False)
 
-    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
-        """Forget an offer that has changed."""
-        for offer in (old, new):
-            if offer is not None:
-                self._known.pop(objects.key_of(offer), None)
-
     def of_class(self, storage_class: str) -> Sequence[objects.CSIStorageCapacity]:
         """The offers for a storage class."""
         return self._store.group(objects.CSIStorageCapacity, _class_of, storage_class)
 
-    def facts(self, offer: objects.CSIStorageCapacity) -> Offer:
-        """What an offer says."""
-        key = objects.key_of(offer)
-        known = self._known.get(key)
-        if known is None or known.object is not offer:
-            limit = offer.maximum_volume_size if offer.maximum_volume_size is not None else offer.capacity
-            known = self._known[key] = Offer(offer, None if limit is None else quantity.value(limit), _within(offer.node_topology))
-        return known
+    def _read(self, obj: objects.CSIStorageCapacity) -> Offer:
+        limit = obj.maximum_volume_size if obj.maximum_volume_size is not None else obj.capacity
+        return Offer(None if limit is None else quantity.value(limit), _within(obj.node_topology))
 
 
 def _class_of(offer: objects.CSIStorageCapacity) -> str:

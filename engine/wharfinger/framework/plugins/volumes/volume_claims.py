@@ -23,6 +23,7 @@ from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import deciding_volumes
 from wharfinger.model.state import node_selection
+from wharfinger.model.state.object_store import ObjectFacts
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -159,43 +160,25 @@ class VolumeFacts(NamedTuple):
         return self.capacity, self.volume.metadata.name
 
 
-class KnownVolumes:
-    """The facts of the volumes of a cluster, each read when it is first asked for."""
+class KnownVolumes(ObjectFacts[objects.PersistentVolume, VolumeFacts]):
+    """The facts of the volumes of a cluster; terms are matched against labels only (`CheckNodeAffinity`)."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.PersistentVolume,)
-
-    def __init__(self, store: ObjectStore) -> None:  # noqa: ARG002 — followers are made for a store
-        self._known: dict[str, VolumeFacts] = {}
 
     @staticmethod
     def of(store: ObjectStore) -> KnownVolumes:
         """Those of a cluster."""
         return store.following(KnownVolumes, told=False)
 
-    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
-        """Forget the facts of a volume that has changed."""
-        for volume in (old, new):
-            if volume is not None:
-                self._known.pop(volume.metadata.name, None)
-
-    def has(self, volume: objects.PersistentVolume) -> bool:
-        """True if the facts of a volume are read already."""
-        known = self._known.get(volume.metadata.name)
-        return known is not None and known.volume is volume
-
-    def facts(self, volume: objects.PersistentVolume) -> VolumeFacts:
-        """The facts of a volume; its terms are matched against labels only (`CheckNodeAffinity`)."""
-        known = self._known.get(volume.metadata.name)
-        if known is None or known.volume is not volume:
-            spec = volume.spec
-            terms = None if spec.node_affinity is None else node_selection.parse_terms(spec.node_affinity.required)
-            known = self._known[volume.metadata.name] = VolumeFacts(
-                volume,
-                capacity(volume),
-                frozenset(spec.access_modes),
-                None if terms is None else tuple(selectors.NodeTerm(term.labels) for term in terms),
-            )
-        return known
+    def _read(self, obj: objects.PersistentVolume) -> VolumeFacts:
+        spec = obj.spec
+        terms = None if spec.node_affinity is None else node_selection.parse_terms(spec.node_affinity.required)
+        return VolumeFacts(
+            obj,
+            capacity(obj),
+            frozenset(spec.access_modes),
+            None if terms is None else tuple(selectors.NodeTerm(term.labels) for term in terms),
+        )
 
 
 def reachable(volume: objects.PersistentVolume, snapshot: Snapshot) -> Mask:

@@ -9,7 +9,8 @@ from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.plugins.devices import device_rule
 from wharfinger.model import objects
 from wharfinger.model.devices.pools import Pools
-from wharfinger.model.state.device_states import READ_AT_ONCE, DeviceStates
+from wharfinger.model.state.device_states import DeviceStates
+from wharfinger.model.state.node_reader import READ_AT_ONCE
 
 NODES = 2 * READ_AT_ONCE
 CHAIN = assemble()
