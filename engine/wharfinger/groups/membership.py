@@ -11,9 +11,11 @@ largest minimum, and the shortest timeout.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from wharfinger.groups.terms import Disruption, Group, GroupTerms, Level
 from wharfinger.model import objects
@@ -51,15 +53,36 @@ def podgroup_terms(group: objects.PodGroup) -> GroupTerms:
         min_count=0 if gang is None else gang.min_count,
         source=f"PodGroup {objects.key_of(group)}",
         levels=tuple(Level(each.key) for each in (constraints.topology if constraints is not None else ())),
-        disruption=_disruption(spec.disruption_mode),
+        disruption=Disruption.GROUP if _is_whole(spec.disruption_mode) else Disruption.POD,
         priority=spec.priority,
         preemption_policy=spec.preemption_policy,
     )
 
 
-def _disruption(mode: str | DisruptionModes | None) -> Disruption:
-    whole = mode.all is not None if isinstance(mode, DisruptionModes) else mode == Disruption.GROUP.value
-    return Disruption.GROUP if whole else Disruption.POD
+class WholePodGroups:
+    """The own priorities of the PodGroups that are disrupted as a whole: in preemption for groups, each replaces those of its pods."""
+
+    kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.PodGroup,)
+
+    def __init__(self, _store: ObjectStore) -> None:
+        self._numbers: Counter[int] = Counter()
+
+    @property
+    def lowest(self) -> float:
+        """The lowest of the priorities; ∞ if there are none."""
+        return min(self._numbers, default=math.inf)
+
+    def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:
+        """Follow a PodGroup that was added, changed or removed."""
+        for group, number in ((old, -1), (new, 1)):
+            if isinstance(group, objects.PodGroup) and group.spec.priority is not None and _is_whole(group.spec.disruption_mode):
+                self._numbers[group.spec.priority] += number
+                if not self._numbers[group.spec.priority]:
+                    del self._numbers[group.spec.priority]
+
+
+def _is_whole(mode: str | DisruptionModes | None) -> bool:
+    return mode.all is not None if isinstance(mode, DisruptionModes) else mode == Disruption.GROUP.value
 
 
 def coscheduling_terms(group: objects.CoschedulingPodGroup) -> GroupTerms:

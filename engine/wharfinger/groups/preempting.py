@@ -30,6 +30,7 @@ from wharfinger.framework.plugins.default_preemption import OFFSET, has_lower
 from wharfinger.groups import domains
 from wharfinger.groups.domains import CHANGES_PER_STEP, Tentative
 from wharfinger.groups.exact import member_classes
+from wharfinger.groups.membership import WholePodGroups
 from wharfinger.groups.placing import MAX_STEPS, placing_with
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, NotFound, Placed, Preemption
 from wharfinger.model.state.copies import put_back
@@ -117,9 +118,14 @@ def _never_preempts(group: Group) -> bool:
     return "Never" in ({own} if own else {pod.object.spec.preemption_policy for pod in group.waiting})
 
 
+def may_have_victims(priority: int, snapshot: Snapshot) -> bool:
+    """False if no pod has a lower priority, and no PodGroup that is disrupted as a whole: its own priority replaces that of its pods."""
+    return bool(has_lower(priority, snapshot).any()) or snapshot.objects.following(WholePodGroups).lowest < priority
+
+
 def no_victims(group: Group, snapshot: Snapshot) -> Impossible | None:
-    """The answer if no pod has a lower priority than the group, so that nothing has to be searched for; else None."""
-    return None if has_lower(priority_of(group), snapshot).any() else _NO_VICTIMS
+    """The answer if there are no victims for the group, so that nothing has to be searched for; else None."""
+    return None if may_have_victims(priority_of(group), snapshot) else _NO_VICTIMS
 
 
 def priority_of(group: Group) -> int:

@@ -16,7 +16,7 @@ from wharfinger.errors import CycleAborted
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.plugins import default_preemption
-from wharfinger.groups.preempting import PreemptionAnswer, no_victims, priority_of
+from wharfinger.groups.preempting import PreemptionAnswer, may_have_victims, no_victims, priority_of
 from wharfinger.groups.results import answered
 from wharfinger.groups.terms import Disruption, Group, GroupAnswer, Impossible, Placed, Preemption
 from wharfinger.policies.budget import SUSPENDED, Key
@@ -433,7 +433,8 @@ class GroupCycle:
     def _protectors(self, attempt: _Attempt) -> frozenset[Plugin]:
         """What stands for pods that preemption may be allowed to evict for the group later, and is not now."""
         group, snapshot, chain = attempt.group, self._cluster.snapshot(), attempt.profile.chain
-        return hints.protectors((chain.lineup(pod, snapshot) for pod in group.kinds), priority_of(group), snapshot)
+        found = hints.protectors(chain.lineup(pod, snapshot) for pod in group.kinds)
+        return found if found and may_have_victims(priority_of(group), snapshot) else frozenset()
 
     def _victims_are_leaving(self, group: Group) -> bool:
         """True if a pod of lower priority is leaving a node to which a member is nominated (`PodEligibleToPreemptOthers`)."""
@@ -441,7 +442,15 @@ class GroupCycle:
         priority = priority_of(group)
         nodes = {snapshot.nominated_to(pod.uid) or pod.nominated_node for pod in group.waiting}
         rows = [row for node in nodes if node and (row := snapshot.row(node)) is not None]
-        return any(snapshot.leaving(pod) and pod.priority < priority for row in rows for pod in snapshot.pods_on(row))
+        return any(snapshot.leaving(pod) and self._priority_of_victim(pod) < priority for row in rows for pod in snapshot.pods_on(row))
+
+    def _priority_of_victim(self, pod: PodView) -> int:
+        """The priority of a pod in preemption for a group: that of its own group, if it is disrupted as a whole and has one."""
+        key = self._groups.index.key_of(pod.uid)
+        terms = None if key is None else self._groups.index.terms(key)
+        if terms is None or terms.priority is None or terms.disruption is not Disruption.GROUP:
+            return pod.priority
+        return terms.priority
 
     def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
         """Which pods must leave; nothing is searched for if no pod has a lower priority."""

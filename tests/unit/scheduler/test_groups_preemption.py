@@ -67,26 +67,47 @@ def test_no_pod_is_evicted_for_a_group_that_would_not_fit_even_then():
     asyncio.run(story())
 
 
-def test_a_group_that_is_disrupted_as_a_whole_leaves_as_a_whole():
+def whole(group, priority):
+    """The same PodGroup, disrupted as a whole, with its own priority."""
+    return replace(group, spec=replace(group.spec, disruption_mode="PodGroup", priority=priority))
+
+
+@pytest.mark.parametrize("of_pods", [-5, 7])
+@pytest.mark.parametrize("graceful", [False, True])
+def test_a_group_that_is_disrupted_as_a_whole_leaves_as_a_whole_by_its_own_priority(of_pods, graceful):
     async def story():
-        async with running(*racks(2, 1, "2"), gang("old", 2)) as world:
-            whole = world.cluster._objects["PodGroup"]["default/old"]
-            world.cluster.put(
-                type(whole)(
-                    metadata=whole.metadata,
-                    spec=type(whole.spec)(scheduling_policy=whole.spec.scheduling_policy, disruption_mode="PodGroup", priority=-5),
-                )
-            )
-            for one in members("old", 2, "2", priority=-5):
-                world.cluster.put(one)
-            await world.calm()
+        async with running(*racks(2, 1, "2"), whole(gang("old", 2), -5), *members("old", 2, "2", priority=of_pods)) as world:
             assert len(bound(world, "old")) == 2
-            world.cluster.put(gang("g", 2))
-            for one in members("g", 2):
+            world.cluster.graceful = graceful
+            for one in (gang("g", 2), *members("g", 2)):
                 world.cluster.put(one)
             await world.pass_time(4)
+            if graceful:
+                world.cluster.put(pod("other", "1", priority=-9))  # while the victims are leaving, nobody else is evicted
+                await world.pass_time(4)
+                assert {text.partition(". ")[2] for text in conditions(world, "g")} == {
+                    "preemption: not eligible due to a terminating pod on the nominated node."
+                }
+                for number in range(2):
+                    world.cluster.remove("Pod", f"default/old-{number}")
+                await world.pass_time(4)
             assert bound(world, "old") == set()
             assert len(bound(world, "g")) == 2
+
+    asyncio.run(story())
+
+
+def test_a_group_that_is_disrupted_as_a_whole_stays_if_its_own_priority_is_not_lower():
+    async def story():
+        async with running(*racks(2, 1, "2"), whole(gang("old", 2), 0), *members("old", 2, "2", priority=-5)) as world:
+            for one in (gang("g", 2), *members("g", 2)):
+                world.cluster.put(one)
+            await world.pass_time(4)
+            assert len(bound(world, "old")) == 2
+            assert bound(world, "g") == set()
+            assert {text.partition(". ")[2] for text in conditions(world, "g")} == {
+                "preemption: No preemption victims found for incoming preemptor"
+            }
 
     asyncio.run(story())
 

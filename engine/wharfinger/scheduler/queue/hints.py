@@ -102,16 +102,19 @@ def rejectors(decision: Decision) -> frozenset[Plugin]:
     found = _rejectors(decision)
     if not found or decision.nominated is not None:
         return found
-    return found | protectors((decision.evaluation.lineup,), decision.pod.priority, decision.snapshot)
+    protecting = protectors((decision.evaluation.lineup,))
+    if not protecting or not default_preemption.has_lower(decision.pod.priority, decision.snapshot).any():
+        return found
+    return found | protecting
 
 
-def protectors(lineups: Iterable[Lineup], priority: int, snapshot: Snapshot) -> frozenset[Plugin]:
-    """The rejectors for pods of lower priority that preemption may evict later, but not now, for pods with these lineups."""
+def protectors(lineups: Iterable[Lineup]) -> frozenset[Plugin]:
+    """The rejectors for pods that preemption may evict later, but not now, for pods with these lineups."""
     found: set[Plugin] = set()
     for lineup in lineups:
         found |= {PROTECTED_FOR_NOW} if lineup.eviction_depends_on_time else set()
         found |= {PROTECTED_BY_LABELS} if lineup.eviction_depends_on_namespaces else set()
-    return frozenset(found) if found and default_preemption.has_lower(priority, snapshot).any() else frozenset()
+    return frozenset(found)
 
 
 def _rejectors(decision: Decision) -> frozenset[Plugin]:
