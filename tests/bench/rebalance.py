@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 import wharfinger
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, assemble
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -44,7 +45,7 @@ def placed(name: str) -> tuple[list[objects.Node], list[PodView]]:
     """The nodes of OpenB, and the pods that a chain has placed on them, each as one of a ReplicaSet."""
     found = cluster.load_cluster(["openb:default"])
     owned = [_owned(pod.object) for pod in found.pending]
-    list(place_pods(chain_of(name), found.state, owned, watch=lambda *_: None))
+    list(place_pods(Decider(chain_of(name)), found.state, owned, watch=lambda *_: None))
     return list(found.objects.nodes), [pod for pod, _ in found.state.placements()]
 
 
@@ -86,7 +87,7 @@ def small(name: str, seed: int, n_nodes: int, leaving: float) -> ClusterState:
     nodes = draw.sample([node for node in found.objects.nodes if openb.GPU in node.status.allocatable], n_nodes)
     state = state_of(nodes, [])
     asked = [_owned(pod.object) for pod in draw.sample(found.pending, 8 * n_nodes)]
-    list(place_pods(chain_of(name), state, asked, watch=lambda *_: None))
+    list(place_pods(Decider(chain_of(name)), state, asked, watch=lambda *_: None))
     return state_of(nodes, [pod for pod, _ in state.placements() if draw.random() >= leaving])
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.compiler import pod_programs
@@ -203,15 +204,21 @@ def of_policy(policy: typed.Policy) -> Cost:
 
 
 def of_compiled(policy: CompiledPolicy) -> Cost:
-    """The cost of a compiled policy, with the values of its params."""
-    return estimate(
-        policy.policy,
-        policy.program.module,
-        policy.program.groups,
-        evicting=None if policy.victims is None else policy.victims.module,
-        grouping=None if policy.group is None else policy.group.module,
-        scope=policy.scope,
-    )
+    """The cost of a compiled policy, with the values of its params; estimated once."""
+    found = _ESTIMATES.get(policy)
+    if found is None:
+        found = _ESTIMATES[policy] = estimate(
+            policy.policy,
+            policy.program.module,
+            policy.program.groups,
+            evicting=None if policy.victims is None else policy.victims.module,
+            grouping=None if policy.group is None else policy.group.module,
+            scope=policy.scope,
+        )
+    return found
+
+
+_ESTIMATES: WeakKeyDictionary[CompiledPolicy, Cost] = WeakKeyDictionary()
 
 
 def estimate(  # noqa: PLR0913 — the programs of a policy

@@ -147,7 +147,7 @@ class Daemon:
         self._sink = scheduler_ports.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
-            custom.reconcile(self.scheduler, self.server, StorePolicies(policies, lambda: self.signals.metrics))
+            custom.reconcile(self.scheduler, self.server, StorePolicies(policies, self.signals.metrics_of))
 
     @property
     def leads(self) -> bool:

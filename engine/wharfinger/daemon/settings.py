@@ -189,6 +189,12 @@ class Limits(Part):
         description="The time that one policy may take of a decision; a policy that takes more several times in a row is "
         "[suspended](operations.md#policies), and the pods that it governs wait; 0 sets no limit",
     )
+    policy_apps: int = Field(
+        default=100,
+        ge=1,
+        le=100_000,
+        description="The maximum number of PolicyApps of one namespace that are acted upon, the oldest first",
+    )
 
 
 class SignalSettings(Part):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,23 @@ class Link:
         return self.plugin.name
 
 
+MAX_LINEUPS = 1_000
+"""Lineups that a chain keeps: pods with other labels may be governed by any part of many policies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Possible:
+    """The policies that may govern the pods of a namespace: those of the cluster and its own, which are no cost for other namespaces.
+
+    `rules` are (the index among the rules of the chain, the policy). `varying` are those for which two pods of one template, or one pod in
+    two circumstances, may get different answers.
+    """
+
+    rules: tuple[tuple[int, CompiledPolicy], ...]
+    varying: tuple[CompiledPolicy, ...]
+    reads_group: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chain:
     """Plugins in the order in which they run, and policies sorted by name."""
@@ -81,11 +98,6 @@ class Chain:
     def revision(self) -> str:
         """SHA-256 over everything that could change a decision, in hexadecimal."""
         return _digest([self._rows(), self.policy_revision])
-
-    @cached_property
-    def n_rules(self) -> int:
-        """The number of rules: the extension points of all plugins, and the filters and scores of all policies."""
-        return sum(len(extension.points(type(link.plugin))) for link in self.links) + sum(rules.n_rules for rules in self.rules)
 
     @cached_property
     def filters(self) -> tuple[FilterPlugin, ...]:
@@ -169,18 +181,18 @@ class Chain:
         own = tuple(plugin.identity(pod) for plugin in self._identities)
         if pod.demand.may_claim:
             own += tuple(plugin.circumstances(pod, at.objects) for plugin in self._circumstanced)
-        template = pod.template if self._reads_groups else pod.apart_from_group
-        if not self._varying_policies:
+        possible = self._possible(pod.namespace)
+        template = pod.template if self._foreign or possible.reads_group else pod.apart_from_group
+        if not possible.varying:
             return (template, own)
-        governing = tuple(policy for policy in self._varying_policies if policy.governs(pod, at))
+        governing = tuple(policy for policy in possible.varying if policy.governs(pod, at))
         alone = pod.uid if any(policy.rules_read_identity for policy in governing) else None
         return (template, own, governing, alone)
 
     @cached_property
-    def _reads_groups(self) -> bool:
-        """True if a decision may depend on the PodGroup that a pod names: by a policy that reads it, or a plugin that is not built in."""
-        own = any(policy.reads_group for policy in self.policies)
-        return own or any(plugin_calls.is_foreign(link.plugin) for link in self.links)
+    def _foreign(self) -> bool:
+        """True if a plugin is not built in: its decisions may depend on the PodGroup that a pod names."""
+        return any(plugin_calls.is_foreign(link.plugin) for link in self.links)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:
@@ -190,16 +202,37 @@ class Chain:
     def _circumstanced(self) -> tuple[extension.Plugin, ...]:
         return tuple(link.plugin for link in self.links if type(link.plugin).circumstances is not extension.Plugin.circumstances)
 
+    def _possible(self, namespace: str) -> _Possible:
+        """The policies that may govern pods of a namespace."""
+        return self._by_namespace.get(namespace) or self._by_namespace[None]
+
     @cached_property
-    def _varying_policies(self) -> tuple[CompiledPolicy, ...]:
-        """The policies for which two pods of one template, or one pod in two circumstances, may get different answers."""
-        return tuple(policy for policy in self.policies if policy.scope_varies or policy.rules_read_identity)
+    def _by_namespace(self) -> Mapping[str | None, _Possible]:
+        """The policies that may govern pods of each namespace that has some of its own; for None, those of the cluster."""
+        own: dict[str | None, list[int]] = {None: []}
+        for index, rules in enumerate(self.rules):
+            own.setdefault(rules.policy.authority.namespace, []).append(index)
+        return {namespace: self._possible_of(sorted({*own[None], *found})) for namespace, found in own.items()}
+
+    def _possible_of(self, indices: Sequence[int]) -> _Possible:
+        policies = [self.rules[index].policy for index in indices]
+        return _Possible(
+            rules=tuple((index, self.rules[index].policy) for index in indices),
+            varying=tuple(policy for policy in policies if policy.scope_varies or policy.rules_read_identity),
+            reads_group=any(policy.reads_group for policy in policies),
+        )
+
+    def possible_policies(self, namespace: str) -> Iterator[CompiledPolicy]:
+        """Yields the policies that may govern pods of a namespace, sorted by name."""
+        return (policy for _, policy in self._possible(namespace).rules)
 
     def lineup(self, pod: PodView, at: Circumstances) -> Lineup:
         """The rules that apply to the pod in these circumstances."""
-        governing = tuple(index for index, rules in enumerate(self.rules) if rules.policy.governs(pod, at))
+        governing = tuple(index for index, policy in self._possible(pod.namespace).rules if policy.governs(pod, at))
         found = self._lineups.get(governing)
         if found is None:
+            if len(self._lineups) >= MAX_LINEUPS:
+                del self._lineups[next(iter(self._lineups))]
             found = self._lineups[governing] = self._assemble([self.rules[index] for index in governing])
         return found
 

@@ -30,6 +30,9 @@ DEADLINE = "ProgressDeadlineExceeded"
 MIN_CHECK_SECONDS = 3.0
 """Fewest seconds between two checks of the pods of an app while only the cluster changes."""
 
+PAUSE_RATIO = 4.0
+"""After a check of a pod follows a pause that is this many times as long: a slow policy with many pods must not slow down the scheduler."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
@@ -200,10 +203,11 @@ class AppDrift:
             return known.drift
         found = []
         for pod in self._pods.of(app):
+            began = self._clock.monotonic()
             standing = self._judge.standing(pod, policy) if pod.spec.node_name else None
             if standing is not None and standing.reasons:
                 found.append((pod, standing))
-            await self._clock.sleep(0)
+            await self._clock.sleep(PAUSE_RATIO * (self._clock.monotonic() - began))
         drift = Drift(
             pods=tuple(_drifted(pod, standing) for pod, standing in found),
             movable=tuple(key_of(pod) for pod, standing in found if standing.better is not None),

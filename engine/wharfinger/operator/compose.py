@@ -21,13 +21,15 @@ from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.reflector import Informers
 from wharfinger.kube.refusals import NotFound
 from wharfinger.language.semantics.authority import TenantRights
+from wharfinger.operator.admitted_apps import MOST_APPS, AdmittedApps
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import AppPods, Controller, ObjectCache, key_of, run_all
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.policy_app import PolicyAppReconciler
 from wharfinger.operator.preview import PreviewReconciler, Questions
-from wharfinger.operator.scheduling_policy import KIND, Policies, PolicyStatusReconciler, SchedulingPolicySource
+from wharfinger.operator.scheduling_policy import KIND, SOURCE, Policies, PolicyStatusReconciler, SchedulingPolicySource
+from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.scheduler import Scheduler
 
@@ -56,27 +58,25 @@ class KindsBack(Struct, frozen=True):
 
 
 class StorePolicies:
-    """A policy store as the controllers see it; `metrics` returns the state of the metrics of all policies."""
+    """A policy store as the controllers see it; `metrics` returns the state of the metrics of a policy by its name."""
 
-    def __init__(self, store: PolicyStore, metrics: Callable[[], Sequence[MetricStatus]] = tuple) -> None:
+    def __init__(self, store: PolicyStore, metrics: Callable[[str], Sequence[MetricStatus]] = lambda _policy: ()) -> None:
         self._store = store
-        self._metrics = metrics
+        self.metrics = metrics
+        self._held: tuple[ActivePolicies, dict[str, CompiledPolicy]] | None = None
 
-    @property
-    def statuses(self) -> Sequence[PolicyStatus]:
-        """Every policy."""
-        return self._store.statuses
+    def status(self, key: str) -> PolicyStatus | None:
+        """The status of the SchedulingPolicy of that name."""
+        return self._store.status(SOURCE, key)
 
     def compiled(self, name: str) -> CompiledPolicy | None:
         """The policy of that name that holds; one that decides comes before a shadow policy."""
         active = self._store.active
-        shadow_chains = [chain for shadows in active.shadows.values() for chain in shadows.values()]
-        held = (policy for chain in (*active.chains.values(), *shadow_chains) for policy in chain.policies)
-        return next((policy for policy in held if policy.name == name), None)
-
-    def metrics(self, name: str) -> Sequence[MetricStatus]:
-        """The present state of the metrics of the policy of that name."""
-        return [metric for metric in self._metrics() if metric.policy == name]
+        if self._held is None or self._held[0] is not active:
+            shadow_chains = [chain for shadows in active.shadows.values() for chain in shadows.values()]
+            held = [policy for chain in (*active.chains.values(), *shadow_chains) for policy in chain.policies]
+            self._held = active, {policy.name: policy for policy in reversed(held)}
+        return self._held[1].get(name)
 
 
 class Reconcilers:
@@ -94,7 +94,9 @@ class Reconcilers:
         leadership: Leadership,
         emit: Emit,
         policies: Policies,
+        most_apps: int,
     ) -> None:
+        """`most_apps` of each namespace are acted upon."""
         self._clock = clock
         self._leadership = leadership
         self.pods = AppPods(self._pods_of_app)
@@ -102,13 +104,16 @@ class Reconcilers:
         judge = Judge(scheduler, clock, rights)
         drift = AppDrift(judge, self.pods, writer, events, clock)
         common: dict[str, Any] = {"clock": clock, "leadership": leadership, "emit": emit}
-        apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock)
+        self._cache = cache
+        self._admitted = AdmittedApps(most_apps, self._pods_of_app)
+        apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock, self._admitted)
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
         previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)
         self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
         statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler, clock)
         self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
         self.controllers = (self.apps, self.previews, self.policies)
+        cache.watch("PolicyApp", self._count_app)
         for kind, controller in (("PolicyApp", self.apps), ("PlacementPreview", self.previews), (KIND, self.policies)):
             cache.watch(kind, partial(_enqueue, controller))
         for kind in ("Deployment", "Service", KIND):
@@ -129,6 +134,9 @@ class Reconcilers:
         except TimeoutError:
             pass
 
+    def _count_app(self, app: Any) -> None:
+        (self._admitted.discard if self._cache.get("PolicyApp", key_of(app)) is None else self._admitted.add)(app)
+
     def _pods_of_app(self, app: str) -> None:
         self.apps.queue.add(app)
 
@@ -141,7 +149,10 @@ class Reconcilers:
 class Operator:
     """The custom resources of one process: watched by every replica, reconciled by the one that leads; `source` is for the policy store."""
 
-    def __init__(self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None) -> None:
+    def __init__(
+        self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None, most_apps: int = MOST_APPS
+    ) -> None:
+        self._most_apps = most_apps
         self._connection = connection
         self._clock = clock
         self._emit = emit
@@ -165,6 +176,7 @@ class Operator:
             leadership=server.leadership,
             emit=self._emit,
             policies=policies,
+            most_apps=self._most_apps,
         )
         server.informers.subscribe(self._reconcilers.pods)
 

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from wharfinger.crd import FINALIZER
 from wharfinger.crd.models import AppPhase, PolicyAppSpec
+from wharfinger.errors import WharfingerError
+from wharfinger.event_loop import BuildThread
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PlainObject, PolicyApp, reference_of
@@ -22,6 +24,7 @@ from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.report.wording import count
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
+from wharfinger.operator.admitted_apps import AdmittedApps
 from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
 from wharfinger.operator.app_status import AppDrift, Drift
 from wharfinger.operator.controller import AppPods, ObjectCache, key_of, with_transition_times
@@ -38,6 +41,37 @@ LOOK_SOON = 0.25
 _REFUSED = (refusals.Invalid, refusals.BadRequest)
 
 
+class InlinePolicies:
+    """The SchedulingPolicies that apps bring along, made once for each generation of an app: a long text takes longer than a decision."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._thread = BuildThread(clock)
+        self._made: dict[str, tuple[tuple[str, int], dict[str, Any] | WharfingerError | None]] = {}
+
+    async def of(self, app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None:
+        """The SchedulingPolicy of an app, None without an inline policy; PolicyError or NoPolicy for a text that is none."""
+        if spec.policy is None or spec.policy.inline is None:
+            return None
+        key, version = f"{app.namespace}/{app.name}", (app.uid, app.generation)
+        if key not in self._made or self._made[key][0] != version:
+            self._made[key] = version, await self._thread.run_without_rest(_policy_or_error, app, spec)
+        found = self._made[key][1]
+        if isinstance(found, WharfingerError):
+            raise found.with_traceback(None)
+        return found
+
+    def forget(self, app: str) -> None:
+        """Removes the entry of a deleted app."""
+        self._made.pop(app, None)
+
+
+def _policy_or_error(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | WharfingerError | None:
+    try:
+        return app_objects.inline_policy(app, spec)
+    except (PolicyError, NoPolicy) as error:
+        return error
+
+
 class PolicyAppReconciler:
     """Reconciles PolicyApps."""
 
@@ -49,7 +83,10 @@ class PolicyAppReconciler:
         drift: AppDrift,
         events: EventRecorder,
         clock: Clock,
+        admitted: AdmittedApps,
     ) -> None:
+        self._admitted = admitted
+        self._texts = InlinePolicies(clock)
         self._cache = cache
         self._pods = pods
         self._writer = writer
@@ -58,14 +95,18 @@ class PolicyAppReconciler:
         self._clock = clock
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next reconcile; None if the app is deleted."""
+        """Seconds until the next reconcile; None if the app is deleted, or not acted upon."""
         app: PolicyApp | None = self._cache.get("PolicyApp", key)
         if app is None:
             self._drift.forget(key)
+            self._texts.forget(key)
             await self._sweep(key)
             return None
         if app.metadata.deletion_timestamp is not None:
             return LOOK_SOON if await self._tear_down(app) else None
+        if (refusal := self._admitted.refusal(app)) is not None:
+            await self._reconcile_spec(app, refusal)
+            return None
         if FINALIZER not in app.metadata.finalizers:
             try:
                 await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
@@ -111,7 +152,7 @@ class PolicyAppReconciler:
         """
         try:
             for kind, wanted in (
-                ("SchedulingPolicy", app_objects.inline_policy(app.metadata, spec)),
+                ("SchedulingPolicy", await self._texts.of(app.metadata, spec)),
                 ("Deployment", app_objects.deployment(app.metadata, spec)),
                 ("Service", app_objects.service(app.metadata, spec)),
             ):

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -67,9 +66,6 @@ FIRST_ANSWER_CREDIT = 5.0
 
 FIRST_ANSWERS_CREDIT = 120.0
 """The same for the pause of all namespaces: three of the longest answers."""
-
-MAX_SECONDS = 10.0
-"""Seconds of the scheduler's time that an answer may take."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
 """Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
@@ -281,25 +277,6 @@ class Rests:
         self._until_of[namespace] = max(self._until_of.get(namespace, 0.0), ended) + pause
 
 
-Found = TypeVar("Found")
-
-
-def within_seconds(steps: Generator[None, None, Found], clock: Clock, most: float) -> Generator[None, None, Found]:
-    """The same steps; UsageError once they have taken more than `most` seconds together."""
-    taken = 0.0
-    with closing(steps):
-        while taken <= most:
-            began = clock.monotonic()
-            try:
-                next(steps)
-            except StopIteration as finished:
-                found: Found = finished.value
-                return found
-            taken += clock.monotonic() - began
-            yield
-    raise UsageError(f"the answer takes more than {most:g} s of the scheduler's time; ask about fewer pods, or with fewer rules")
-
-
 class PreviewReconciler:
     """Answers PlacementPreviews."""
 
@@ -345,10 +322,7 @@ class PreviewReconciler:
             asked = await self._questions.of(meta, spec)
             sees = None if self._judge.rights.trusted else meta.namespace
             answer = await in_slices(
-                within_seconds(
-                    answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock, MAX_SECONDS
-                ),
-                self._clock,
+                answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees, asked.what_if), self._clock
             )
         except (*refusals.TRANSIENT, WriteFailed):
             raise

@@ -26,6 +26,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import copied
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.controller import cut
+from wharfinger.operator.counted_work import MAX_OPERATIONS, CountedWork, within
 from wharfinger.simulate import placing
 from wharfinger.what_if.drain import Drain, Fate, drain_steps
 from wharfinger.what_if.further_pods import further_groups, grouped
@@ -138,13 +139,30 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     made: Sequence[objects.AnyObject] = (),
     namespace: str | None = None,
     what_if: WhatIf = WhatIf(),
+    *,
+    most: int = MAX_OPERATIONS,
 ) -> Generator[None, None, Answer]:
-    """A generator of steps that returns the answer. `made` are objects that belong to the pods: their ReplicaSet, their claims.
+    """A generator of steps that returns the answer; UsageError if it takes more than `most` operations.
+
+    `made` are objects that belong to the pods: their ReplicaSet, their claims.
 
     For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
     covers depends on labels that these users may not see. UnknownObject for a node that is not there, UsageError for a drain of more than
     `MAX_PODS` pods.
     """
+    work = CountedWork()
+    return (yield from within(worked_out(Decider(chain, stopwatch=work), snapshot, pods, made, namespace, what_if), work, most))
+
+
+def worked_out(  # noqa: PLR0913, PLR0917 — as above
+    decider: Decider,
+    snapshot: Snapshot,
+    pods: Sequence[PodView],
+    made: Sequence[objects.AnyObject],
+    namespace: str | None,
+    what_if: WhatIf,
+) -> Generator[None, None, Answer]:
+    """The same without a limit, by a decider."""
     state = yield from copied(snapshot)
     if namespace is not None:
         _forget_budgets_of_others(state, namespace)
@@ -154,21 +172,23 @@ def answered(  # noqa: PLR0913, PLR0917 — the question, and its namespace
     supposed = SupposedChanges(state)
     yield from added(supposed, what_if.nodes)
     if what_if.drain:
-        nodes, devices, miss, drained = yield from _drained(chain, supposed, what_if.drain, pods)
+        nodes, devices, miss, drained = yield from _drained(decider, supposed, what_if.drain, pods)
     else:
-        nodes, devices, miss = yield from _placed(chain, state, pods)
+        nodes, devices, miss = yield from _placed(decider, state, pods)
         drained = None
     further = None
     if what_if.capacity and pods:
-        further = FurtherCapacity(count=0, message=miss.message) if miss is not None else (yield from _further(chain, state, pods))
-    return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision, further=further, drained=drained, devices=devices)
+        further = FurtherCapacity(count=0, message=miss.message) if miss is not None else (yield from _further(decider, state, pods))
+    return Answer(
+        nodes=tuple(nodes), miss=miss, policy_revision=decider.chain.policy_revision, further=further, drained=drained, devices=devices
+    )
 
 
 _Nodes = list[tuple[str, str | None]]
 _Devices = dict[str, str]
 
 
-def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, tuple[_Nodes, _Devices, Miss | None]]:
+def _placed(decider: Decider, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, tuple[_Nodes, _Devices, Miss | None]]:
     """(the node of each pod, the devices of those that get some, the first miss)."""
     misses: list[Miss] = []
     devices: _Devices = {}
@@ -179,19 +199,20 @@ def _placed(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gener
         if got := decision.devices:
             devices[decision.pod.key] = pod_devices.text(got, decision.node)
 
-    outcomes = yield from placing.place_pods(chain, state, pods, watch=watch)
+    outcomes = yield from placing.place_pods(decider, state, pods, watch=watch)
     nodes: _Nodes = [(outcome.decision.pod.key, outcome.decision.node) for outcome in outcomes]
     return nodes, devices, misses[0] if misses else None
 
 
 def _drained(
-    chain: Chain, supposed: SupposedChanges, drain: Sequence[str], pods: Sequence[PodView]
+    decider: Decider, supposed: SupposedChanges, drain: Sequence[str], pods: Sequence[PodView]
 ) -> Generator[None, None, tuple[_Nodes, _Devices, Miss | None, Drained]]:
     """(the node of each pod, the devices of those that get some, the first miss, what becomes of the pods of the drained nodes).
 
     UsageError after `MAX_DRAIN_STEPS`.
     """
-    found: Drain = yield from _bounded(drain_steps(Decider(chain), supposed, drain, waiting=pods))
+    found: Drain = yield from _bounded(drain_steps(decider, supposed, drain, waiting=pods))
+    chain = decider.chain
     asked = {each.pod: each for each in found.pods if not each.source}
     nodes = [(pod.key, asked[pod.key].node) for pod in placing.queue_order(chain, pods)]
     got = {key: each.placement for key, each in asked.items() if each.placement is not None and each.placement.devices}
@@ -200,7 +221,7 @@ def _drained(
     miss = None
     if waits is not None:
         snapshot = supposed.state.snapshot()
-        miss = replace(_miss(Decider(chain).decide(snapshot, waits), snapshot), message=cut(asked[waits.key].reason, 4000))
+        miss = replace(_miss(decider.decide(snapshot, waits), snapshot), message=cut(asked[waits.key].reason, 4000))
     again = [each for each in found.pods if each.source and each.placement is not None]
     drained = Drained(
         leave=len(again),
@@ -235,17 +256,17 @@ def _check_nodes(snapshot: Snapshot, what_if: WhatIf, *, to_all: bool) -> None:
         raise UsageError(f"{n_pods:,} pods are on the nodes to drain; at most {MAX_PODS:,} are previewed")
 
 
-def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, FurtherCapacity]:
+def _further(decider: Decider, state: ClusterState, pods: Sequence[PodView]) -> Generator[None, None, FurtherCapacity]:
     """Place further pods of the workload until one finds no node, `MAX_PODS` at most; a pod that needs preemption finds none.
 
     Pods that form a group are counted in whole groups.
     """
-    index = yield from groups_in_steps(chain, state, pods)
+    index = yield from groups_in_steps(decider.chain, state, pods)
     key = index.key_of(pods[0].uid)
     if key is not None:
-        return (yield from _further_groups(chain, state, index, key, pods))
+        return (yield from _further_groups(decider, state, index, key, pods))
     (workload,) = grouped(pods)
-    decider, world = Decider(chain), placing.Direct(state)
+    world = placing.Direct(state)
     for count, (pod, claims) in enumerate(itertools.islice(workload.further(state), MAX_PODS)):
         for claim in claims:
             state.put(claim)
@@ -258,10 +279,10 @@ def _further(chain: Chain, state: ClusterState, pods: Sequence[PodView]) -> Gene
 
 
 def _further_groups(
-    chain: Chain, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
+    decider: Decider, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView]
 ) -> Generator[None, None, FurtherCapacity]:
     """Place further groups like the one of the pods until one has no place; the count is that of their pods."""
-    decider, world, count = Decider(chain), placing.Direct(state), 0
+    world, count = placing.Direct(state), 0
     for further in further_groups(index, key, pods, state):
         if count + len(further.pods) > MAX_PODS:
             return FurtherCapacity(count=count, message="")

@@ -9,7 +9,7 @@ most. A status is written only if it has changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -41,7 +41,11 @@ NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wh
 REFRESH = 3.0
 """Seconds between two reconciles of a policy that was not edited."""
 
+PAUSE_RATIO = 4.0
+"""After pods were counted for one policy follows a pause that is this many times as long; other policies keep their counts meanwhile."""
+
 _BATCH = 200
+_COUNTS = ("matched", "nodes", "eligible")
 _NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
 
 
@@ -162,9 +166,8 @@ def namespace_of(policy: SchedulingPolicy) -> str | None:
 class Policies(Protocol):
     """What the controller reads about policies."""
 
-    @property
-    def statuses(self) -> Sequence[PolicyStatus]:
-        """Every policy."""
+    def status(self, key: str) -> PolicyStatus | None:
+        """The status of the SchedulingPolicy of that name; None if it is not known yet."""
 
     def compiled(self, name: str) -> CompiledPolicy | None:
         """The policy of that name that holds, deciding or in the shadow."""
@@ -204,6 +207,7 @@ class PolicyStatusReconciler:
         self._pods = pods
         self._clock = clock
         self._counted: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._rests_until = 0.0
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the policy is deleted."""
@@ -211,7 +215,7 @@ class PolicyStatusReconciler:
         if policy is None or policy.metadata.deletion_timestamp is not None:
             self._counted.pop(key, None)
             return None
-        found = next((each for each in self._policies.statuses if (each.source, each.key) == (SOURCE, key)), None)
+        found = self._policies.status(key)
         if found is None or found.generation != policy.metadata.generation:
             return 0.2  # the store has not built this generation yet
         status = await self._status(key, policy, found)
@@ -233,7 +237,8 @@ class PolicyStatusReconciler:
         diagnostics = (*found.findings, *found.now)[:MAX_DIAGNOSTICS]
         if diagnostics:
             status["diagnostics"] = [_diagnostic(each).plain() for each in diagnostics]
-        status |= await self._counts(key, held)
+        if held is not None:
+            status |= await self._counts(key, None if found.suspended else held, policy.status)
         conditions = conditions_of(found, None if held is None else self._policies.metrics(held.name))
         if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
             conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
@@ -242,19 +247,23 @@ class PolicyStatusReconciler:
         )
         return status
 
-    async def _counts(self, key: str, held: CompiledPolicy | None) -> dict[str, Any]:
-        if held is None:
-            return {}
+    async def _counts(self, key: str, held: CompiledPolicy | None, before: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The counts of a policy for its status; those `before` while counting rests, and for a policy that is suspended (None)."""
+        known, began = self._counted.get(key), self._clock.monotonic()
+        if held is None or began < self._rests_until:
+            return {name: before[name] for name in _COUNTS if name in before} if known is None else known[1]
         question = (held.revision, self._judge.revision, self._pods.pods_revision)
-        known = self._counted.get(key)
         if known is None or known[0] != question:
-            governed = await in_slices(_governed(held, list(self._pods.known_pods), self._judge.circumstances), self._clock)
+            covered = (pod for pod in list(self._pods.known_pods) if held.authority.covers(pod.namespace))
+            governed = await in_slices(_governed(held, covered, self._judge.circumstances), self._clock)
             counts: dict[str, Any] = {"matched": len(governed), "nodes": self._judge.snapshot().n_nodes}
             pod = typical(governed)
             if pod is not None:
                 counts["eligible"] = eligible(held, pod, self._judge.snapshot())
-            self._counted[key] = (question, counts)
-        return self._counted[key][1]
+            known = self._counted[key] = (question, counts)
+            ended = self._clock.monotonic()
+            self._rests_until = ended + PAUSE_RATIO * (ended - began)
+        return known[1]
 
 
 def conditions_of(found: PolicyStatus, metrics: Sequence[MetricStatus] | None) -> list[Condition]:
@@ -347,7 +356,7 @@ def _diagnostic(found: Finding) -> PolicyDiagnostic:
     )
 
 
-def _governed(policy: CompiledPolicy, pods: Sequence[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
+def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
     """A generator of steps that returns the pods that a policy governs; evaluated once per template where that is enough."""
     known: dict[bytes, bool] = {}
     found = []

@@ -184,15 +184,16 @@ class PolicyBudget:
         """Begin a decision about a single pod; `decided` is its end, also where it raises."""
         self._laps = None
 
-    def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> None:
-        """Take in the seconds of a whole decision about a pod that these policies govern."""
+    def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> bool:
+        """True if a decision about a pod that these policies govern, which took these seconds, suspends one of them."""
         laps, self._laps = self._laps, None
         if not self.settings.seconds:
-            return
+            return False
         if laps is not None:
-            self._judge(governing, seconds_by_policy(laps))
-        elif seconds > self.settings.seconds:
+            return self._judge(governing, seconds_by_policy(laps))
+        if seconds > self.settings.seconds:
             self._watch(governing)
+        return False
 
     @contextmanager
     def group_step(self, governing: Callable[[], Sequence[CompiledPolicy]]) -> Iterator[None]:
@@ -257,7 +258,9 @@ class PolicyBudget:
             self._watched.setdefault((policy.name, policy.revision), Allowance(self.settings))
         self._update_names()
 
-    def _judge(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> None:
+    def _judge(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> bool:
+        """True if one of these policies is suspended for what it took of a decision."""
+        suspends = False
         for policy in governing:
             key, seconds = (policy.name, policy.revision), measured.get(policy.name, 0.0)
             if key in self._suspended:  # by an earlier member of the same step
@@ -269,9 +272,11 @@ class PolicyBudget:
                 continue
             if allowance.took(seconds, self._monotonic()):
                 self._suspend(key, seconds, allowance)
+                suspends = True
             elif allowance.is_steady:
                 del self._watched[key]
         self._update_names()
+        return suspends
 
     def _update_names(self) -> None:
         self._watched_names = frozenset(name for name, _ in self._watched)
@@ -289,7 +294,7 @@ class PolicyBudget:
             return ()
         return tuple(
             self._suspended[policy.name, policy.revision][0]
-            for policy in chain.policies
+            for policy in chain.possible_policies(pod.namespace)
             if (policy.name, policy.revision) in self._suspended and policy.governs(pod, at)
         )
 

@@ -147,7 +147,7 @@ class PolicyStore:
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
         self._building = asyncio.Lock()
-        self._statuses_before: tuple[PolicyStatus, ...] | None = None
+        self._statuses_before: dict[tuple[str, str], PolicyStatus] | None = None
         self._held_back: list[object] | None = None
         self._scheduling: Scheduling = _NO_SCHEDULING
         self.build_thread = BuildThread(clock)
@@ -222,10 +222,19 @@ class PolicyStore:
         """Every policy, in the order of sources and keys; while texts are being built, as it was before them."""
         known = self._statuses_now() if self._statuses_before is None else self._statuses_before
         suspended = self._scheduling.suspended
-        return tuple(_as_of_now(status, suspended) for status in known) if suspended else known
+        return tuple(_as_of_now(status, suspended) for status in known.values())
 
-    def _statuses_now(self) -> tuple[PolicyStatus, ...]:
-        return tuple(entry.status for entry in self._ledger if entry.is_policy)
+    def status(self, source: str, key: str) -> PolicyStatus | None:
+        """One of `statuses`, without a look at the others; None if there is none."""
+        if self._statuses_before is not None:
+            known = self._statuses_before.get((source, key))
+        else:
+            entry = self._ledger.entries.get((source, key))
+            known = entry.status if entry is not None and entry.is_policy else None
+        return None if known is None else _as_of_now(known, self._scheduling.suspended)
+
+    def _statuses_now(self) -> dict[tuple[str, str], PolicyStatus]:
+        return {(entry.source, entry.key): entry.status for entry in self._ledger if entry.is_policy}
 
     def suspension_changed(self, policy: str, revision: str) -> None:
         """Emit that the policy of that name and revision is suspended, or is not any more."""

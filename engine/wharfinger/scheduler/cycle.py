@@ -95,7 +95,8 @@ class SchedulingCycle:
                 return
             decision = self._decision(queued)
             queued.stages["decide"] = spent = self._clock.monotonic() - started
-            self._budget.decided(decision.evaluation.lineup.governing, spent)
+            if self._budget.decided(decision.evaluation.lineup.governing, spent) and self._held(queued):
+                return
             self._emit(Decided(queued.profile.name, decision))
             if decision.aborted:
                 self._failures.error(queued, CycleAborted(decision.message), DecisionSummary.of(decision))

@@ -320,6 +320,10 @@ class Signals:
         """The status of every metric of the policies, as of the last check."""
         return [self._fares(policy.name, metric) for policy in self._policies for metric in policy.metrics]
 
+    def metrics_of(self, policy: str) -> Sequence[MetricStatus]:
+        """The same of the policies of one name."""
+        return [self._fares(policy, metric) for each in self._policies if each.name == policy for metric in each.metrics]
+
     def _fares(self, policy: str, metric: typed.Metric) -> MetricStatus:
         standing = self._refreshers[metric.signal].standing
         query, failure = standing.query, standing.failure

@@ -66,7 +66,7 @@ def ignore(_decision: Decision, _snapshot: Snapshot) -> None:
 
 
 def place_pods(
-    chain: Chain,
+    decider: Decider,
     state: ClusterState,
     pods: Sequence[PodView],
     *,
@@ -77,9 +77,9 @@ def place_pods(
     `state` is changed: it assumes every placement. A decision reads its snapshot lazily, and a snapshot ends with the
     next change of the state, so everything that is needed of it has to be read in `watch` (decision, snapshot, evicted pods).
     """
-    decider, index = Decider(chain), (yield from groups_in_steps(chain, state, pods))
+    index = yield from groups_in_steps(decider.chain, state, pods)
     found: list[Outcome[Seen]] = []
-    for turn in turns(chain, index, pods):
+    for turn in turns(decider.chain, index, pods):
         if turn.group is None:
             found.append(place_pod(decider, state, turn.pods[0], watch=watch))
             yield

@@ -6,11 +6,14 @@ import pytest
 
 from tests.property.test_cached_decision import compiled
 from tests.unit.framework import fleet
+from tests.unit.simulate.clusters import policy
+from tests.work import calls
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import chain
 from wharfinger.framework.chain import ChainConfig, assemble
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import QueueSortPlugin
+from wharfinger.language.semantics.authority import Authority
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -147,3 +150,40 @@ def test_members_of_different_groups_do_not_share_their_answers_with_a_plugin_of
     assert found.key(member("one"), at) != found.key(member("other"), at)
     assert assemble().key(member("one"), at) == assemble().key(member("other"), at)
     assert assemble().key(member("one"), at) != assemble().key(member("one", app="x"), at)
+
+
+def of_namespaces(n, more=""):
+    """The policies of n namespaces, all for some pods of theirs, that read the identity and the group of pods."""
+    text = f'policy "p{{0}}" for pods where pod.labels["app"] == "web"\nfilter f {{{{ require pod.name != "x" {more} else "no" }}}}'
+    return [policy(text.format(number), Authority(f"team-{number}")) for number in range(n)]
+
+
+def asked_about(chained, namespace):
+    pod = PodView(decode.convert({"metadata": {"name": "a", "namespace": namespace, "labels": {"app": "web"}}, "spec": {}}, objects.Pod))
+    at = TimeAndObjects(0.0, ObjectStore())
+    return chained.key(pod, at), chained.lineup(pod, at).policies
+
+
+@pytest.mark.parametrize("namespace", ["team-3", "shop"])
+def test_policies_of_other_namespaces_cost_a_pod_nothing(namespace):
+    few, many = (assemble(of_namespaces(n)) for n in (10, 1000))
+    for chained in (few, many):
+        asked_about(chained, namespace)
+    assert calls(lambda: asked_about(few, namespace)) == calls(lambda: asked_about(many, namespace))
+    assert asked_about(many, namespace)[1] == (("p3",) if namespace == "team-3" else ())
+
+
+def test_policies_of_other_namespaces_end_no_sharing():
+    chained = assemble(of_namespaces(1, more='and (pod.group.name ?? "") != "x"'))
+    at = TimeAndObjects(0.0, ObjectStore())
+    assert chained.key(member("one"), at) == chained.key(member("other"), at)
+
+
+def test_no_more_lineups_are_kept_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(chain, "MAX_LINEUPS", 5)
+    chained = assemble([policy(f'policy "p{n}" for pods where has(pod.labels["p{n}"])\nscore s = 1\n') for n in range(6)])
+    at = TimeAndObjects(0.0, ObjectStore())
+    for number in range(2**6):
+        labels = {f"p{bit}": "" for bit in range(6) if number >> bit & 1}
+        assert chained.lineup(member("g", **labels), at).policies == tuple(sorted(labels))
+    assert len(chained._lineups) == 5

@@ -130,7 +130,7 @@ def test_a_waiting_pod_is_counted_though_nothing_else_changes():
         async with running(node("a")) as world:
             cache = ObjectCache([KIND])
             cache.upsert(KIND, SchedulingPolicy(metadata=ObjectMeta(name="p", generation=2), spec={}))
-            policies = SimpleNamespace(statuses=[status()], compiled=lambda _: compiled, metrics=lambda _: ())
+            policies = SimpleNamespace(status=lambda _: status(), compiled=lambda _: compiled, metrics=lambda _: ())
             judge = Judge(world.scheduler, world.clock, TenantRights())
             statuses = PolicyStatusReconciler(
                 cache, SimpleNamespace(apply_status=apply_status), judge, policies, world.scheduler, world.clock

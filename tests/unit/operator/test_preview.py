@@ -3,10 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from tests.in_memory import ManualClock
 from wharfinger.crd.models import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
-from wharfinger.event_loop import at_once
 from wharfinger.kube.refusals import Forbidden
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
@@ -18,7 +16,6 @@ from wharfinger.operator.preview import (
     compiled,
     conditions_of,
     unanswered,
-    within_seconds,
 )
 from wharfinger.operator.preview_answer import Answer, Miss
 
@@ -95,17 +92,3 @@ def test_new_questions_of_many_namespaces_wait_too():
         rests.add(f"n{number}", now, now + 1.0)
         now += 1.0
     assert now - 100.0 <= FIRST_ANSWERS_CREDIT / (PAUSE_RATIO - 1)
-
-
-def steps(clock, n):
-    for _ in range(n):
-        clock.move(1.0)
-        yield
-    return "the answer"
-
-
-def test_an_answer_that_takes_too_long_is_given_up():
-    clock = ManualClock()
-    assert at_once(within_seconds(steps(clock, 3), clock, 3.0)) == "the answer"
-    with pytest.raises(UsageError, match="takes more than 3 s of the scheduler's time"):
-        at_once(within_seconds(steps(clock, 10), clock, 3.0))

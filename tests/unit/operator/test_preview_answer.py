@@ -8,10 +8,14 @@ from tests.unit.simulate.clusters import chain_of, pods_of, state_of
 from tests.unit.simulate.test_groups import RACK, cluster, members, pod_group
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 from wharfinger.model.state.copies import copied
-from wharfinger.operator import preview_answer
-from wharfinger.operator.preview_answer import WhatIf, answered
+from wharfinger.operator import counted_work, preview_answer
+from wharfinger.operator.counted_work import CountedWork, within
+from wharfinger.operator.preview_answer import WhatIf, answered, worked_out
 from wharfinger.simulate.dry_run import dry_run
 from wharfinger.what_if.drain import Fate, drain
 from wharfinger.what_if.supposed_changes import NodesLike
@@ -163,3 +167,59 @@ def test_groups_are_placed_and_counted_whole():
     large = asked(9)
     assert {node for _, node in large.nodes} == {None}
     assert large.miss.message.startswith("group default/gang: 9 members must be placed at once")
+
+
+COUNTING = 'policy "counting"\n' + "".join(
+    f"score s{number} = count(pods where it.priority > {number}, on: node) normalize minmax\n" for number in range(20)
+)
+CHEAP = 'policy "cheap"\nscore s = node.pod_count normalize minmax\n'
+
+
+def work_of(text, n_nodes, n_pods, **what_if):
+    """The operations that an answer takes."""
+    work = CountedWork()
+    steps = worked_out(Decider(chain_of(text), stopwatch=work), state_of(n_nodes).snapshot(), pods_of(n_pods), (), None, WhatIf(**what_if))
+    finished(within(steps, work))
+    return work.operations
+
+
+@pytest.mark.parametrize("text", [COUNTING, CHEAP])
+def test_the_work_of_an_answer_is_counted_and_the_same_each_time(text):
+    once = work_of(text, 20, 10)
+
+    assert work_of(text, 20, 10) == once
+    assert once < work_of(text, 40, 10) < 2.2 * once
+    assert once < work_of(text, 20, 20) < 2.2 * once
+    assert once < work_of(text, 20, 10, capacity=True)
+
+
+def test_rules_that_compute_more_count_more():
+    assert work_of(COUNTING, 2_000, 3) > 2 * work_of(CHEAP, 2_000, 3)
+
+
+def test_an_answer_that_takes_too_much_is_given_up():
+    def limited(most):
+        return finished(answered(chain_of(COUNTING), state_of(20).snapshot(), pods_of(10), most=most))
+
+    enough = work_of(COUNTING, 20, 10)
+    assert len(limited(enough).nodes) == 10
+    with pytest.raises(UsageError, match=r"takes more than 1,000,000 operations, about 0\.002 s of the scheduler's time; ask about fewer"):
+        limited(1_000_000)
+
+
+def test_pods_that_need_preemption_count_more():
+    text = CHEAP + "preemption { never_evict when it.priority > 100 }\n"
+
+    def work(cpu):
+        work, state = CountedWork(), state_of(20, running=100)
+        pod = decode.convert(
+            {
+                "metadata": {"name": "large"},
+                "spec": {"priority": 9, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            },
+            objects.Pod,
+        )
+        finished(within(worked_out(Decider(chain_of(text), stopwatch=work), state.snapshot(), [PodView(pod)], (), None, WhatIf()), work))
+        return work.operations
+
+    assert work("10000") > counted_work.PREEMPTION > work("1m")

@@ -119,7 +119,7 @@ def test_pods_placed_in_sequence_are_those_of_a_dry_run():
     pods = [*members("gang", 6), *members("big", 9), pod("web")]
     groups = pod_group("gang", 6, RACK), pod_group("big", 9, RACK)
     run = dry_run(assemble(), cluster(*groups), pods)
-    outcomes = at_once(place_pods(assemble(), cluster(*groups), pods, watch=lambda *_: None))
+    outcomes = at_once(place_pods(Decider(assemble()), cluster(*groups), pods, watch=lambda *_: None))
     assert {outcome.decision.pod.key: outcome.decision.node for outcome in outcomes} == nodes(run)
 
 

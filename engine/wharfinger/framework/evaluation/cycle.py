@@ -59,6 +59,7 @@ class Decider:
         self._stopwatch = stopwatch
         self._arrangements = Arrangements()
         self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        self._n_rules = 0  # of all that is kept
 
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
@@ -108,7 +109,8 @@ class Decider:
         if evaluation is None:
             evaluation = Evaluation(self.chain.lineup(pod, snapshot), self._stopwatch, self._arrangements)
             self._kept[key] = evaluation
-            self._forget(snapshot.now - IDLE_SECONDS, snapshot.n_nodes * self.chain.n_rules)
+            self._n_rules += evaluation.lineup.n_rules
+            self._forget(snapshot.now - IDLE_SECONDS, snapshot.n_nodes)
         else:
             self._kept.move_to_end(key)
         return evaluation
@@ -119,11 +121,15 @@ class Decider:
             return key, pod.uid
         return key
 
-    def _forget(self, idle_since: float, cells: int) -> None:
-        """Drop the oldest templates to make room for the newest; each of them has `cells` node × rule results."""
-        most = min(MAX_TEMPLATES, max(1, self._most_cells // max(1, cells)))
-        while len(self._kept) > 1 and (len(self._kept) > most or next(iter(self._kept.values())).asked_at < idle_since):
-            self._kept.popitem(last=False)
+    def _forget(self, idle_since: float, n_nodes: int) -> None:
+        """Drop the oldest templates to make room for the newest; each has a result of each of its own rules for each node."""
+        while len(self._kept) > 1 and (
+            len(self._kept) > MAX_TEMPLATES
+            or self._n_rules * n_nodes > self._most_cells
+            or next(iter(self._kept.values())).asked_at < idle_since
+        ):
+            _, dropped = self._kept.popitem(last=False)
+            self._n_rules -= dropped.lineup.n_rules
 
 
 def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:

@@ -53,6 +53,11 @@ class Lineup:
         return eviction.evictable(self.governing, pod, at)
 
     @property
+    def n_rules(self) -> int:
+        """The number of its filters and scores."""
+        return len(self.filters) + len(self.scores)
+
+    @property
     def eviction_depends_on_time(self) -> bool:
         """True if preemption may be allowed later, by the passing of time alone, to evict pods that it may not evict now."""
         return any(policy.victims is not None and (policy.scope_timed or policy.victims.timed) for policy in self.governing)

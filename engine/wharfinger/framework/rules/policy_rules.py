@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.compiler import cost
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.reads import reads_identity
@@ -140,6 +141,11 @@ class PolicyFilter(FilterPlugin):
         self._wakes = cluster_event.of_filter(policy, policy.policy.filters[index])
         self.wakes_on = self._wakes.events
 
+    @property
+    def operations(self) -> int:
+        """The operations of the rule for each node, as estimated from its text."""
+        return cost.of_compiled(self._policy).rules[self._index].operations
+
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the rule reads what has changed."""
         return self._wakes.concern(change)
@@ -163,6 +169,11 @@ class PolicyScore(ScorePlugin):
         self.score_volatility = rule.volatility
         self.plugins = rule.plugins
         self._sources: Mapping[str, ScoreTerm] = {}
+
+    @property
+    def operations(self) -> int:
+        """The operations of the rule for each node, as estimated from its text."""
+        return cost.of_compiled(self._policy).rules[len(self._policy.filters) + self._index].operations
 
     def reading(self, sources: Mapping[str, ScoreTerm]) -> PolicyScore:
         """The rule with Kubernetes' scores whose points it and other rules of a pod read, by name."""
@@ -284,11 +295,6 @@ class PolicyRules:
         rest = copy.copy(self)
         rest.filters = tuple(plugin for plugin in self.filters if plugin.name != rule)
         return rest
-
-    @property
-    def n_rules(self) -> int:
-        """The number of filters, scores and permits of the policy."""
-        return len(self.filters) + len(self.scores) + len(self.permits)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """The policy's rows in the chain's table."""

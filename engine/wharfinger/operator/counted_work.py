@@ -1,0 +1,113 @@
+"""The work of an answer, counted and not timed: the same question about the same cluster takes the same work on every machine.
+
+One operation is what `compiler.cost` counts: about 2 ns for each node. A rule counts its operations for each node that it is evaluated on,
+and everything around it counts as much as it takes at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from typing import ParamSpec, TypeVar
+
+from wharfinger.compiler import cost
+from wharfinger.errors import UsageError
+from wharfinger.framework.extension import Plugin
+from wharfinger.framework.plugin_calls import Effort, Laps
+from wharfinger.framework.rules.policy_rules import PolicyFilter, PolicyScore
+
+MAX_OPERATIONS = 5_000_000_000
+"""Operations that an answer may take: about 10 s of the scheduler's time."""
+
+SECONDS_OF_AN_OPERATION = 2e-9
+
+STEP = 10_000
+"""Operations that one step of an answer counts, whatever it does."""
+DECISION = 200_000
+"""Those of a decision apart from its rules, or of bringing an earlier one up to date."""
+PREEMPTION = 2_000_000
+"""Those of looking for pods to evict."""
+VICTIM = 200
+"""Those of a rule about one pod that may be evicted."""
+
+Found = TypeVar("Found")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CountedWork:
+    """A `Stopwatch` that counts operations and reads no clock."""
+
+    def __init__(self) -> None:
+        self._around = 0
+        self._rules: dict[Plugin, tuple[Effort, int]] = {}
+
+    @property
+    def operations(self) -> int:
+        """The operations so far."""
+        return self._around + sum(effort.evaluated * each for effort, each in self._rules.values())
+
+    def add(self, operations: int) -> None:
+        """Counts operations that are not those of a rule on nodes."""
+        self._around += operations
+
+    def effort(self, plugin: Plugin) -> Effort:
+        """Where the nodes are counted that a plugin is evaluated on."""
+        if plugin not in self._rules:
+            self._rules[plugin] = Effort(), _operations(plugin)
+        return self._rules[plugin][0]
+
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — what is evaluated anew is counted by rule
+        """The laps of a decision that begins."""
+        self.add(DECISION)
+        return _CountedLaps(self)
+
+    def ended(self, laps: Laps, status: str) -> None:
+        """Everything is counted already."""
+
+
+class _CountedLaps(Laps):
+    """The laps of one decision."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: CountedWork) -> None:
+        self._work = work
+
+    def mark(self, point: str) -> None:
+        """Counts a search for pods to evict; filters and scores are counted by node."""
+        if point == "PostFilter":
+            self._work.add(PREEMPTION)
+
+    def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:  # noqa: ARG002 — all policies count alike
+        """The rule, counted at each call."""
+
+        def asked(*arguments: P.args, **named: P.kwargs) -> R:
+            self._work.add(VICTIM)
+            return rule(*arguments, **named)
+
+        return asked
+
+
+def _operations(plugin: Plugin) -> int:
+    """The operations of a rule for each node; at least as many as one of Kubernetes takes."""
+    if isinstance(plugin, PolicyFilter | PolicyScore):
+        return max(cost.PLUGIN, plugin.operations)
+    return cost.PLUGIN
+
+
+def within(steps: Generator[None, None, Found], work: CountedWork, most: int = MAX_OPERATIONS) -> Generator[None, None, Found]:
+    """The same steps, whose decisions `work` counts; UsageError once they have taken more than `most` operations together."""
+    with closing(steps):
+        while work.operations <= most:
+            try:
+                next(steps)
+            except StopIteration as finished:
+                found: Found = finished.value
+                return found
+            work.add(STEP)
+            yield
+    raise UsageError(
+        f"the answer takes more than {most:,} operations, about {most * SECONDS_OF_AN_OPERATION:g} s of the scheduler's time; "
+        "ask about fewer pods, or with fewer rules"
+    )
