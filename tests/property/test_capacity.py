@@ -51,6 +51,32 @@ CONSTRAINTS = {
             }
         }
     },
+    "one per zone": {
+        "affinity": {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": SELECTOR}]}
+        }
+    },
+    "together in a zone": {
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": SELECTOR}]}}
+    },
+    "beside an agent": {
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": clusters.HOSTNAME, "labelSelector": {"matchLabels": {"app": "agent", "disk": "ssd"}}}
+                ]
+            }
+        }
+    },
+    "in a zone without an agent": {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "agent", "disk": "hdd"}}}
+                ]
+            }
+        }
+    },
     "tolerant": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]},
     "on ssd": {"nodeSelector": {"disk": "ssd"}},
 }
@@ -81,11 +107,13 @@ def workload(name, shape):
     return msgspec.convert(manifest, objects.Deployment)
 
 
-def daemon_pod(node_name):
+def daemon_pod(node_name, disk):
+    labels = {"app": "agent", "disk": disk}
     owner = objects.OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", uid="agent", controller=True)
     container = objects.Container(name="main", resources=objects.ContainerResources(requests={"cpu": "100m"}))
+    name = f"agent-{node_name}"
     return objects.Pod(
-        metadata=objects.ObjectMeta(name=f"agent-{node_name}", namespace="default", uid=f"agent-{node_name}", owner_references=(owner,)),
+        metadata=objects.ObjectMeta(name=name, namespace="default", uid=name, labels=labels, owner_references=(owner,)),
         spec=objects.PodSpec(node_name=node_name, containers=(container,)),
     )
 
@@ -114,7 +142,7 @@ def state_of(found):
     state = ClusterState()
     for each in found:
         state.add_node(each)
-        state.add_pod(daemon_pod(each.metadata.name))
+        state.add_pod(daemon_pod(each.metadata.name, each.metadata.labels["disk"]))
     return state
 
 
@@ -151,6 +179,9 @@ THREE_IN_ONE_ZONE = [node(number, 2300, zone, "ssd", tainted=False) for number, 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, workload_shapes, rule_sets)
 @example(THREE_IN_ONE_ZONE, (1, 300, "spread by zone", False, 0), set())  # a pod on each node at once would spread them wrongly
+@example(THREE_IN_ONE_ZONE, (1, 1000, "together in a zone", False, 0), set())  # or would open both zones
+@example(THREE_IN_ONE_ZONE, (1, 300, "one per node", False, 0), set())
+@example(THREE_IN_ONE_ZONE, (1, 300, "one per zone", False, 0), set())
 def test_capacity_is_what_a_dry_run_places_and_each_gain_is_what_the_change_adds(found, shape, rules):
     deployment, chain, state = workload("web", shape), chain_of(rules), state_of(found)
     pods = pods_of(state, deployment)

@@ -191,6 +191,13 @@ class PreparedFilter(ABC):
         """
         return OUTDATED
 
+    def is_local(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """True if a pod of this template, when it is placed, changes the verdict of its own node alone; called for GLOBAL filters only.
+
+        Equal pods are then counted without a decision about each of them.
+        """
+        return False
+
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:  # noqa: ARG002 — the extension point
         """The reasons against one node with supposed pods on it; empty if it could take the pod; None if the verdict of `bits` holds.
 

@@ -163,7 +163,7 @@ class Count:
             self._add(new)
             for further in waiting:
                 decision = self._decide(self._supposed.claimed(further.pod))
-                if decision.node is not None and not _order_is_free(decision):
+                if decision.node is not None and not self._is_order_free(decision):
                     return None
                 nodes = [node for node in decision.feasible_nodes() if node in names]
                 if not nodes:
@@ -263,7 +263,7 @@ class Count:
                 decision = None if self._chain.gate(further.pod) is not None else self._decide(self._supposed.claimed(further.pod))
                 if decision is None or decision.node is None:
                     return placed, False
-                if not _order_is_free(decision):
+                if not self._is_order_free(decision):
                     self._put(decision.pod, decision.node, decision.claims)
                     placed += 1
                     continue
@@ -284,9 +284,11 @@ class Count:
                 found.more += [node for _, node in placed]
                 found.stop, found.candidates = _stop(decision), self._candidates(decision)
                 return True
-            if not _order_is_free(decision) or len(placed) + self._room_by_requests(decision) >= self._most:
+            nodes = decision.feasible_nodes()
+            least = self._room_by_requests(decision) if _is_alone(decision) else len(nodes)
+            if not self._is_order_free(decision) or len(placed) + least >= self._most:
                 break
-            placed += self._round(decision.feasible_nodes(), itertools.chain([further], waiting))
+            placed += self._round(nodes, itertools.chain([further], waiting))
         for pod, _ in placed:
             self._supposed.leave(pod)
         return False
@@ -298,6 +300,10 @@ class Count:
             self._put(pod, node)
         self.decisions += len(taken) // PLACED_PER_DECISION
         return taken
+
+    def _is_order_free(self, decision: Decision) -> bool:
+        """True if pods like that of a decision have an effect on their own nodes alone: their order does not change their number."""
+        return decision.diagnosis.are_local(self._state.snapshot())
 
     def _room_by_requests(self, decision: Decision) -> int:
         """How many pods like that of a decision its feasible nodes have room for, at least one on each; other filters may allow fewer."""
@@ -324,7 +330,7 @@ class Count:
         asked = decision.pod.requests
         resources = sorted((name for name in short if asked.get(name, 0) > 1), key=lambda name: (-short[name], name))
         return Candidates(
-            models=self._models(decision.pod, zonal=zonal or not _order_is_free(decision)),
+            models=self._models(decision.pod, zonal=zonal or not _is_alone(decision)),
             resources=tuple(resources[:MAX_RESOURCES]),
             rules=tuple(found.plugin for found in rules[:MAX_RULES]),
         )
@@ -346,7 +352,7 @@ class Count:
         return tuple(model for new, model in made if new.name in feasible)[:MAX_MODELS]
 
 
-def _order_is_free(decision: Decision) -> bool:
+def _is_alone(decision: Decision) -> bool:
     """True if no filter that ran looks at more than one node."""
     ran = decision.diagnosis.ran
     return bool(ran) and all(plugin.filter_volatility < Volatility.GLOBAL for plugin in ran)

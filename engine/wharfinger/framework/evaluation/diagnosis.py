@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from wharfinger.framework.evaluation.filter_slot import FilterSlot
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.prepared import Mask, Reason, resolvable
+from wharfinger.language.semantics.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.state.snapshot import Snapshot
 
 NO_NODES = "no nodes available to schedule pods"
 NOMINATED = "beside nominated pods"
@@ -88,6 +92,11 @@ class Diagnosis:
     def ran(self) -> tuple[FilterPlugin, ...]:
         """The filters that ran on nodes, in order; empty if a PreFilter refused the pod. Counts no nodes, which `filters` does."""
         return tuple(slot.plugin for slot in self._slots() if not slot.skipped)
+
+    def are_local(self, snapshot: Snapshot) -> bool:
+        """True if filters ran, and a pod of this template, when it is placed, changes their verdicts on its own node alone."""
+        ran = [slot for slot in self._slots() if not slot.skipped]
+        return bool(ran) and all(slot.volatility < Volatility.GLOBAL or slot.rule.is_local(snapshot) for slot in ran)
 
     @property
     def reasons(self) -> Mapping[str, int]:

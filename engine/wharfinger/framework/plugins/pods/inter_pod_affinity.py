@@ -49,6 +49,7 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Supposition
+    from wharfinger.model.columns.domains import Topology
     from wharfinger.model.columns.pod_table import Tally
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
@@ -316,6 +317,15 @@ class PreparedAffinityFilter(PreparedFilter):
             bits[~matched] = UNMATCHED
         return bits
 
+    def is_local(self, snapshot: Snapshot) -> bool:
+        """True if the pod wants no pod like itself, and repels such pods, or is repelled by them, at most within domains of one node."""
+        incoming = self._incoming
+        own = incoming.pod
+        if incoming.terms.required and incoming.is_wanted(own):
+            return False
+        repelling = (key for key in _keys(incoming.terms.required_anti) if incoming.repels(key, own) or incoming.is_repelled(key, own))
+        return all(_has_one_node_each(snapshot.topology(key)) for key in repelling)
+
     def repelled(self, snapshot: Snapshot) -> Mask:
         """`(n_nodes,) bool`: the nodes of domains with a repelled or repelling pod."""
         mask = np.zeros(snapshot.n_nodes, np.bool_)
@@ -434,6 +444,10 @@ def _on_nodes(keys: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
     """For each key a watch with one bool per domain: True if it has selected pods; False for nodes in no domain."""
     return {key: DomainWatch(select(key), snapshot.topology(key), partial(_there, key)) for key in keys}
+
+
+def _has_one_node_each(topology: Topology) -> bool:
+    return int(np.count_nonzero(topology.ids >= 0)) == topology.n_domains
 
 
 def _there(key: str, selection: Selection) -> Mask:
