@@ -142,3 +142,87 @@ def test_a_context_that_allows_no_version_is_reported_at_once():
             await exchanges.close()
 
     asyncio.run(main())
+
+
+class Resuming:
+    """A server that answers when `at_once` requests have come at the same time; `resumed` says of each connection whether it goes on."""
+
+    def __init__(self, pair, tickets=2):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(*pair)
+        self.context.num_tickets = tickets
+        self.resumed, self.most, self._open, self.silent = [], 0, 0, 0
+
+    async def serve(self, reader, writer):
+        self.resumed.append(writer.get_extra_info("ssl_object").session_reused)
+        while await reader.read(1000):
+            self._open += 1
+            self.most = max(self.most, self._open)
+            await asyncio.sleep(0.02)
+            self._open -= 1
+            if self.silent:
+                self.silent -= 1
+                break
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+
+def against(server, story, contexts):
+    """Run a story of requests with connections that take these contexts in sequence, the last one for ever."""
+
+    async def main():
+        async with await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=server.context) as listening:
+            _, port = listening.sockets[0].getsockname()
+            left = list(contexts)
+            exchanges = Exchanges(f"https://127.0.0.1:{port}", lambda: left.pop(0) if len(left) > 1 else left[0], "localhost", 5.0, "")
+
+            async def ask(count):
+                asked = (exchanges.ask("POST", "/", None, b"{}", "application/json", 5.0) for _ in range(count))
+                found = await asyncio.gather(*asked, return_exceptions=True)
+                return [each.status if not isinstance(each, BaseException) else type(each) for each in found]
+
+            await story(ask)
+            await exchanges.close()
+
+    asyncio.run(main())
+
+
+def trusting(pair):
+    return ssl.create_default_context(cafile=pair[0])
+
+
+def test_connections_after_the_first_resume_its_session(pair):
+    server = Resuming(pair)
+
+    async def story(ask):
+        assert await ask(6) == [200] * 6
+        assert server.resumed == [False, *[True] * 4]
+        assert server.most == 5, "only the first request is alone"
+
+    against(server, story, [trusting(pair)])
+
+
+def test_a_session_is_not_resumed_with_another_context(pair):
+    server = Resuming(pair)
+
+    async def story(ask):
+        assert await ask(3) == [200] * 3
+        assert server.resumed == [False, False]
+        assert await ask(3) == [200] * 3
+        assert server.resumed == [False, False, True], "the third connection has the context of the second"
+
+    former, latter = trusting(pair), trusting(pair)
+    against(server, story, [former, latter, latter])
+
+
+@pytest.mark.parametrize(("tickets", "silent"), [(0, 0), (2, 1)])
+def test_a_server_that_gives_no_session_is_asked_all_the_same(pair, tickets, silent):
+    server = Resuming(pair, tickets)
+    server.silent = silent
+
+    async def story(ask):
+        answers = await ask(4)
+        assert sorted(map(str, answers)) == sorted(map(str, [200] * (4 - silent) + [ConnectionError] * silent))
+        assert not any(server.resumed[:4])
+
+    against(server, story, [trusting(pair)])
