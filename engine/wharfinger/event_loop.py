@@ -91,9 +91,11 @@ class Backoff:
 def writers_behind_bindings(waited: float, patience: float, usual: int, most: int) -> int:
     """The number of writes at a time that are less urgent than bindings: one at first, and more the longer the oldest has waited.
 
-    It is `usual` after `patience` seconds; before that, and beyond up to `most`, it grows in proportion to the wait.
+    It is `usual` after `patience` seconds. Before that it grows with the cube of the wait, so that a short burst is bound before most of
+    them are written; beyond that, up to `most`, in proportion to it.
     """
-    return min(most, 1 + int((usual - 1) * waited / patience))
+    share = waited / patience
+    return min(most, 1 + int((usual - 1) * (share**3 if share < 1 else share)))
 
 
 # ── background tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

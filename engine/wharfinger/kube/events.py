@@ -213,7 +213,7 @@ class EventRecorder:
             self._writers -= 1
 
     def _parallel_writes(self) -> int:
-        """The number of events to write at a time: one while bindings are in flight, more in proportion to the wait of the oldest."""
+        """The number of events to write at a time: one while bindings are in flight, more the longer the oldest has waited."""
         settings = self._settings
         if self._draining or not self._busy():
             return settings.writers

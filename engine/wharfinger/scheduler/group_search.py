@@ -8,6 +8,7 @@ was found on the copy is checked on the state itself, member by member, where so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 
 DIRECT_SEARCH_SECONDS = 0.02
-"""Seconds of CPU time that a search may take on the state itself."""
+"""Seconds of CPU time that a search may take on the state itself after its first step."""
 DIRECT_SEARCH_MEMBERS = 64
 """Members of a group that is searched for on the state itself first."""
 MEMBERS_PER_STEP = 20
@@ -81,7 +82,7 @@ class GroupSearch:
         With `keep`, the members of a placement stay assumed. Their devices are not noted as taken for a binding, so this is for members
         without claims.
         """
-        ends_at = self._timer() + DIRECT_SEARCH_SECONDS
+        ends_at = math.inf
         self._cluster.state.set_time(self._cluster.snapshot().now)
         with without_nominations(self._cluster.state, group.waiting):
             steps = placing(profile.decider, self._cluster.state, group, keep=keep)
@@ -91,7 +92,9 @@ class GroupSearch:
                 except StopIteration as finished:
                     answer: GroupAnswer = finished.value
                     return answer
-                if self._timer() >= ends_at:
+                if ends_at == math.inf:  # the first decision about a template looks at all nodes, on a copy too
+                    ends_at = self._timer() + DIRECT_SEARCH_SECONDS
+                elif self._timer() >= ends_at:
                     steps.close()
                     return None
 

@@ -333,7 +333,7 @@ class GroupStatus:
         return self._cluster.state.objects.get(objects.PodGroup, name, namespace)
 
     def _parallel_writes(self) -> int:
-        """For how many groups to write at a time: one while pods are bound, more in proportion to the wait of the oldest condition."""
+        """For how many groups to write at a time: one while pods are bound, more the longer the oldest condition has waited."""
         oldest = next(iter(self._writes.waiting.values()), None)
         if oldest is None or not self._binding():
             return self._most
