@@ -218,7 +218,7 @@ LINES = (
         fields={"policy, source, key, mode, revision": "as above"},
     ),
     LogLine(
-        event="policies hold",
+        event="policies adopted",
         level="info",
         means="A new set of policies is in force.",
         fields={

@@ -166,7 +166,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     log: str | Path | None = None,
     scheduler_name: str | None = None,
 ) -> Diff | LogDiff:
-    """What `policies` change about where pods go, compared with `against`; `config` and `against_config` are the settings of each side.
+    """The pods that `policies` place differently from `against`; `config` and `against_config` are the settings of each side.
 
     `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
     anew. `by` are labels of nodes by which pods are counted on both sides. The cluster's state stays as it is.
@@ -201,7 +201,7 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     changes: bool = True,
     config: ChainConfig | None = None,
 ) -> Capacity:
-    """How many more of each workload of `pods` (by default the cluster's pending ones) fit, where, and what stops the next one.
+    """The number of further pods of each workload of `pods` (by default the pending ones) that fit, where, and what stops the next one.
 
     `by` are labels of nodes to count by; `nodes` further nodes like the node `like` are supposed. At most `most` further pods of a workload
     are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, a label that no node has,

@@ -1,4 +1,4 @@
-"""What keeps one event loop responsive: the clock, waiting with a limit, backoffs, background tasks, long work in a thread, garbage.
+"""Tools that keep one event loop responsive: clock, waiting with a limit, backoffs, background tasks, long work in a thread, garbage.
 
 A thread that computes gives Python's lock away every few milliseconds, and a decision gives it away with every array it works on: it would
 wait for the lock dozens of times. So while something is built in a thread, threads switch sooner, and for a while the scheduler rests
@@ -204,7 +204,7 @@ T = TypeVar("T")
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """What the generator returns, without a pause between its steps."""
+    """The result of the generator, without a pause between its steps."""
     while True:
         try:
             next(steps)
@@ -214,7 +214,7 @@ def at_once(steps: Generator[None, None, T]) -> T:
 
 
 async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
-    """What the generator returns; it yields wherever it may be interrupted."""
+    """The result of the generator, which yields wherever it may be interrupted."""
     ends = clock.monotonic() + SLICE
     while True:
         try:
@@ -276,7 +276,7 @@ class BuildThread:
         self._began: float | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns; the scheduler rests for it."""
+        """The result of the function; the scheduler rests for it."""
         self._began = self._clock.monotonic()
         try:
             return await self.run_without_rest(function, *args, **kwargs)
@@ -284,7 +284,7 @@ class BuildThread:
             self._began = None
 
     async def run_without_rest(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns; the scheduler does not rest for it."""
+        """The result of the function; the scheduler does not rest for it."""
         with _short_switch_interval():
             work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
             try:
@@ -299,7 +299,7 @@ class BuildThread:
 
 
 def free_one_by_one(former: list[object]) -> None:
-    """Free objects one by one: freeing 200 policies takes 20 ms, in which no other thread has a turn if it is done in one go."""
+    """Free objects one by one: freeing 200 policies at once takes 20 ms, during which no other thread can run."""
     while former:
         former.pop()
 

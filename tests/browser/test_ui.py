@@ -690,7 +690,7 @@ def test_an_edit_that_is_refused_shows_with_its_place(scheduler, policies, visit
 
     wait_text(found.tab, "#policies", "kept")
     wait_text(found.tab, "#policies", "pools.policy:2:25 P302")
-    wait_text(found.tab, "#reloads", "The former version goes on.")
+    wait_text(found.tab, "#reloads", "The former version stays in force.")
 
 
 def test_nothing_that_others_have_written_is_run(scheduler, policies, visit):

@@ -93,7 +93,7 @@ def _replacement(finding: Finding, start: int, end: int, text: str, whole: str) 
 
 
 def _from_help(document: Document, finding: Finding) -> Iterator[Action]:
-    """What a help writes out, in place of what is wrong or of the chain of fields or statement around it; only if the finding goes away."""
+    """The text that a help suggests, in place of the finding or of the expression or statement around it; only if the finding goes away."""
     alone = document.part(finding.start)
     before = _errors(alone)
     if (finding.code, finding.start) not in before:
@@ -138,7 +138,7 @@ def _of_syntax_or_types(code: str) -> bool:
 
 
 def _places(document: Document, finding: Finding, meant: str) -> Iterator[tuple[int, int]]:
-    """What the text in a help may be meant to replace."""
+    """The parts of the text that a suggestion in a help may replace."""
     yield finding.start, finding.end
     for chain in _CHAIN.finditer(document.text, max(0, finding.start - 200), finding.end + 200):
         if chain.start() <= finding.start and finding.end <= chain.end() and chain.span() != (finding.start, finding.end):

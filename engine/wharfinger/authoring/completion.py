@@ -32,7 +32,7 @@ _OPERAND = "NUMBER"  # expected exactly where an expression may begin
 
 
 def offers(document: Document, offset: int, cluster: KnownCluster | None = None) -> list[Offer]:
-    """What may be written at an offset, the likeliest first; nothing in comments and where a new name is made up."""
+    """The candidates at an offset, the likeliest first; none in comments and where a new name is declared."""
     text = document.text
     offset = max(0, min(offset, len(text)))
     line_start = text.rfind("\n", 0, offset) + 1
@@ -78,7 +78,7 @@ def _rule_names(place: Place) -> Iterator[Offer]:
 
 
 def _fields(place: Place) -> Iterator[Offer]:
-    """What follows a dot: fields of a subject, names of an import, results of a function."""
+    """The candidates after a dot: fields of a subject, names of an import, results of a function."""
     path: list[str] = []
     at = len(place.before) - 1
     while at >= 1 and place.before[at].type == "DOT" and place.before[at - 1].text.isidentifier():

@@ -144,7 +144,7 @@ class Offer:
 
     @property
     def written(self) -> str:
-        """What is put in place."""
+        """The text to insert."""
         return self.insert or self.label
 
 

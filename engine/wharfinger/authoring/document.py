@@ -78,7 +78,7 @@ class NoFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What parsing and checking a document gave.
+    """The results of parsing and checking a document.
 
     `file` is what of it could be read, `policy` is None where it has errors, `found` are the findings about this text, and `texts` the
     trees of all files that were read.
@@ -200,7 +200,7 @@ class Document:
         return found
 
     def _needed(self, wanted: Iterable[Statement]) -> dict[int, Statement]:
-        """What some statements need, by where it begins: the head of the policy, and declarations of names that they use, and so on."""
+        """The statements that some statements need, by offset: the head of the policy, declarations of names that they use, and so on."""
         found = {each.start: each for each in self._heads}
         pending = [*self._heads, *wanted]
         while pending:
@@ -246,7 +246,7 @@ class Document:
 
     @cached_property
     def checked(self) -> Checked:
-        """What parsing and checking the text with its tests and imports gives."""
+        """The results of parsing and checking the text with its tests and imports."""
         notes = Notes()
         loader = Loader(catalogue=CATALOGUE, texts=self._texts, notes=notes, parse=self._parsed)
         loader.add(self.name)

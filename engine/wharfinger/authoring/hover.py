@@ -1,4 +1,4 @@
-"""What is shown of the word at a place: its type with the unit, its documentation, its range, and its spread over a cluster's nodes."""
+"""Hover texts for the word at a place: its type with the unit, its documentation, its range, and its spread over a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUBJECTS = {subject.word: subject for subject in (Subject.POD, Subject.NODE, Su
 
 @dataclass(frozen=True, slots=True)
 class Hover:
-    """What is shown of characters `start` to `end`, as Markdown."""
+    """The Markdown text for characters `start` to `end`."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Hover:
 
 
 def hover(document: Document, offset: int, cluster: KnownCluster | None = None) -> Hover | None:
-    """What is shown at an offset; None where there is nothing to say."""
+    """The hover text at an offset, or None."""
     word = document.word_at(offset)
     if word is None:
         return None

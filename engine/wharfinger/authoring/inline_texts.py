@@ -115,7 +115,7 @@ def lenses(document: Document, cluster: KnownCluster | None = None) -> list[Lens
 
 
 def test_result(document: Document, start: int) -> Result | None:
-    """What the test whose title begins at an offset gives; None if the policy has errors or there is no such test."""
+    """The result of the test whose title begins at an offset; None if the policy has errors or there is no such test."""
     policy = document.checked.policy
     chosen = [test for test in policy.tests if test.title.span.start == start] if policy is not None else []
     if policy is None or not chosen:
@@ -133,7 +133,7 @@ def result_text(result: Result) -> str:
 
 
 class Passing:
-    """How many nodes of a cluster each filter of a policy lets through, for a pod that the policy governs."""
+    """The number of nodes of a cluster that pass each filter of a policy, for a pod that it governs."""
 
     def __init__(self, policy: typed.Policy, cluster: KnownCluster) -> None:
         self.policy = policy
@@ -142,7 +142,7 @@ class Passing:
         self._pod: PodView | None = None
 
     def text(self, rule: str) -> str:
-        """How many nodes a filter lets through, or why that is not known."""
+        """The number of nodes that pass a filter, or why it is not known, as text."""
         if self._counts is None:
             try:
                 self._counts = self._counted(compile_policy(self.policy))

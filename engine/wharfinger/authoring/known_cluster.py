@@ -1,4 +1,4 @@
-"""What a cluster has that a policy may name: keys and values of labels, resources, taints, and the spread of a value over its nodes."""
+"""Names of a cluster that a policy can use: keys and values of labels, resources, taints; and the spread of a value over its nodes."""
 
 from __future__ import annotations
 

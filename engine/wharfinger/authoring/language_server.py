@@ -171,7 +171,7 @@ def _names(found: LanguageServer, answers: Answers) -> None:
 
 
 def _views(found: LanguageServer, answers: Answers) -> None:
-    """What is shown of the whole text."""
+    """Answers about the whole text."""
     legend = lsp.SemanticTokensLegend(list(highlighting.KINDS), list(highlighting.MODIFIERS))
 
     @found.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
@@ -306,7 +306,7 @@ class Protocol(LanguageServerProtocol):
 
 
 class StderrHandler(logging.Handler):
-    """What pygls complains of, on stderr: one line each, or with tracebacks."""
+    """Writes errors of pygls to stderr, one line each or with tracebacks."""
 
     def __init__(self, *, tracebacks: bool) -> None:
         super().__init__(logging.WARNING)

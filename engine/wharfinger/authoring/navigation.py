@@ -293,7 +293,7 @@ class Fold:
 
 
 def folds(document: Document) -> list[Fold]:
-    """What can be folded: brackets over several lines, and comments of several lines."""
+    """The parts that can be folded: brackets over several lines, and comments of several lines."""
     text = document.text
     found = [Fold(start, end, "region") for start, end in _brackets(document.words) if "\n" in text[start:end]]
     found += [Fold(start, end, "comment") for start, end in _comment_blocks(document)]

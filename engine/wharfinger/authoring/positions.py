@@ -15,7 +15,7 @@ _WIDEST = "\uffff"
 
 
 def units(text: str) -> int:
-    """How many UTF-16 code units a text takes."""
+    """The number of UTF-16 code units of a text."""
     return len(text) if text.isascii() else len(text) + sum(char > _WIDEST for char in text)
 
 
@@ -39,7 +39,7 @@ class Positions:
         return line, offset - start if self._narrow else units(self.text[start:offset])
 
     def offset(self, line: int, unit: int) -> int:
-        """The offset of a code unit in a line; what is behind the end of a line means its end, what is behind the text the text's end."""
+        """The offset of a code unit in a line; a unit after the end of a line is its end, a line after the text is the end of the text."""
         if line < 0:
             return 0
         if line >= len(self.line_starts):

@@ -124,7 +124,7 @@ class Workspace:
 
 
 def name_of(uri: str) -> str:
-    """The name of a document: its path, or the whole address of what is no file."""
+    """The name of a document: its path, or its whole URI if it is not a file."""
     return uris.to_fs_path(uri) or uri
 
 
@@ -197,7 +197,7 @@ class Answers:
     # ── while writing ──
 
     def completion(self, document: Document, offset: int) -> lsp.CompletionList:
-        """What may be written."""
+        """The completion items at a place."""
         found = completion.offers(document, offset, self.cluster)
         return lsp.CompletionList(is_incomplete=False, items=[self._item(document, number, each) for number, each in enumerate(found)])
 
@@ -214,12 +214,12 @@ class Answers:
         )
 
     def hover(self, document: Document, offset: int) -> lsp.Hover | None:
-        """What is shown of a word."""
+        """The hover text of a word."""
         found = hover.hover(document, offset, self.cluster)
         return lsp.Hover(_markdown(found.text), self.range(document, found.start, found.end)) if found is not None else None
 
     def signature_help(self, document: Document, offset: int) -> lsp.SignatureHelp | None:
-        """How the function around a place is called."""
+        """The signature of the function around a place."""
         found = completion_place.signatures(document, offset)
         shown = [
             lsp.SignatureInformation(
@@ -299,7 +299,7 @@ class Answers:
         ]
 
     def folding(self, document: Document) -> list[lsp.FoldingRange]:
-        """What can be folded."""
+        """The folding ranges."""
         kinds = {"comment": lsp.FoldingRangeKind.Comment, "region": lsp.FoldingRangeKind.Region}
         found = []
         for fold in navigation.folds(document):
@@ -310,7 +310,7 @@ class Answers:
         return found
 
     def selection(self, document: Document, offsets: Iterable[int]) -> list[lsp.SelectionRange]:
-        """What selections grow to."""
+        """The ranges that selections grow to."""
         found = []
         for offset in offsets:
             grown: lsp.SelectionRange | None = None
@@ -336,7 +336,7 @@ class Answers:
         return lsp.SemanticTokens(data=data)
 
     def inlay_hints(self, document: Document, start: int, end: int) -> list[lsp.InlayHint]:
-        """What is inferred."""
+        """The inlay hints: inferred types, ranges and results."""
         return [
             lsp.InlayHint(self.position(document, each.offset), each.text, kind=lsp.InlayHintKind.Type, tooltip=each.doc)
             for each in self._hints.setdefault(document.name, InlayHints()).of(document, start, end)

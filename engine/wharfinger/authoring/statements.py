@@ -114,7 +114,7 @@ def _pieces(source: Source) -> list[tuple[int, _Piece]]:
 
 @cache
 def _beginning() -> re.Pattern[str]:
-    """Where a line begins with the keyword of a statement, with what shows that it is no name (behind `.` and `@` it still is one)."""
+    """Matches a keyword that begins a line and a statement. What follows it shows that it is no name, except after `.` and `@`."""
     spelled = sorted(word for word, terminal in grammar.terminals().keywords.items() if terminal in ITEMS and terminal != "GROUP")
     return re.compile(rf"^(?:(?:{'|'.join(spelled)})(?=[ \t]+[A-Za-z\"_])|group(?=[ \t]+(?:by\b|\{{)))", re.MULTILINE)
 
@@ -129,7 +129,7 @@ def _piece(text: str) -> _Piece:
 
 @lru_cache(maxsize=MAX_KEPT)
 def _is_complete(text: str) -> bool:
-    """True if a piece is a number of statements of which none goes on in the next piece."""
+    """True if a piece consists of whole statements, none of which continues in the next piece."""
     return _is_in_order(_piece(text).tokens)
 
 

@@ -1,4 +1,4 @@
-"""A test made from a decision about a pod of a cluster: the pod, its node and some others with what the policy reads, and what happened.
+"""A policy test made from a decision about a pod: the pod, its node and some others with the values that the policy reads, and the outcome.
 
 A node has its allocatable resources, the labels that the policy reads, its taints, and one running pod with the sum of the requests on the
 node. The test is run before it is offered; an expectation that does not hold there, because it depends on what the test leaves out, is left
@@ -49,7 +49,7 @@ def decision_test(document: Document, cluster: KnownCluster) -> str:
     written = _Written(document, compiled, cluster, pod, decision)
     expectations = [line for line in written.expectations() if written.holds([line])]
     if not expectations:
-        raise UsageError(f"nothing that happens to {pod.key} can be written as a test: it depends on what tests do not hold")
+        raise UsageError(f"nothing that happens to {pod.key} can be written as a test: it depends on values that tests do not have")
     return written.text(expectations)
 
 
@@ -84,7 +84,7 @@ class _Written:
         return [name for name, out in zip(self.snapshot.names, mask, strict=True) if out]
 
     def expectations(self) -> Iterator[str]:
-        """What happened, as lines of a test."""
+        """The outcome, as `expect` lines of a test."""
         pod = _name(self.pod.name)
         if self.decision.node is not None:
             yield f"expect {pod} on {_name(self.decision.node)}"

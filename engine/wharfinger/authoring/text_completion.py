@@ -1,4 +1,4 @@
-"""What may be written inside of quotes: keys and values of labels, resources, taints, and texts that a parameter can have."""
+"""Candidates inside quotes: keys and values of labels, resources, taints, and strings that a parameter accepts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _found(before: Sequence[Token], frame: Frame | None, reading: Reading, clust
 
 
 def _of_selector(written: str, offset: int, before: Sequence[Token], cluster: KnownCluster | None) -> list[Offer]:
-    """Candidates for the key or the value at the end of what is written of a label selector."""
+    """Candidates for the key or the value at the end of an unfinished label selector."""
     path, item = _path(before[:-1]), item_of(before)
     value, key = SELECTED_VALUE.search(written), SELECTED_KEY.search(written)
     if value is not None:
@@ -104,7 +104,7 @@ def _path(before: Sequence[Token]) -> tuple[str, ...]:
 
 
 def item_of(before: Sequence[Token]) -> Subject:
-    """What `it` is behind some tokens: a device behind `devices` and `prefer device`, else a placed pod."""
+    """The item that `it` means after some tokens: a device after `devices` and `prefer device`, else a placed pod."""
     selected = next((token.type for token in reversed(before) if token.type in {"PODS", "DEVICES", "DEVICE"}), "PODS")
     return Subject.ITEM if selected == "PODS" else Subject.DEVICE
 

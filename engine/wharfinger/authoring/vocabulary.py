@@ -1,4 +1,4 @@
-"""What the words of the language mean: fixed words in a sentence each, functions and attributes by their documentation, types with units.
+"""The meaning of the words of the language: a sentence for each keyword, the documentation of functions and attributes, units of types.
 
 Fixed words are keywords, types, units, and the words behind `on missing` and `normalize`. Functions, fields, plugins and options of metrics
 have their texts where they are defined. A test compares these tables with the grammar.
@@ -24,8 +24,8 @@ KEYWORDS: Mapping[str, str] = {
     "policy": 'Names the policy: `policy "name" version "1.0.0"`.',
     "version": "The version of the policy, for people.",
     "for": 'Which pods the policy governs: `for pods where pod.namespace == "prod"`.',
-    "pods": "The pods that are placed in the cluster, or those `where` a condition on `it` holds.",
-    "devices": "The devices of the candidate node, or those `where` a condition on `it` holds.",
+    "pods": "The pods that are placed in the cluster, or those for which the condition on `it` after `where` is true.",
+    "devices": "The devices of the candidate node, or those for which the condition on `it` after `where` is true.",
     "device": "`prefer device name = …` ranks the devices of the node.",
     "where": "The condition on pods or devices.",
     "param": "A value that can be set from outside: `param keep_free: percent = 10% range 0%..50%`.",
@@ -56,7 +56,7 @@ KEYWORDS: Mapping[str, str] = {
     "preemption": "Which placed pods may have to leave for a governed pod.",
     "never_evict": "Placed pods (`it`) for which the condition is true are never evicted.",
     "only_evict": "Only placed pods (`it`) for which the condition is true may be evicted.",
-    "group": 'What holds for groups of pods: `group by pod.labels["job-name"] { min_count 4 }`; in expressions, the placed members.',
+    "group": 'The terms for groups of pods: `group by pod.labels["job-name"] { min_count 4 }`; in expressions, the placed members.',
     "min_count": "How many members of a group are placed at once: fewer are not placed at all.",
     "timeout": "How long placed pods wait for others.",
     "within": 'The levels of topology that all members of a group share, the widest first: `within required "example.com/rack"`.',
@@ -65,14 +65,14 @@ KEYWORDS: Mapping[str, str] = {
     "spread_over": "Labels of nodes over whose values different groups are spread.",
     "disruption": "What preemption may take of a group: `disruption group` takes all of it or nothing, `disruption pod` single pods.",
     "reserve": "Nodes may be kept free for a group while it waits.",
-    "permit": "What must hold before a placed pod is bound: `permit name timeout 5min { require … }`.",
+    "permit": "The conditions for binding a placed pod: `permit name timeout 5min { require … }`.",
     "test": "A test of the policy: nodes, pods, and what is expected of them.",
     "node": "The candidate node; in a test, declares a node.",
     "pod": "The pod that is being placed; in a test, declares a pod.",
     "running": "In a test, a pod that is on a node already.",
     "like": "In a test, takes the fields of an object declared before.",
     "place": "In a test, decides about a pod and places it.",
-    "expect": "In a test, what must hold: `expect web on a`.",
+    "expect": "In a test, a condition that must be true: `expect web on a`.",
     "pending": "In a test, the pod has no node.",
     "rejected": "In a test, the node is rejected, perhaps `by` a rule.",
     "accepted": "In a test, the node passes every filter.",
@@ -92,8 +92,8 @@ KEYWORDS: Mapping[str, str] = {
     "not": "True where the condition is false.",
     "in": "True where the left is a member of the set on the right.",
     "matches": 'True where labels match a label selector: `node.labels matches "zone in (a, b)"`.',
-    "true": "The condition that always holds.",
-    "false": "The condition that never holds.",
+    "true": "The condition that is always true.",
+    "false": "The condition that is never true.",
 }
 
 SUBJECTS: Mapping[str, str] = {
@@ -192,14 +192,14 @@ _DEVICE = ("NODE", "")  # the path of an object in a list: nodes have no other l
 
 
 def object_fields(path: tuple[str, ...]) -> tuple[Mapping[str, Field], tuple[str, ...]]:
-    """The fields of the object of a test that the path of a bracket leads into, none for other brackets; and the names inside of it."""
+    """The fields of the test object that the path of a bracket leads to (none for other brackets), and the rest of the path."""
     if path == _DEVICE:
         return DEVICE_FIELDS, ()
     return _OBJECT_FIELDS.get(path[0], {}) if path else {}, path[1:]
 
 
 def unit_doc(unit: str) -> str:
-    """What a unit measures, with how many base units it is."""
+    """The quantity that a unit measures, and its value in base units."""
     known = UNITS[unit]
     base = BASE_UNITS.get(known.kind, "")
     factor = f"{float(known.factor):,.10g}"
@@ -216,12 +216,12 @@ def type_with_unit(type_: Type) -> str:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """What an attribute is, as Markdown."""
+    """The documentation of an attribute, as Markdown."""
     return f"{attribute.doc}\n\n{type_with_unit(attribute.type)}"
 
 
 def called(function: Function) -> str:
-    """How a function is called, with the kinds of its parameters."""
+    """The signature of a function, with the kinds of its parameters."""
     name, dot, result = function.name.partition(".")
     return f"{name}({', '.join(parameters(function))}){dot}{result}"
 
@@ -249,7 +249,7 @@ def _kinds(parameter: Parameter) -> str:
 
 
 def function_text(function: Function) -> str:
-    """What a function does, as Markdown with an example."""
+    """The documentation of a function, as Markdown with an example."""
     return f"```policy\n{called(function)}\n```\n{function.doc}\n\n```policy\n{function.example}\n```"
 
 
@@ -262,7 +262,7 @@ def range_text(document: Document, expr: typed.Expr) -> str:
 
 
 def short(document: Document, word: Word) -> str:
-    """What a declared name is, in a few words: its keyword, and its type where it is known."""
+    """A short description of a declared name: its keyword, and its type if it is known."""
     binding = document.declarations.checked.notes.names.get(word.name)
     if binding is None or binding.reference is None:
         return word.role.value

@@ -18,7 +18,7 @@ from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 
 class Role(Enum):
-    """What a word is."""
+    """The role of a word."""
 
     KEYWORD = "keyword"
     SYMBOL = "symbol"
@@ -219,7 +219,7 @@ class Reading:
         self.frame = Frame(holds, name, token.start, self.frame, closes)
 
     def _brace(self, before: Token | None) -> tuple[str, str]:
-        """What a brace opens, and the name of that."""
+        """The kind of block that a brace opens, and its name."""
         if self.frame is None and self.item in _BLOCKS:
             return _BLOCKS[self.item], ""
         if before is not None and before.type == "WITH":
@@ -377,7 +377,7 @@ class Reading:
         return before is None or "\n" in self.source.text[before.end : token.start]
 
     def _begins_item(self, token: Token, before: Token | None) -> bool:
-        """True if a statement of the file begins here; one that begins a line ends what is left open."""
+        """True if a statement of the file begins here; a statement at the beginning of a line closes brackets that are still open."""
         if before is not None and before.type in {"DOT", "AT"}:
             return False
         if self.frame is None:

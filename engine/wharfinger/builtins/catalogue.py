@@ -80,7 +80,7 @@ class Builtins:
         return tuple(self._functions.values())
 
     def regex_fault(self, pattern: str) -> str | None:
-        """What is wrong with a regular expression: no RE2 syntax, or too costly; None if nothing."""
+        """The error in a regular expression (not in the syntax of RE2, or too costly), or None."""
         return texts.regex_fault(pattern)
 
     def plugins(self) -> Mapping[str, PluginRecord]:

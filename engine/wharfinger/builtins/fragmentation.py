@@ -1,4 +1,4 @@
-"""How much of the free devices of a node typical pods cannot use.
+"""The part of a node's free devices that typical pods cannot use.
 
 Source: "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC'23, and the simulator of
 its authors. Let R_g be the free thousandths of device g of a node, T their sum, and C its free CPU. A typical request m has c CPU and k
@@ -199,7 +199,7 @@ class _Nodes:
         self.cpu, self.memory = amounts.astype(np.float64)
 
     def _usable(self, context: AtRows, table: DeviceTable, entries: Any) -> NDArray[np.bool_]:
-        """Which devices are of the models of each pair, (n_pairs, n_devices) or (n_pairs, 1) bool."""
+        """True for the devices whose model each pair allows, (n_pairs, n_devices) or (n_pairs, 1) bool."""
         models = self.plan.models
         if not any(models):
             return np.ones((len(models), 1), dtype=np.bool_)

@@ -35,7 +35,7 @@ PATTERN = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^=:]*))?(?::(?P<effect>[^=:
 
 
 def effect_fault(effect: object) -> str | None:
-    """The error in the name of a taint effect, None if there is none; the empty name means all effects."""
+    """The error in the name of a taint effect, or None; the empty name means all effects."""
     if effect in (*EFFECTS, ""):
         return None
     near = closest(str(effect), EFFECTS)
@@ -43,7 +43,7 @@ def effect_fault(effect: object) -> str | None:
 
 
 def taint_fault(taint: object) -> str | None:
-    """What is wrong with a taint written as kubectl writes it, None if nothing."""
+    """The error in a taint written as kubectl writes it, or None."""
     found = TAINT.fullmatch(str(taint))
     if found is None:
         return 'not a taint; write it as "key=value:NoSchedule" or "key:NoSchedule"'
@@ -51,7 +51,7 @@ def taint_fault(taint: object) -> str | None:
 
 
 def key_fault(key: object) -> str | None:
-    """What is wrong with the key of a taint, None if nothing."""
+    """The error in the key of a taint, or None."""
     return None if matching.valid_key(str(key)) else 'no taint can have this key; a key is like "dedicated" or "example.com/dedicated"'
 
 
@@ -101,7 +101,7 @@ def _taints_of(context: AtNode) -> Taints:
 
 
 def _per_list(context: AtRows, read: Callable[[Taints], Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """What `read` returns for the taints of each row; it is called once for each distinct list."""
+    """The result of `read` for the taints of each row; it is called once for each distinct list."""
     sets, inverse = np.unique(context.snapshot.taint_set[context.rows], return_inverse=True)
     return np.array([read(context.snapshot.taints(number)) for number in sets.tolist()], dtype=dtype)[inverse]
 

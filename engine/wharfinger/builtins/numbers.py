@@ -175,7 +175,7 @@ def _exp_of_remainder(high: Any, low: Any) -> Any:
 
 
 def _log_of_parts(f: Any, power: Any) -> Any:
-    """The `log` of `(1 + f) * 2 ** power`, `1 + f` between the square roots of a half and of 2; for a number or a column."""
+    """The logarithm of `(1 + f) * 2 ** power`, with `1 + f` between sqrt(1/2) and sqrt(2); for a number or a column."""
     s = f / (2 + f)
     s2 = s * s
     s4 = s2 * s2

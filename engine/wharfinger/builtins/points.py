@@ -89,7 +89,7 @@ SPREADING = (
         name="spread",
         parameters=(Parameter(name="pods", kinds=frozenset({Kind.PODS})), text("by", literal=True)),
         result=always(Kind.NUMBER, optional=True, shape=Shape.NODE),
-        doc="Points for domains of the topology key that hold few of the selected pods: 100 in the emptiest, fewer the more there are "
+        doc="Points for domains of the topology key that have few of the selected pods: 100 in the emptiest, fewer the more there are "
         "(`100 · (max + min − n) / max`); missing on nodes without the key.",
         example='spread(pods where it.labels["app"] == pod.labels["app"], by: "topology.kubernetes.io/zone") ?? 0',
         scalar=_spread,

@@ -63,7 +63,7 @@ def _lane(context: AtNode | AtRows, resource: str, *, nonzero: bool) -> tuple[in
 
 
 def _fill_at(context: AtNode, resource: str, *, nonzero: bool) -> Fill | None:
-    """How full one node is; None if no node of the cluster has that resource."""
+    """The used fraction of one node; None if no node of the cluster has the resource."""
     lane = _lane(context, resource, nonzero=nonzero)
     if lane is None:
         return None
@@ -73,7 +73,7 @@ def _fill_at(context: AtNode, resource: str, *, nonzero: bool) -> Fill | None:
 
 
 def _fill_rows(context: AtRows, resource: str, *, nonzero: bool) -> Fill | None:
-    """How full the nodes are; None if no node of the cluster has that resource."""
+    """The used fraction of the nodes; None if no node of the cluster has the resource."""
     lane = _lane(context, resource, nonzero=nonzero)
     if lane is None:
         return None

@@ -90,7 +90,7 @@ class AtMoment:
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """One candidate node; `memo` keeps what is the same for all candidates, to be computed once. `placed`, `points` as in `AtRows`."""
+    """One candidate node; `memo` keeps values that are the same for all candidates. `placed`, `points` as in `AtRows`."""
 
     snapshot: Snapshot
     pod: PodView

@@ -206,7 +206,7 @@ def instructions(pattern: str) -> int:
 
 
 def regex_fault(pattern: object) -> str | None:
-    """What is wrong with a regular expression (no RE2 syntax, or too costly), None if nothing."""
+    """The error in a regular expression (not in the syntax of RE2, or too costly), or None."""
     try:
         size = instructions(str(pattern))
     except re2.error as error:
@@ -319,7 +319,7 @@ def _identifier(part: str) -> Identifier:
 
 
 def version_fault(version: object) -> str | None:
-    """What is wrong with a version written in a policy, None if nothing."""
+    """The error in a version written in a policy, or None."""
     return None if ordered(str(version)) else 'not a version; write it as "1.28" or "1.28.3-rc.1"'
 
 
@@ -417,7 +417,7 @@ def _parsed(parse: Callable[[str], float], value: str) -> float | None:
 
 
 def quantity_fault(value: object) -> str | None:
-    """What is wrong with a quantity written in a policy, None if nothing."""
+    """The error in a quantity written in a policy, or None."""
     return None if _bytes(str(value)) is not None else 'not a quantity; write it as Kubernetes does: "40Gi", "500m" or "1e3"'
 
 

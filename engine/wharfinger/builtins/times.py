@@ -45,7 +45,7 @@ def zone(name: str) -> tzinfo:
 
 
 def zone_fault(name: object, nearest: Callable[[str, Iterable[str]], str | None] = closest) -> str | None:
-    """What is wrong with the name of a time zone, None if nothing; `nearest` finds the zone that was meant."""
+    """The error in the name of a time zone, or None; `nearest` finds the zone that was meant."""
     if name in zone_names():
         return None
     near = nearest(str(name), zone_names())

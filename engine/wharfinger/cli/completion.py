@@ -1,4 +1,4 @@
-r"""What shells need besides typer's completion: scripts for zsh and fish, words that bash has split, safe and whole candidates.
+r"""Shell completion beyond typer's: scripts for zsh and fish, words that bash has split, quoted and complete candidates.
 
 typer's script for zsh does nothing at the first completion of a shell, and zsh and fish compare values with the whole `--option=value`.
 Candidates come from names and texts of files, which others may have written. zsh evaluates the answer of typer between double quotes,

@@ -45,7 +45,7 @@ def offered_snapshots(incomplete: str) -> list[str]:
 
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> list[str]:
-    """The files of these suffixes here or in the folders below, or in those of the incomplete path; what is hidden is left out."""
+    """The files with these suffixes in the current folder and below, or in the folder of the incomplete path; hidden files are left out."""
     above = incomplete[: incomplete.rfind("/") + 1]
     found: list[str] = []
     looked_at = 0

@@ -62,7 +62,7 @@ ARGUMENT = Rule(
 FAILED = Rule(
     name="test-failed",
     title="test that fails",
-    explanation="An `expect` of a test does not hold. The details show the values that led to it.",
+    explanation="An `expect` of a test is not true. The details show the values that led to it.",
     page="trying/testing",
 )
 UNTESTED = Rule(

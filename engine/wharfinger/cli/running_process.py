@@ -158,7 +158,7 @@ class Source(TypedDict):
 
 
 class PolicyState(TypedDict):
-    """Which version of a policy is in effect."""
+    """The state of a policy: which version is in force."""
 
     name: str | None
     state: str

@@ -146,7 +146,7 @@ class BoundPolicy:
         return np.where(outputs[1], key, np.nan) if rule.optional else key
 
     def device_order(self, snapshot: Snapshot, row: int) -> list[NDArray[np.float64]]:
-        """What the preferences say of each device of a node, `(n_devices,) float64` each, those first that decide first.
+        """The value of each preference for each device of a node, `(n_devices,) float64` each, the most important preference first.
 
         The larger comes first; a value that is missing is -inf. Preferences that say nothing of this pod or node are left out.
         """

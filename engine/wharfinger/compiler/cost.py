@@ -1,4 +1,4 @@
-"""What a policy costs to decide, estimated before it decides: a pure function of its text, the same on every machine.
+"""The cost of a policy's decisions, estimated before it decides: a pure function of its text, the same on every machine.
 
 Four things are counted. *Operations per node*: how many numbers are computed for each node at each decision; columns that depend on node
 objects and the pod's template alone are kept between decisions and not counted. *Operations per placed pod*: what is computed for every
@@ -41,7 +41,7 @@ TYPICAL_PODS = 10_000  # in the example of messages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a policy may cost at most.
+    """The maximum cost of a policy.
 
     `operations` and `kept` are per node, `selections` is the number of different selections, `asked` are operations for each placed pod.
     `counted` are operations for each template of placed pods, `recounted` those of them that are repeated for other templates of the pod to
@@ -79,7 +79,7 @@ NAMESPACE_BUDGET = Budget(
 
 
 def budget_of(authority: Authority) -> Budget:
-    """What a policy with this authority may cost."""
+    """The maximum cost of a policy with this authority."""
     return NAMESPACE_BUDGET if authority.restricted else CLUSTER_BUDGET
 
 
@@ -121,7 +121,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """What some rules cost together.
+    """The cost of some rules together.
 
     `operations` are per node at each decision, `kept` those computed only when a node object changes. `per_pod`: each pod is decided
     separately, and not once for all pods of its template.
@@ -144,7 +144,7 @@ class Amounts:
 
     @property
     def recounted(self) -> int:
-        """Those of `counted` that are repeated for other values of the pod to be placed."""
+        """The part of `counted` that is repeated for other values of the pod to be placed."""
         return sum(selection.recounted for selection in self.selections)
 
     def amounts(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCost(Amounts):
-    """What one rule costs, including what it shares with others."""
+    """The cost of one rule, including operations that it shares with others."""
 
     rule: str
     span: Span
@@ -168,7 +168,7 @@ class RuleCost(Amounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Amounts):
-    """What a policy costs: each rule, and all together with shared operations counted once.
+    """The cost of a policy: of each rule, and of all together, with shared operations counted once.
 
     `evicting` are the operations of its `preemption` for each placed pod that may be evicted, `grouping` those of its scope and its `group`
     for each pod, whenever the pod changes, and `scope` those of its scope alone. `patterns` are the regular expressions of all of these and
@@ -257,7 +257,7 @@ def estimate(  # noqa: PLR0913 — the programs of a policy
 
 
 def _of_arguments(override: typed.BaseOverride) -> RuleCost:
-    """The cost of what a policy says of one of Kubernetes' scores: each resource, constraint or term that it names is computed with."""
+    """The cost of a policy's arguments for a score of Kubernetes: each resource, constraint or term in them is computed for each node."""
     n_values, pending = 0, list[Any](override.arguments.values())
     while pending:
         value = pending.pop()
@@ -445,7 +445,7 @@ def _report_programs_of_pods(policy: typed.Policy, diagnostics: Diagnostics, cos
 
 
 def excess(cost: Cost, budget: Budget) -> str | None:
-    """What of a cost is above a budget, in words; None if nothing is."""
+    """The first amount of a cost that is above a budget, in words, or None."""
     amounts = {
         "numbers for each node": (cost.operations, budget.operations),
         "numbers kept for each node": (cost.kept, budget.kept),
@@ -495,4 +495,4 @@ def _report_operations_per_pod(selection: Selected, diagnostics: Diagnostics, *,
     about = f"about {TYPICAL_PODS:,} pods × {selection.operations} {steps} on a cluster of {TYPICAL_PODS:,} pods"
     label = "no index answers this" if selection.lookup is Lookup.SCAN else "differs between pods of one template"
     code = Code.P610 if refused else Code.L501
-    diagnostics.error(code, f"this looks at every placed pod {each}: {about}", selection.span, label=label, help=_ASKED_HELP)
+    diagnostics.error(code, f"this reads every placed pod {each}: {about}", selection.span, label=label, help=_ASKED_HELP)

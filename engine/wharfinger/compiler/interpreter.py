@@ -90,7 +90,7 @@ def _subject_ref(self: Interpreter, expr: typed.SubjectRef, place: Place) -> Any
 
 
 def _owner(self: Interpreter, attribute: Attribute, place: Place) -> Any:
-    """What the `read` of an attribute takes."""
+    """The argument for the `read` of an attribute."""
     subject = _subject(self, attribute.subject, place)
     return self.snapshot.objects.namespace_labels.of(subject.namespace) if attribute.of_namespace else subject
 

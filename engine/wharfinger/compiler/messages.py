@@ -63,7 +63,7 @@ def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:
     return f"{' or '.join(shown_)} is missing"
 
 
-OTHER_REQUIREMENT = "one of the filter's further requirements does not hold"
+OTHER_REQUIREMENT = "another requirement of the filter is not met"
 
 
 class Reasons:

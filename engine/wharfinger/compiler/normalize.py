@@ -40,7 +40,7 @@ def default_spread(kind: Kind) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """How a rule turns raw values into points."""
+    """The conversion of a rule's raw values into points."""
 
     normalize: Normalize
     min_spread: float = 0.0
@@ -50,7 +50,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a node's points depend on besides its own value: the lowest and highest value, and the mean of the points."""
+    """The values of all nodes that a node's points depend on: the lowest and highest value, and the mean of the points."""
 
     low: float
     high: float

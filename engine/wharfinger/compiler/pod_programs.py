@@ -1,4 +1,4 @@
-"""Programs of a policy about a pod without a node: the group of a pod, and which placed pods may be evicted for one that needs room.
+"""Programs of a policy that read no node: the group of a pod, and the placed pods that may be evicted for a pod.
 
 The group is found from the pod, the time and the labels of its namespace, as the scope of the policy is: so a pod is put into its group
 before it is tried. The rules of `preemption { … }` are one program over a placed pod, as the predicate of `pods where …` is; what they need
@@ -95,7 +95,7 @@ def module_of_group(policy: typed.Policy, group: typed.Group, params: Mapping[st
 
 
 def _whole(number: float) -> int:
-    """A calculated `min_count` as a number of pods: rounded up, and 0 for what is negative, infinite or no number."""
+    """A calculated `min_count` as a number of pods: rounded up, and 0 if it is negative, infinite or NaN."""
     return max(0, math.ceil(number)) if math.isfinite(number) else 0
 
 

@@ -232,7 +232,7 @@ def _members(value: Any, element: Type) -> frozenset[Any] | None:
 
 
 def _number(text: str, kind: Kind) -> float | None:
-    """The number of a literal of that kind in base units; None if it is not one. Only kinds without a unit take a bare number."""
+    """The number of a literal of that kind in base units, or None for another literal. Kinds with a unit require it."""
     found = LITERAL.fullmatch(text)
     if found is None:
         return None

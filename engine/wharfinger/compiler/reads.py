@@ -1,4 +1,4 @@
-"""What an expression reads, found by walking the typed tree and the lets that it uses."""
+"""The values that an expression reads, found by walking the typed tree and the lets that it uses."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def row_code(filters: Sequence[CompiledFilter], scores: Sequence[CompiledScore])
 
 
 def is_quick(rule: Rule) -> bool:
-    """True if a rule changes with the pods of its own row, not with those of other rows, and each operation has a form for one row."""
+    """True if a rule depends on the pods of its own row only, and each operation has a form for one row."""
     return rule.plan.one_row is not None and rule.volatility in {Volatility.ROW, Volatility.TIMED}
 
 

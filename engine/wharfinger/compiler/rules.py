@@ -45,7 +45,7 @@ class Bit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What filters, scores and tie keys have in common; `metrics` are those it uses, any of which may suspend it.
+    """The common base of filters, scores and tie keys; each of the `metrics` that it uses may suspend it.
 
     `plan` computes the rule's parts; if the rule is `guarded`, its last output is true where the rule applies. A guard that reads the pod
     alone is in the register `pod_guard` instead.

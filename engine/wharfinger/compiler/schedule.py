@@ -45,7 +45,7 @@ class StaticPart:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What changes a plan besides its own row.
+    """The changes outside of its own row that affect a plan.
 
     Counts of selections (computed by `steps`, as what is known of `groups`), metrics and the time if it is `timed`, and the labels of
     `namespaces`.
@@ -75,7 +75,7 @@ class RowStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to compute some nodes: `steps` for any rows, or `rest` for all rows after the static parts were looked up.
+    """The steps that compute some nodes: `steps` for any rows, or `rest` for all rows after the static parts were looked up.
 
     `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `hazardous` plans contain operations that may
     divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `domains` are the topology keys whose
@@ -220,7 +220,7 @@ class _Scheduling:
         return tuple(steps)
 
     def _watch(self, nodes: Sequence[Node]) -> Watch:
-        """What changes some of the nodes besides their own rows: selections counted over domains, metrics and the time."""
+        """The sources of changes outside of a node's own row: selections counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
         selections_ = {arg.number: arg for node in volatile for arg in node.args if is_selection(arg)}
         groups = [node for node in volatile if node.op.key == leaves.OF_GROUPS]

@@ -1,4 +1,4 @@
-"""Selections of placed pods (`pods where …`): which counts of the model answer them, and what is corrected for the pod to be placed.
+"""Selections of placed pods (`pods where …`): the counts of the model that they use, and the corrections for the pod to be placed.
 
 The predicate is a small program over one placed pod. What it needs of the pod to be placed is captured when the selection is evaluated
 and is part of the selection's key, so that pods with equal captured values share one set of counts.
@@ -32,7 +32,7 @@ from wharfinger.model.state.snapshot import Snapshot
 
 
 class Lookup(Enum):
-    """How a selection is answered for a pod to be placed."""
+    """The ways to answer a selection for a pod to be placed."""
 
     KEPT = "kept counts"
     INDEX = "kept counts, and an index"
@@ -84,7 +84,7 @@ def parts(node: Node) -> Parts | None:
 
 
 def lookup(node: Node) -> Lookup:
-    """How a selection is answered."""
+    """The way to answer the selection."""
     apart = parts(node)
     if apart is None and any(varies_between_decisions(capture) for capture in captured_nodes(node.args)):
         return Lookup.SCAN
@@ -251,7 +251,7 @@ Weigh = Callable[[PodView], float | None]
 
 
 class _Counted:
-    """What a placed pod counts in a selection; `captures` are all captured values of the selection."""
+    """The number that a placed pod counts in a selection; `captures` are all captured values of the selection."""
 
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
         self._program = weighing(outputs)

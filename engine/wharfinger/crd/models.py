@@ -81,7 +81,7 @@ class Condition(Part):
 
 
 class Reasons(Part):
-    """A pod or node and what speaks against it."""
+    """A pod or node and the reasons against it."""
 
     reasons: Annotated[tuple[Sentence, ...], Field(max_length=16)] = Field(
         default=(), description="Reasons against the node, one sentence each."
@@ -96,7 +96,7 @@ MAX_REPEATED_LENGTH = 65_536
 
 
 class PolicyMode(StrEnum):
-    """What a policy does: decide, only be compared with what is decided, or nothing."""
+    """The effect of a policy: it decides, is only compared with decisions, or has no effect."""
 
     ENFORCE = "Enforce"
     SHADOW = "Shadow"
@@ -224,7 +224,7 @@ class AppPolicy(Part):
 
 
 class DriftPolicy(StrEnum):
-    """What happens to pods that no longer satisfy the policy."""
+    """The action for pods that no longer satisfy the policy."""
 
     REPORT = "Report"
     EVICT = "Evict"
@@ -273,7 +273,7 @@ class PolicyAppSpec(Part):
 
 
 class AppPhase(StrEnum):
-    """Where an app stands.
+    """The phase of an app.
 
                       ┌──────────────── spec changes, pods go ────────────────┐
                       ▼                                                       │

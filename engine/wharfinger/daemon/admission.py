@@ -105,7 +105,7 @@ class Judges:
         return None
 
     async def _next(self) -> Process:
-        """The next process that has started; it goes on starting for others if this is cancelled."""
+        """The next process that has started. If this is cancelled, the process continues to start for others."""
         if not self._coming:
             self.prepare()
         if self._closed:

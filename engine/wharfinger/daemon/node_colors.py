@@ -165,7 +165,7 @@ class NodeColorings:
 
 
 def _devices(snapshot: Snapshot) -> Coloring:
-    """The part of each node's devices that claims hold; nodes with equal devices of which the same is taken are counted once."""
+    """The allocated part of each node's devices; nodes with equal devices and equal allocations are counted once."""
     states = snapshot.objects.following(DeviceStates)
     found, numbers = np.unique(states.ids(snapshot), return_inverse=True)
     counts = [_held_of(states.state(number)) for number in found.tolist()]
@@ -174,7 +174,7 @@ def _devices(snapshot: Snapshot) -> Coloring:
 
 
 def _held_of(state: State) -> tuple[int, int]:
-    """(devices of which claims hold all or a part, devices) of a node; those that the node cannot reach do not count."""
+    """(devices that are allocated in whole or in part, all devices) of a node, without those that it cannot reach."""
     held = offered = 0
     for pool, usage in zip(state.node.pools, state.usage, strict=True):
         reachable = [True] * len(pool.devices) if pool.reachable is None else pool.reachable

@@ -1,4 +1,4 @@
-"""What the web server shows of the process: health checks, `/policies`, `/debug/cache`, and the playground on its cluster.
+"""Pages about the process: health checks, `/policies`, `/debug/cache`, and the playground on its cluster.
 
 Ready means that the process does its work, or would if it led: a replica on standby is ready. It is not ready while the API server does
 not answer, or while a kind may not be listed: pods are still placed then, but as if there were no objects of that kind.

@@ -70,7 +70,7 @@ def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
 
 
 def _fault_of(path: str) -> str:
-    """Why a path cannot be followed as a file or folder of policies, "" if it can. Nothing is opened: a pipe would wait for its writer."""
+    """Why a path cannot be a file or folder of policies, or "". It opens nothing, because a pipe would wait for its writer."""
     found = Path(path)
     if not found.exists():
         return "no such file or folder"

@@ -73,7 +73,7 @@ class Prometheus(Part):
         if parts is None or not settings_fields.is_http(parts):
             raise ValueError("expected a URL such as https://prometheus.monitoring:9090")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("the URL has a password in it; name the file that holds it as basicAuth.passwordFile")
+            raise ValueError("the URL has a password in it; name the file that contains it as basicAuth.passwordFile")
         if parts.query or parts.fragment:
             raise ValueError("expected the server's URL, without a query")
         if not settings_fields.has_port(parts):
@@ -98,7 +98,7 @@ class Prometheus(Part):
     def _not_secret(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         secret = sorted(name for name in value if any(word in name.lower() for word in _SECRET))
         if secret:
-            raise ValueError(f"{secret[0]} is a secret; name the file that holds it under headerFiles")
+            raise ValueError(f"{secret[0]} is a secret; name the file that contains it under headerFiles")
         odd = next((name for name, text in value.items() if not (text.isascii() and text.isprintable()) or text != text.strip()), None)
         if odd is not None:
             raise ValueError(f"expected one line of plain ASCII for {odd}, without blanks around it")

@@ -35,7 +35,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A field of the document: its path, with `[]` after a list and `<name>` for any key of a mapping, and the type of its values."""
+    """A field of the settings: its path, with `[]` after a list and `<name>` for a key of a mapping, and the type of its values."""
 
     path: tuple[str, ...]
     field: FieldInfo

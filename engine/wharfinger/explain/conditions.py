@@ -180,7 +180,7 @@ class PolicyCommentary:
         return sentences, tuple(line for clause in failing for line in operands(interpreter, found[0].policy, clause.condition, row))
 
     def device_preferences(self, pod: PodView, snapshot: Snapshot, row: int, given: Container[str]) -> Iterator[str]:
-        """A line for each preference that ordered the devices of a node of which the pod gets those `given`, by uid."""
+        """A line for each preference that ordered the devices of a node; `given` are the uids of the devices that the pod gets."""
         for policy in self._preferring:
             if not policy.governs(pod, snapshot):
                 continue

@@ -1,4 +1,4 @@
-"""What a policy does on a cluster: whom it governs, which nodes it rejects for them, where it makes a difference, and what it costs.
+"""The effect of a policy on a cluster: the pods that it governs, the nodes that it rejects, changed decisions, and its cost.
 
 The pods that it governs are decided about twice, with the policy and without it, each on the cluster as it is without that pod. Of many
 pods a part is looked at: those that wait, then placed ones, one of each template before a second one of any.

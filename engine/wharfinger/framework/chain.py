@@ -130,7 +130,7 @@ class Chain:
         return tuple(link.plugin for link in self.links if isinstance(link.plugin, AnnotatingPlugin))
 
     def assigned(self, attempt: Attempt, row: int) -> PodView:
-        """The pod of the attempt as it is to be assumed on the node of that row: with the annotations that plugins choose for it there."""
+        """The pod of the attempt as assumed on the node of a row, with the annotations that plugins choose for it."""
         pod = attempt.pod
         for plugin in self.annotating:
             if annotations := plugin.annotations(attempt, row):
@@ -322,7 +322,7 @@ def _base_terms(link: Link, overrides: lineup.BaseOverrides) -> list[ScoreTerm]:
 
 
 def _source(name: str, plugin: extension.Plugin | None, overrides: lineup.BaseOverrides) -> ScoreTerm:
-    """The score whose points rules read: as configured, whatever its weight; with its default arguments where it is switched off."""
+    """The score plugin whose points rules read: as configured, with any weight, or with default arguments if it is switched off."""
     return _term(plugin_calls.fenced(default_registry()[name]()) if plugin is None else plugin, 1.0, overrides)
 
 

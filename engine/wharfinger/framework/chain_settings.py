@@ -124,7 +124,7 @@ def exactly(expected: str) -> AfterValidator:
 
 
 def sentences(error: ValidationError, model: type[BaseModel], at: Path = ()) -> list[str]:
-    """One sentence per fault, `path: what is wrong`; `at` is the path of the validated value."""
+    """One sentence per fault, `path: message`; `at` is the path of the validated value."""
     return [_sentence(fault, model, at) for fault in error.errors(include_url=False)]
 
 

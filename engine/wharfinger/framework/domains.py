@@ -32,7 +32,7 @@ class RowClasses(NamedTuple):
     rows: NDArray[np.intp]
 
     @property
-    def stands(self) -> bool:
+    def is_valid(self) -> bool:
         """True if all nodes are still in the same domains."""
         return all(topology.revision == seen for topology, seen in self.topologies)
 

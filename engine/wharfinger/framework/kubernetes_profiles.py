@@ -33,7 +33,7 @@ HARD = (extension.FilterPlugin, extension.PreEnqueuePlugin)
 SCORING = ("score", "preScore")
 FREE = ("postFilter", "queueSort")
 """Points whose plugins may all be disabled: they neither reject nor prefer nodes."""
-NARROW = "is a hard constraint and always holds: settings narrow the choice of nodes, never widen it"
+NARROW = "is a hard constraint, which settings cannot change or switch off"
 EVERY_NODE = "changes nothing: every node is always considered"
 RUNNING = "concerns a running scheduler, and changes nothing about where pods go"
 _ONLY_RUNNING = (

@@ -215,8 +215,8 @@ def _called(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> 
             return CheckedFilter(plugin.name, answer)
         if isinstance(answer, PreparedScore) and isinstance(plugin, extension.ScorePlugin):
             return CheckedScore(plugin.name, answer, plain=plugin.normalization is None)
-        if isinstance(answer, Skip) and answer.stands is not None and answer is not SKIP_ALWAYS:
-            return Skip(functools.partial(_call, plugin.name, "stands", answer.stands))
+        if isinstance(answer, Skip) and answer.is_valid is not None and answer is not SKIP_ALWAYS:
+            return Skip(functools.partial(_call, plugin.name, "is_valid", answer.is_valid))
         return answer
 
     return call

@@ -117,14 +117,14 @@ Affected = Rows | Outdated | None
 class Skip:
     """Answer of a plugin: it does not apply to the pod.
 
-    A TIMED or GLOBAL plugin is called again after each change, unless `stands` is given and true for the changed cluster.
+    A TIMED or GLOBAL plugin is called again after each change, unless `is_valid` is given and true for the changed cluster.
     """
 
-    stands: Callable[[Snapshot], bool] | None = None
+    is_valid: Callable[[Snapshot], bool] | None = None
 
     def affected(self, snapshot: Snapshot, *_: object) -> Affected:
         """`OUTDATED`, or None if the answer is still valid."""
-        return None if self.stands is not None and self.stands(snapshot) else OUTDATED
+        return None if self.is_valid is not None and self.is_valid(snapshot) else OUTDATED
 
 
 SKIP = Skip()
@@ -150,7 +150,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAllocation:
-    """What is to be allocated to a claim of a pod on its node; it is neither counted nor written yet.
+    """An allocation for a claim of a pod on its node, neither counted nor written yet.
 
     A claim for extended resources is not written yet either, and `request_mappings` go to the status of the pod.
     """
@@ -223,7 +223,7 @@ class AllocatingFilter(PreparedFilter):
 
     @abstractmethod
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
-        """What is to be allocated to claims of the pod on the node of a row, which lets it through."""
+        """The allocations for claims of the pod on the node of a feasible row."""
 
 
 class PreparedScore(ABC):
@@ -310,7 +310,7 @@ def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _with(rows: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Some rows and one other: after a placement, thousands of a domain that is full now and the row of the pod, which need no sorting."""
+    """Adds one row to sorted rows. After a placement, these are the thousands of rows of a full domain and the row of the pod."""
     row = other.item()
     at = int(rows.searchsorted(row))
     if at < len(rows) and rows.item(at) == row:
@@ -346,8 +346,8 @@ class ObjectWatch:
         self._seen = snapshot.objects.revision
         self._revision = snapshot.objects.revision_of(*kinds)
 
-    def stands(self, snapshot: Snapshot) -> bool:
-        """True if none of them has changed until a later snapshot."""
+    def unchanged(self, snapshot: Snapshot) -> bool:
+        """True if no object of these kinds has changed up to a later snapshot."""
         store = snapshot.objects
         if store.revision != self._seen:
             if store.revision_of(*self._kinds) != self._revision:

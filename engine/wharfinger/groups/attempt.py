@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What was found for a group: its result, and the node of each member that gets one, in the order in which they are assumed.
+    """The result for a group, and the nodes of its placed members in the order in which they are assumed.
 
     `without` are the members that were tried and get none; `answer` is None where members are missing. `freed` is the preemption for a
     group without a place, None if it does not help or was not tried.
@@ -41,7 +41,7 @@ class Attempt:
     group: Group | None = None
 
     def after_evictions(self) -> Attempt:
-        """What is found for the group once the victims of preemption have left; itself where there are none."""
+        """The result for the group after the victims of preemption have left; the same result if there are none."""
         if self.freed is None or self.group is None:
             return self
         victims = tuple(pod.key for pod in self.freed.victims)
@@ -51,7 +51,7 @@ class Attempt:
 def attempt(  # noqa: PLR0913 — the keyword is about what may be done for the group
     decider: Decider, state: ClusterState, index: GroupIndex, key: str, pods: Sequence[PodView], *, preempt: bool = False
 ) -> Generator[None, None, Attempt]:
-    """A generator of steps that returns what is found for the members `pods` of a group, which wait and may be tried.
+    """A generator of steps that searches places for the waiting members `pods` of a group; it returns the result.
 
     With `preempt`, which pods would have to leave is looked for where it was shown that the group has no place, as the scheduler does.
     `state` may be changed between two steps, and is as before in the end.
@@ -84,7 +84,7 @@ def _placed(group: Group, answer: Placed, result: GroupResult) -> Attempt:
 
 
 def _preemption(decider: Decider, state: ClusterState, index: GroupIndex, group: Group) -> Generator[None, None, PreemptionAnswer]:
-    """Which pods must leave for the group; nothing is searched for if no pod has a lower priority."""
+    """The pods that must leave for the group; there is no search if no pod has a lower priority."""
     if (hopeless := no_victims(group, state.snapshot())) is not None:
         return hopeless
     with without_nominations(state, group.waiting):

@@ -101,7 +101,7 @@ CHANGES_PER_STEP = 20
 
 @dataclass(slots=True)
 class DomainPlacement:
-    """What one domain takes: members with their nodes in order, and the members left."""
+    """The placement in one domain: members with their nodes in order, and the members left."""
 
     domain: Domain
     nodes: dict[str, str] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Tentative:
         return self._state.snapshot(self._now)
 
     def evaluation(self, pod: PodView) -> Evaluation:
-        """What filters and scores say about a member."""
+        """The results of filters and scores for a member."""
         return self.decider.evaluation(self.snapshot, pod)
 
     def spend(self, steps: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Which group a pod belongs to, and what holds for the group.
+"""The group of each pod, and the terms of each group.
 
 A pod names its group itself: in `spec.schedulingGroup`, or in a label of the coscheduling plugin. Otherwise a policy may put it into one.
 The requirements of the group are read from its PodGroup at each call, so a PodGroup that is added, changed or deleted needs no event here.
@@ -240,7 +240,7 @@ class GroupIndex:
         return () if found is None else tuple(sorted(found.by_uid.values(), key=_order))
 
     def n_placed(self, key: str) -> int:
-        """How many members of a group are placed; 0 for an unknown key."""
+        """The number of placed members of a group; 0 for an unknown key."""
         found = self._groups.get(key)
         return 0 if found is None else len(found.placed)
 
@@ -250,7 +250,7 @@ class GroupIndex:
         return key is not None and uid in self._groups[key].placed
 
     def terms(self, key: str) -> GroupTerms | None:
-        """What holds for a group; None as long as the PodGroup that its members name does not exist, and for an unknown key."""
+        """The terms of a group; None if the PodGroup that its members name does not exist, and for an unknown key."""
         members = self._groups.get(key)
         if members is None:
             return None
@@ -299,12 +299,12 @@ class GroupIndex:
         )
 
     def taken_whole(self) -> list[Group]:
-        """The groups with placed members of which preemption takes all at once."""
+        """The groups with placed members that preemption can only evict as a whole."""
         whole = (key for key in self if (terms := self.terms(key)) is not None and terms.disruption is Disruption.GROUP)
         return [group for key in whole if (group := self.group(key)) is not None and group.placed]
 
     def awaited(self, key: str) -> str | None:
-        """What the members of a group wait for before they are tried, in kube-scheduler's words; None if they can be tried.
+        """The reason why the members of a group cannot be tried yet, in kube-scheduler's words, or None.
 
         Source: PreEnqueue, plugins/gangscheduling/gangscheduling.go, Kubernetes 1.36.
         """
@@ -329,7 +329,7 @@ def group_index(pods: Iterable[PodView], store: ObjectStore, rule: GroupRule = n
 
 
 def _order(pod: PodView) -> tuple[int, float]:
-    """As kube-scheduler, with the creation in place of the first attempt (podGroupInfoForPod, schedule_one_podgroup.go)."""
+    """The order of kube-scheduler, with the creation in place of the first attempt (podGroupInfoForPod, schedule_one_podgroup.go)."""
     created = pod.created
     return -pod.priority, float("inf") if created is None else created
 
@@ -361,7 +361,7 @@ def _terms(policy: str, group: CompiledGroup, membership: Membership) -> GroupTe
 
 
 def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: Circumstances) -> tuple[str, GroupTerms] | None:
-    """The name of the pod's group and what all policies together say of it; None for a pod that no policy puts into a group."""
+    """The name of the pod's group and its terms by all policies together; None if no policy puts the pod into a group."""
     found = [group for policy in policies if policy.group is not None and (group := group_of_policy(policy, pod, at)) is not None]
     if not found:
         return None
@@ -370,7 +370,7 @@ def group_of_policies(policies: Sequence[CompiledPolicy], pod: PodView, at: Circ
 
 
 def joined(said: Sequence[GroupTerms]) -> GroupTerms:
-    """What several policies say of one group, as one; a level that one of them requires is required."""
+    """The terms of several policies for one group, joined; a level that one of them requires is required."""
     if len(said) == 1:
         return said[0]
     required: dict[str, bool] = {}

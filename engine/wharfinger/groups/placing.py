@@ -81,7 +81,7 @@ def placing_with(tentative: Tentative, group: Group, *, within: Mapping[str, str
 
 
 class _Search:
-    """The search for one group: the members, what is assumed, and the work that is done."""
+    """The search for one group: its members, the assumed pods, and the work done so far."""
 
     def __init__(self, tentative: Tentative, group: Group, within: Mapping[str, str]) -> None:
         self.tentative = tentative

@@ -71,7 +71,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class _Freed:
-    """What has to leave for a placement."""
+    """The pods that have to leave for a placement."""
 
     placement: Placed
     units: tuple[Unit, ...]
@@ -195,7 +195,7 @@ def _by_importance(decider: Decider, units: Sequence[Unit], allowed: Sequence[Ev
 
 
 def _breaking(units: Sequence[Unit], budgets: Budgets) -> set[int]:
-    """The identities of the units of which some pod breaks a budget if all are evicted in this order."""
+    """The identities of the units that have a pod whose eviction breaks a budget, if all are evicted in this order."""
     violating, _ = budgets.split([pod for unit in units for pod, _, _ in unit.pods])
     broken = {pod.uid for pod in violating}
     return {id(unit) for unit in units if any(pod.uid in broken for pod, _, _ in unit.pods)}
@@ -256,7 +256,7 @@ class _Freeing:
     def _free(
         self, units: Sequence[Unit], labels: Mapping[str, str], budgets: Budgets, best: _Freed | None
     ) -> Generator[None, None, _Freed | NotFound | None]:
-        """What has to leave so that the group can be placed in one domain.
+        """The pods that have to leave so that the group can be placed in one domain.
 
         None if it cannot be, even without all `units`, or if that costs more than the `best` of other domains.
         """

@@ -89,7 +89,7 @@ def _fit(tentative: Tentative, domain: Domain, members: list[PodView]) -> Genera
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """A placement that is free once others have ended; `at` is the time at which they have at the latest, None if that is not known."""
+    """A placement that is free once other pods have ended; `at` is the latest time of their end, or None if it is not known."""
 
     placement: Placed
     at: float | None
@@ -150,7 +150,7 @@ def _of_daemon_set(pod: PodView) -> bool:
 
 
 class _Gone:
-    """How many of the pods in order are taken from the state."""
+    """The number of pods, in order, that are removed from the state."""
 
     def __init__(self, state: ClusterState, leaving: list[tuple[float, float, PodView, bool]]) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""What becomes of a group, in words: for a dry run, an explanation and the live page, and in the status of its PodGroup.
+"""The state of a group in words: for a dry run, an explanation, the live page, and the status of its PodGroup.
 
 A group is tried when all members that it needs are there. `awaiting` describes what is missing until then, `answered` the result of the
 search.

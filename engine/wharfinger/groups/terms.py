@@ -1,4 +1,4 @@
-"""What holds for a group of pods, and the answers to the question where it goes.
+"""The terms of a group of pods, and the values that say where it can be placed.
 
 The terms are the same from every source: a PodGroup (`scheduling.k8s.io/v1alpha2`), labels of the coscheduling plugin, or a policy.
 """
@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT = 300.0
 
 
 class Disruption(Enum):
-    """What preemption may take of a group: single pods, or all of it at once."""
+    """The unit of preemption in a group: single pods, or the whole group."""
 
     POD = "Pod"
     GROUP = "PodGroup"
@@ -34,7 +34,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTerms:
-    """What holds for a group.
+    """The requirements of a group.
 
     `min_count`: how many members must be placed before any of them is bound; 0 for a group without that condition (`basic`). `levels` are
     from the widest to the narrowest. `spread`: topology keys over which this group and others of its policy are spread. `timeout` in
@@ -65,7 +65,7 @@ class Group:
 
     @property
     def needed(self) -> int:
-        """How many of the waiting members must be placed at once."""
+        """The number of waiting members that must be placed at once."""
         return max(0, self.terms.min_count - len(self.placed))
 
     @property
@@ -76,7 +76,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainFit:
-    """How many members a domain takes at once (`fits` of `wanted`), and what stops the next one: message → number of nodes.
+    """The number of members that a domain takes at once (`fits` of `wanted`), and what stops the next one: message → number of nodes.
 
     `at_most`: it takes no more than `fits`, and perhaps fewer.
     """

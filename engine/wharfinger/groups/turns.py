@@ -28,7 +28,7 @@ Key: TypeAlias = Callable[["Chain", PodView], tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What is tried at once: one pod, or the members of a group that wait, in the order in which they are tried.
+    """The unit that the queue tries at once: one pod, or the waiting members of a group, in the order in which they are tried.
 
     `group` is the key of the group, None for a pod without one.
     """

@@ -264,7 +264,7 @@ def _refuse_oddities(server: str, header: str | None) -> None:
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"the cluster's server is {server!r}, expected a URL such as https://10.0.0.1:6443")
     if header is not None and not (header.isascii() and header.isprintable()):
-        raise ValueError("the user's token holds a line break or another character that tokens do not have")
+        raise ValueError("the user's token contains a line break or another character that tokens do not have")
 
 
 def _default_kubeconfig() -> str | None:

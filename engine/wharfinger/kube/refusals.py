@@ -1,4 +1,4 @@
-"""What an API server answers instead of success, as exceptions, and how long to wait before asking again.
+"""Failed answers of an API server as exceptions, with the time to wait before the next attempt.
 
 The HTTP status alone is not enough: 409 is a conflict of versions, of uids or of bindings, and a watch that fails after it has begun sends
 the status as an event in a stream that started with 200. Both ways lead to the same exceptions here.

@@ -97,11 +97,11 @@ def _refusal(content: bytes, name: str) -> tuple[Code, str, str | None] | None:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return Code.P003, f"{name} is not UTF-8: line {line} holds the byte 0x{content[error.start]:02x}", "save the file in UTF-8"
+        return Code.P003, f"{name} is not UTF-8: line {line} contains the byte 0x{content[error.start]:02x}", "save the file in UTF-8"
     control = next((char for char in text if char < " " and char not in TEXT_CONTROLS), None)
     if control is None:
         return None
-    return (Code.P002, f"{name} is not a text file: it holds the control character U+{ord(control):04X}", None)
+    return (Code.P002, f"{name} is not a text file: it contains the control character U+{ord(control):04X}", None)
 
 
 SUFFIX = ".policy"
@@ -148,7 +148,7 @@ class _Total:
         return self.words <= MAX_TOKENS and self.bytes <= MAX_BYTES
 
     def broken(self, file: ast.File) -> tuple[Code, str]:
-        """The limit that is broken, and what to say of the file that imports too much."""
+        """The limit that is exceeded, with the message about the file whose imports exceed it."""
         name = file.span.source.name
         if self.words > MAX_TOKENS:
             return Code.P007, f"{name} and what it imports have more than {MAX_TOKENS:,} words and symbols"

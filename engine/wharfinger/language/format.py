@@ -121,7 +121,7 @@ class _Page:
         self._write_comment_after(statement.end)
 
     def _comments(self, offset: int, indent: str, *, first: bool) -> bool:
-        """True if comments stood before a place. They are written on separate lines, with the blank lines between them."""
+        """True if there were comments before a place; writes them on separate lines, with the blank lines between them."""
         begun = len(self.lines)
         for comment in self.margin.before(offset) if self.margin else ():
             if not first and self._blank_before(comment.start):

@@ -69,7 +69,7 @@ class TextSet:
     _parsed: dict[str, tuple[ast.File | None, Diagnostics]] = field(default_factory=dict)
 
     def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics, authority: Authority = CLUSTER) -> CheckedText:
-        """The policy of one text with its tests and imports, as that of `authority`; whatever is wrong goes to `diagnostics`."""
+        """The policy of one text with its tests and imports, owned by `authority`; errors are added to `diagnostics`."""
         file = self._read(name, diagnostics)
         paired = paired_file(name)
         needs = {paired} if paired is not None else set()
@@ -107,7 +107,7 @@ class TextSet:
         tested = paired_file(name) if name.endswith(TEST_SUFFIX) else None
         if tested not in self.texts:
             title = file.tests[0].title.span
-            help_ = f"put them into the file of the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+            help_ = f"put them into the file of the rules, or into a file named `X{TEST_SUFFIX}` next to `X{SUFFIX}`"
             diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
 
     def _fetch(self, needs: set[str], diagnostics: Diagnostics, authority: Authority, key: str) -> ast.File | str:
@@ -115,13 +115,13 @@ class TextSet:
             shared = authority.library(posixpath.basename(key))
             if shared is None:
                 return f"policies of a namespace import only {listed(name for name, _ in authority.libraries)}"
-            return parse(Source(name=key, text=shared), diagnostics) or "it holds no declarations"
+            return parse(Source(name=key, text=shared), diagnostics) or "it has no declarations"
         needs.add(key)
         if not self.imports:
             return "this policy has no other files to import"
         if key not in self.texts:
             return f"there is no such {SUFFIX} file where this one comes from"
-        return self._read(key, diagnostics) or "it holds no declarations"
+        return self._read(key, diagnostics) or "it has no declarations"
 
 
 _IMPORT_HELP_OF_SET = "only files of the same folder or ConfigMap can be imported"
@@ -257,7 +257,7 @@ class Loader:
         tested = self.files.get(paired_file(name) or "") if name.endswith(TEST_SUFFIX) else None
         if tested is not None and tested.policy is not None:
             return
-        paired = f"`{paired_file(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+        paired = f"`{paired_file(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` next to `X{SUFFIX}`"
         title = file.tests[0].title.span
         help_ = (
             f"they are tests of the policy in {paired}"
@@ -275,7 +275,7 @@ class Loader:
         if not key.endswith(SUFFIX):  # a diagnostic quotes its text, which must not be a secret
             return f"only {SUFFIX} files can be imported"
         try:
-            return self.read(key) or f"{key} holds no declarations"
+            return self.read(key) or f"{key} has no declarations"
         except UsageError as error:
             return str(error).rpartition(": ")[2].lower()
 

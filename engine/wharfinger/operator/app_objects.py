@@ -39,7 +39,7 @@ def held_to(text: str, *, name: str, namespace: str, app: str) -> str:
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
     if file is None or file.policy is None:
-        raise NoPolicy("the text holds no `policy` line")
+        raise NoPolicy("the text has no `policy` line")
     edits = [_name(file.policy, name), _scope(file.policy, text, namespace, app), *(_without(test, text) for test in file.tests)]
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
@@ -255,7 +255,7 @@ def _is_up_to_date(wanted: Mapping[str, Any], found: PlainObject) -> bool:
 
 
 async def _claim(writer: ObjectWriter, wanted: Mapping[str, Any], app: ObjectMeta) -> None:
-    """Raises NotOurs unless the name is free or the object belongs to the app, even if it is not in the cache or has lost its labels."""
+    """Raises NotOurs unless the name is free or the object is the app's, also if it is not in the cache or its labels were removed."""
     meta = wanted["metadata"]
     there = await living(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
     if there is not None and not is_app_of(there, app):

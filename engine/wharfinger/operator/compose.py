@@ -193,7 +193,7 @@ class Operator:
             tasks.start(self._reconcilers.run(), "reconcilers")
 
     async def stop(self) -> None:
-        """Waits until what is being reconciled is done, within a limit."""
+        """Waits until running reconciles have ended, within a limit."""
         if self._reconcilers is not None:
             await self._reconcilers.stop()
 

@@ -293,7 +293,7 @@ def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> 
 
 
 def ready(holds: bool | None, reason: str, message: str = "") -> Condition:
-    """The condition `Ready`, of which kubectl shows the reason and the message: the most important message, in one short line."""
+    """The condition `Ready`, with the most important message in one short line; kubectl shows its reason and message."""
     lines = message.splitlines()
     return condition("Ready", holds, reason, cut(lines[0], _MAX_SUMMARY_LENGTH) if lines else "")
 
@@ -331,7 +331,7 @@ class HasMetadata(Protocol):
 
 
 def key_of(obj: HasMetadata) -> str:
-    """`namespace/name`, or `name` for what is in no namespace."""
+    """`namespace/name`, or `name` for an object without a namespace."""
     meta = obj.metadata
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 

@@ -91,7 +91,7 @@ class Judge:
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
     def standing(self, pod: objects.Pod, policy: str | None = None) -> PolicyViolation | None:
-        """How a placed pod stands under a policy (None: under all); None if the scheduler does not know the pod as placed."""
+        """Whether a policy (None: all policies) allows a placed pod on its node; None if the scheduler does not know the pod as placed."""
         chain = self.chain_of(pod.spec.scheduler_name)
         snapshot = self.snapshot()
         placed = snapshot.placed(PodView(pod).uid)

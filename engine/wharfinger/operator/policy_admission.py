@@ -79,7 +79,7 @@ def _inline(obj: Mapping[str, Any]) -> SchedulingPolicy | None:
 
 
 def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
-    """The judgement about an object: a text that could not decide is refused with what is wrong with it."""
+    """The verdict about an object: a text that would not become active is refused with its errors."""
     try:
         outcome = trial_outcome(obj, rights)
     except PolicyError as error:
@@ -89,7 +89,7 @@ def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
     if outcome is None:
         return Judgement()
     if outcome.version is None:
-        return _refused(outcome.report.strip() or "the text holds no `policy` line")
+        return _refused(outcome.report.strip() or "the text has no `policy` line")
     return Judgement(warnings=tuple(f"{finding.line}:{finding.column}: {finding.message}" for finding in outcome.findings))
 
 

@@ -251,7 +251,7 @@ def compiled(text: str, params: Mapping[str, str], authority: Authority) -> Comp
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
     if policy is None:
-        raise UsageError("the text holds no `policy` line")
+        raise UsageError("the text has no `policy` line")
     return cost.affordable(compile_policy(policy, params))
 
 

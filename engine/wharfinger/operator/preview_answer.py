@@ -1,4 +1,4 @@
-"""The answer to a preview: the decisions of a dry run on a copy of the cluster, with what is supposed to be different there."""
+"""The answer to a preview: the decisions of a dry run on a copy of the cluster, with the supposed changes."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _rejects_all(policy: CompiledPolicy, sample: Sample, pod: PodView) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A policy that has passed every step, and what is needed to build it again; `needed` are the texts by name."""
+    """A policy that has passed every step, and the texts from which it can be built again (`needed`, by name)."""
 
     policy: CompiledPolicy
     text: PolicyText

@@ -91,7 +91,7 @@ class Coverage:
             self._record_victims(attempt.preempting)
 
     def _record_devices(self, attempt: Attempt, row: int) -> None:
-        """Record what the preferences say of the devices of the node that a pod got some of."""
+        """Record the values of the preferences for the devices of a node, if a pod got some of them."""
         for preference in self._policy.device_preferences:
             if self._applies(preference.when, attempt, row):
                 for device in attempt.snapshot.devices.on(row):

@@ -109,7 +109,7 @@ def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
 
 
 def _content(path: Path) -> bytes | str | None:
-    """A file's content, up to a little more than a policy may have, or why it cannot be read; None for one that was just removed."""
+    """A file's content, cut just above the limit of a policy, or why it cannot be read; None if the file was just removed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for its writer
     except FileNotFoundError:
@@ -172,7 +172,7 @@ class FolderSource:
             group.create_task(self._poll_folder(sink), name=f"poll {self.name}")
 
     async def offer(self, sink: PolicySink) -> None:
-        """Offer the sink what is in the folder now, if it has changed since the last offer."""
+        """Offer the sink the present content of the folder, if it has changed since the last offer."""
         async with self._offering:
             found = await self._stable_contents()
             if found == self._offered:

@@ -97,11 +97,11 @@ def _read(path: Path) -> Record:
         raise ValueError(f"it has format {whole['format']!r}, expected {FORMAT}")
     body = whole["policy"]
     if whole["sha256"] != _digest(body):
-        raise ValueError("its digest does not match what it holds")
+        raise ValueError("its digest does not match its content")
     texts = {name: content.encode() for name, content in body.pop("texts").items()}
     record = Record(texts=texts, **body)
     if record.name not in texts:
-        raise ValueError("it does not hold its own text")
+        raise ValueError("it does not contain its own text")
     return record
 
 

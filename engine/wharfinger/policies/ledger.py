@@ -1,4 +1,4 @@
-"""What every source of policies has offered, entry by entry: what holds of it, what is built again, and its record on disk."""
+"""The texts that all sources of policies have offered: which are in force, which are built again, and their record on disk."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class Ledger:
 
     @property
     def unknown_sources(self) -> frozenset[str]:
-        """The sources of which nothing is known: they have offered nothing yet, and no record of them is kept.
+        """The sources that have offered nothing yet and have no record on disk.
 
         A source that may be empty is also known once it is lost.
         """
@@ -227,7 +227,7 @@ class Ledger:
         return None if shown == (why, notes) else status
 
     def _lost(self, source: str) -> list[Job]:
-        """The jobs to build what is on disk of a source that could never be read."""
+        """The jobs to build the texts on disk of a source that could never be read."""
         found = [] if self._has(source) else self._kept(source)
         return [self._job(self._entry(record.source, record.key, text_of(record, self._rights)), record) for record in found]
 
@@ -252,13 +252,13 @@ class Ledger:
         return entry
 
     def _job(self, entry: Entry, record: Record) -> Job:
-        """The job to build what is on disk of an entry, under the authority that its source gives it."""
+        """The job to build the text on disk of an entry, under the authority that its source gives it."""
         supply = self.supplies[entry.source]
         text = replace(text_of(record, self._rights), authority=entry.text.authority)
         return Job(entry=entry, text=text, texts=TextSet(texts=record.texts, imports=supply.source.imports), params=supply.params)
 
     def fallback(self, entry: Entry) -> Job | None:
-        """The job to build what is on disk of an entry of which nothing holds; None if nothing is on disk."""
+        """The job to build the text on disk of an entry without a version in force; None if no text is on disk."""
         return None if entry.stored is None or entry.held is not None else self._job(entry, entry.stored)
 
     def _removed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Entry]:

@@ -232,7 +232,7 @@ MAX_SAID = 20
 
 
 def _message_missing(step: test_steps.Expect | test_steps.ExpectGroup, said: Iterable[str]) -> Failure | None:
-    """The failure of an expected message that is not part of anything `said`, which is read no further than necessary."""
+    """The failure of an expected message that no text in `said` contains; reads no more of them than necessary."""
     if step.message is None:
         return None
     shown: list[str] = []

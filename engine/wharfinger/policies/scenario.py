@@ -357,7 +357,7 @@ class Scenario:
         return found
 
     def _got(self, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """The names of the devices of a node of which there is less now than in an earlier snapshot."""
+        """The names of the devices of a node that have less free than in an earlier snapshot."""
         before, now = snapshot.devices.on(row), self._state.snapshot().devices.on(row)
         return tuple(old.name for old, new in zip(before, now, strict=True) if old != new)
 

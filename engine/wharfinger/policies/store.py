@@ -204,7 +204,7 @@ class PolicyStore:
                 await self._build_safely()
 
     async def _build_safely(self) -> None:
-        """Build what is offered; an error is reported, and the policies that decide go on.
+        """Build the offered texts; an error is reported, and the policies in force stay.
 
         What was offered is built again with the next offer, or after a while: its source offers it only once.
         """
@@ -249,7 +249,7 @@ class PolicyStore:
 
     @property
     def unknown_sources(self) -> frozenset[str]:
-        """Sources of which nothing is known yet; nothing should be decided without them."""
+        """The sources that are not known yet; no pod should be placed without them."""
         return self._ledger.unknown_sources
 
     @property

@@ -270,7 +270,7 @@ MODELLED = frozenset(_CALLS) | {"tolerates", "taints", "age"}
 
 
 def _fill(world: World, index: int, resource: str) -> tuple[Term, float] | None:
-    """What would be in use of a resource of a node of an example, as scores count it, and what there is; None where that is not known."""
+    """The used and the allocatable amount of a resource on a node of an example, as scores count it; None if it is not known."""
     if not world.fixed or f"allocatable.{resource}" not in world.fixed[index]:
         return None
     asks = of_pod(f"requests.{resource}", Subject.POD)

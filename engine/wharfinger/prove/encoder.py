@@ -150,7 +150,7 @@ class Encoder(ABC):
         return self._texts[id(expr)]
 
     def _let(self, expr: typed.LetRef) -> typed.Expr:
-        """The value of a let, written out; in place of a long one a name that is made of its text, as lets can double many times."""
+        """The value of a let, written out; a long one is replaced by a name made of its text, because lets can double many times."""
         if expr.name not in self._written:
             value = self._filled(self.lets[expr.name])
             text = describe(value)

@@ -265,7 +265,7 @@ def _signs(result: Any, a: Value, b: Value) -> list[Any]:
 
 
 def _quotient_near(result: Any, a: Value, b: Value, mark: float) -> list[Any]:
-    """What is known of `a / b` next to a float64: rounding keeps to the side of it, and reaches it from its immediate neighbours only."""
+    """The known bounds of `a / b` near a float64: rounding does not cross it, and reaches it only from its immediate neighbours."""
     x, y, at = a.term, b.term, real(mark)
     below, above = real(math.nextafter(mark, -math.inf)), real(math.nextafter(mark, math.inf))
     facts = []

@@ -290,7 +290,7 @@ def _points_of_example(world: World, name: str, index: int) -> Term | None:
 
 
 def differences(a: Encoder, b: Encoder) -> list[Condition]:
-    """Conditions of which one holds wherever nodes that both policies accept are ranked, or pods evicted, in different ways."""
+    """Conditions, one of which is true whenever two policies rank nodes that both accept, or evict pods, differently."""
     found = _score_differences(a, b)
     extras = [any((encoder.policy.base, encoder.policy.tie_break, encoder.policy.quantum, encoder.policy.victims)) for encoder in (a, b)]
     if any(extras):
@@ -309,7 +309,7 @@ def differences(a: Encoder, b: Encoder) -> list[Condition]:
 
 
 def _score_differences(a: Encoder, b: Encoder) -> list[Condition]:
-    """Conditions of which one holds wherever the scores of two policies give different totals.
+    """Conditions, one of which is true whenever the scores of two policies give different totals.
 
     Scores are compared one by one, in the order in which they are added: a sum of float64 depends on it.
     """

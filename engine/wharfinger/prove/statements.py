@@ -323,7 +323,7 @@ def _expected_otherwise(side: Side, rule: typed.Filter, proved: Answer, lint: st
 
 
 def never_above(compiled: CompiledPolicy, never: str, above: str, pods: str | None = None) -> Answer:
-    """The verdict about: no pod (for which `pods` is true) goes to a node where `never` is true while one where `above` is true takes it.
+    """The verdict about: no pod with `pods` goes to a node with `never` while a node with `above` can take it.
 
     The scores of Kubernetes count too, with their default weights. Raises PolicyError for a wrong condition, UsageError for one of pods
     that reads the node.

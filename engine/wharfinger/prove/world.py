@@ -46,12 +46,12 @@ def node(index: int) -> str:
 
 
 def of_node(path: str, *, keyed: bool = False) -> Attribute:
-    """The attribute of nodes with this path: the one that takes a key, or the one that does not."""
+    """The attribute of nodes with this path; `keyed` selects the one with or without a key."""
     return next(each for each in NODE_ATTRIBUTES if each.path == path and each.keyed is keyed)
 
 
 def of_pod(path: str, subject: Subject, *, keyed: bool = False) -> Attribute:
-    """The attribute with this path of the pod to be placed, or of placed pods: the one that takes a key, or the one that does not."""
+    """The attribute with this path of the pod to be placed, or of placed pods; `keyed` selects the one with or without a key."""
     return next(each for each in POD_ATTRIBUTES if each.path == path and each.subject is subject and each.keyed is keyed)
 
 
@@ -76,7 +76,7 @@ class Application:
 
 @dataclass(slots=True)
 class World:
-    """The unknowns of one question, and what is known of them.
+    """The unknowns of one question, and the facts about them.
 
     `fixed` gives amounts of nodes known values in an example (`{"allocatable.cpu": 8000}`, one mapping for each node).
     """

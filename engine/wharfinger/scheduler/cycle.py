@@ -58,7 +58,7 @@ class SchedulingCycle:
         return bool(self._ahead)
 
     def schedule(self, queued: QueuedPod) -> None:
-        """Try a pod that was just popped; afterwards it is being bound, waits again, is no longer queued, or `advance` goes on with it."""
+        """Try a pod that was just popped. Afterwards it is being bound, waits again, has left the queue, or `advance` continues with it."""
         if queued.pod.demand.may_claim or queued.pod.object.spec.volumes:
             steps = queued.profile.decider.ahead(self._cluster.snapshot, queued.pod)
             if next(steps, self) is None:

@@ -355,7 +355,7 @@ class GroupCycle:
                 together.lost(uid, why)
 
     def _given_back(self, attempt: _Attempt, why: str) -> None:
-        """End an attempt of which too few members were left while their bindings began; the binding cycle gives the others back."""
+        """End an attempt with too few members left before their bindings; the binding cycle releases the other members."""
         if attempt.entry.stale:
             self._groups.put_back(attempt.entry)
             return
@@ -431,7 +431,7 @@ class GroupCycle:
         yield from self._rejected(attempt, message, rejectors, nominated)
 
     def _protectors(self, attempt: _Attempt) -> frozenset[Plugin]:
-        """What stands for pods that preemption may be allowed to evict for the group later, and is not now."""
+        """The rejectors for pods of lower priority that preemption may evict for the group later, but not now."""
         group, snapshot, chain = attempt.group, self._cluster.snapshot(), attempt.profile.chain
         found = hints.protectors(chain.lineup(pod, snapshot) for pod in group.kinds)
         return found if found and may_have_victims(priority_of(group), snapshot) else frozenset()
@@ -537,7 +537,7 @@ class GroupCycle:
             self._ended(_Attempt(entry=entry, group=group, members={}), "error", message)
 
     def _rejectors(self, attempt: _Attempt, pods: Sequence[PodView]) -> Generator[None, None, frozenset[Plugin]]:
-        """A generator of steps that returns the plugins of which a change may let these members in.
+        """A generator of steps that returns the plugins whose rejection of these members a change may end.
 
         It is not known which rule prevents the placement of a whole group. So these are all filters that apply to one of the members, and
         the levels of the group.

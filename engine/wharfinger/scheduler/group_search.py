@@ -237,7 +237,7 @@ class Reservations:
         return self.held is not None and self.held.key == key
 
     def consider(self, profile: Profile, group: Group) -> Generator[None, None, str]:
-        """A generator of steps that keeps nodes for a group that was just rejected, if it is its turn, and returns what to say of it."""
+        """A generator of steps that reserves nodes for a rejected group, if it is its turn; it returns a sentence about the reservation."""
         self.review()
         held = self.held
         if held is not None and held.key == group.key and self._is_there(held):

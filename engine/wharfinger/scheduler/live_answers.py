@@ -1,4 +1,4 @@
-"""What a running scheduler answers about itself: why a pod or group is where it is, what a policy does, and whether its state is right.
+"""Answers of a running scheduler: why a pod or group is where it is, what a policy does, and whether its state matches the API server.
 
 Explanations are made on a copy of the state, made in short slices, and decided in a thread. One at a time, as each takes memory for a
 second cluster. A request that waits longer than `TIMEOUT` ends with an error.

@@ -150,7 +150,7 @@ class DryRunSink:
 
 
 class DryRunBinder:
-    """A `Binder` that sends nothing; the scheduler goes on as if the pod were bound, and emits the attempt."""
+    """A `Binder` that sends nothing; the scheduler continues as if the pod were bound, and emits the attempt."""
 
     async def bind(self, pod: PodView, node: str) -> None:
         """Send nothing."""

@@ -118,7 +118,7 @@ class Preemptor:
             self._queue.activate(uid)
 
     def _stays(self, victim: str) -> None:
-        """Give up a victim that is not seen to be terminating: it has to be evicted again, and pods that wait for it are tried again."""
+        """Forget a victim that does not terminate: it must be evicted again, and pods that wait for it are tried again."""
         if any(victim in others for others in self._staying.values()):
             return
         self._evictions.pop(victim, None)

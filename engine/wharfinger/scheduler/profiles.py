@@ -1,4 +1,4 @@
-"""Profiles: which chain decides about the pods of which scheduler name."""
+"""Profiles: the chain that decides about the pods of each schedulerName."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class QueuedGroup(QueuedPod):
     known_leader: QueuedPod | None = None
 
     def add(self, member: QueuedPod) -> None:
-        """Let a member wait; what is known of the others is kept, so that a large group is not looked through for each member."""
+        """Add a waiting member. The results for other members are kept, so a large group is not read again for each member."""
         self.take_out(member.uid)
         self.members[member.uid] = member
         if self.known_templates is not None:

@@ -1,4 +1,4 @@
-"""From series to nodes: which sample belongs to which node, and what is wrong with the rest.
+"""Assigns series to nodes, and reports series that cannot be assigned.
 
 A series that names no node is left out, and so is one whose value is not a number. If two series name one node with different values, the
 node has no sample. None of this fails a refresh: it is counted and reported with one example each.
@@ -84,7 +84,7 @@ class NodeNames:
         return {name: row for row, name in enumerate(self.names)}
 
     def of(self, text: str) -> str | None:
-        """The name of the node that a text means: by name or address, with or without a port. None if no node or more than one fits."""
+        """The node with this name or address, with or without a port; None if no node or more than one matches."""
         if text in self.rows:
             return text
         host = _host(text)

@@ -102,7 +102,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """A metric of a policy, the part of the nodes that has a fresh sample of it, and the seconds since its newest one (inf: none).
+    """A metric of a policy, the fraction of nodes with a fresh sample, and the age of the newest sample in seconds (inf: none).
 
     `oldest` are those since its oldest one; `since` is when it was first seen to lack samples (seconds since 1970), None where it does not.
     `authority` is whose policy it is.

@@ -92,7 +92,7 @@ def _name(raw: msgspec.Raw) -> str:
 
 
 def _amount(resource: str, text: str) -> float:
-    """Millicores or bytes; cpu comes in nanocores, of which `quantity.milli` would lose the fractions. InvalidObject for no quantity."""
+    """Millicores or bytes, with fractions: the API reports nanocores, and `quantity.milli` rounds. Raises InvalidObject."""
     exact = quantity.parse_quantity(text)
     return float(exact * 1000) if resource == "cpu" else float(exact)
 

@@ -1,4 +1,4 @@
-"""Reads every metric of some policies once: the result, the time, and what is suspicious about it.
+"""Reads every metric of some policies once, and reports the result, the time, and problems.
 
 Some values hardly fit their unit: a percentage of 3,700 %, more cores in use than there are. The usual mistake is one of scale: Prometheus
 has seconds, bytes, cores and fractions, and queries multiply them for a dashboard.
@@ -96,7 +96,7 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSurvey:
-    """One metric of a policy: the answer to its query, its coverage (None: no nodes are known), and what is wrong, in sentences."""
+    """One metric of a policy: the answer to its query, its coverage (None: no nodes are known), and its problems, in sentences."""
 
     policy: str
     metric: typed.Metric

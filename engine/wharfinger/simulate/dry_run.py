@@ -1,4 +1,4 @@
-"""A dry run: where each of some pods would go, why not, and what that does to the use of the cluster. The pods are placed by `placing`."""
+"""A dry run: the node of each pod or why it has none, and the use of the cluster before and after. The pods are placed by `placing`."""
 
 from __future__ import annotations
 

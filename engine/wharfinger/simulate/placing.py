@@ -210,7 +210,7 @@ def place_group(  # noqa: PLR0913 — the keywords are independent choices
 
 
 def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
-    """Bind the claims of a pod that waited for its node to the volumes that they would get there, so that no other pod counts on these.
+    """Bind claims with WaitForFirstConsumer to the volumes that they would get on the pod's node, so that no other pod can use these.
 
     A claim for which a volume would have to be provisioned is annotated with the node, so that pods that share it follow.
     """

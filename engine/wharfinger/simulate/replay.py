@@ -100,7 +100,7 @@ class Replayed:
 
 
 class Replay:
-    """Replays a log; `notes` say what is missing in it. With `only` (namespace/name), decisions about other pods are skipped."""
+    """Replays a log; `notes` are sentences about missing parts. With `only` (namespace/name), decisions about other pods are skipped."""
 
     def __init__(self, path: str, others: Others | None = None, only: str | None = None) -> None:
         self._reader = LogReader(path=Path(path))
@@ -111,7 +111,7 @@ class Replay:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about what is missing in the log."""
+        """Sentences about missing parts of the log."""
         return self._reader.notes
 
     def run(self) -> Iterator[Replayed]:

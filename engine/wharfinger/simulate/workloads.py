@@ -97,7 +97,7 @@ def assume(state: ClusterState, _pod: PodView, decision: Decision) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A cluster, the pods to place on it in order, and what is done after each decision."""
+    """A cluster, the pods to place on it in order, and the change after each decision."""
 
     state: ClusterState
     pods: tuple[PodView, ...]

@@ -107,7 +107,7 @@ class Logs:
         sys.excepthook = self._crashed
 
     def close(self) -> None:
-        """Writes what is left, and restores the former configuration of logging."""
+        """Writes the remaining lines, and restores the former configuration of logging."""
         sys.excepthook = self._excepthook
         logging.getLogger().removeHandler(self._handler)
         for logger, level in self._levels:
@@ -251,7 +251,7 @@ class LineWriter:
             self._thread.wake()
 
     def close(self) -> None:
-        """Writes what is left, within `CLOSE_TIMEOUT`. Later lines are dropped."""
+        """Writes the remaining lines, within `CLOSE_TIMEOUT`. Later lines are dropped."""
         atexit.unregister(self.close)
         self._thread.close(CLOSE_TIMEOUT)
 

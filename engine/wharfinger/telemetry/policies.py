@@ -93,7 +93,7 @@ class PolicyTelemetry:
         """Logs how many policies there are in each state."""
         states = [status.state for status in event.statuses]
         counts = {state: states.count(state) for state in sorted(set(states))}
-        self._log.info("policies hold", seconds=round(event.seconds, 4), **counts)
+        self._log.info("policies adopted", seconds=round(event.seconds, 4), **counts)
 
     def _source_changed(self, event: SourceChanged) -> None:
         """Logs why a source cannot be read, or that it can be again."""

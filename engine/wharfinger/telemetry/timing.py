@@ -60,7 +60,7 @@ class LoopSteps:
         self._longest = max(self._longest, seconds)
 
     def _turn(self) -> None:
-        """Begins the next minute when one is over; what is older than two minutes is forgotten."""
+        """Begins the next minute when one is over; values older than two minutes are removed."""
         elapsed = self._timer() - self._since
         if elapsed >= WINDOW_SECONDS:
             self._longest_before = self._longest if elapsed < 2 * WINDOW_SECONDS else 0.0

@@ -63,7 +63,7 @@ def readable_json(found: object) -> Response:
 
 
 def status_of(error: WharfingerError) -> int:
-    """The status of the answer to what could not be done: 404 for what is not there, 400 for what makes no sense, else 503, for later."""
+    """The HTTP status for an error: 404 for an unknown object, 400 for a bad request, else 503, to be tried again."""
     if isinstance(error, UnknownObject):
         return 404
     return 400 if isinstance(error, UsageError | InvalidObject) else TRY_LATER
@@ -74,7 +74,7 @@ def _has_type(request: Request, media_type: str) -> bool:
 
 
 async def _body_of(request: Request, most: int) -> bytes | None:
-    """The body of a request; None if it has more than `most` bytes, of which no more are read."""
+    """The body of a request; None if it has more than `most` bytes. The rest is not read."""
     body = bytearray()
     async for part in request.stream():
         body += part

@@ -368,7 +368,7 @@ class DecisionChange:
 
 @dataclass(frozen=True, kw_only=True)
 class LogDiff:
-    """The changes of a log in order; `notes` say what is missing in it. `unplaced` are the decisions without a node before and after."""
+    """The changes of a log in order; `notes` are about missing parts. `unplaced` counts decisions without a node, before and after."""
 
     changes: tuple[DecisionChange, ...]
     decisions: int

@@ -217,7 +217,7 @@ class Count:
             waiting = left
 
     def _fill(self, found: Found) -> None:
-        """Place further pods of a workload of which all pods are placed, until one finds no node or there are enough."""
+        """Place further pods of a workload whose pods are all placed, until one finds no node or there are enough."""
         if len(found.placed) < len(found.group.pods):
             return
         found.stop = None  # it may have been placed after others only
@@ -273,7 +273,7 @@ class Count:
             self._supposed.undo()
 
     def _saturated(self, found: Found) -> bool:
-        """Place further pods, which are equal, in rounds until one finds no node: each node has as many then in whatever order they came.
+        """Place further equal pods in rounds until one finds no node. The number per node then does not depend on the order.
 
         False, with none of them placed, where the order matters: a filter looks at several nodes, or there is room for more than the limit.
         """
@@ -342,7 +342,7 @@ class Count:
         return replace(found, resources=found.resources or asked[:MAX_RESOURCES])
 
     def _models(self, pod: PodView, *, zonal: bool) -> tuple[str, ...]:
-        """Nodes of which one more would take the pod, the most frequent kind first; kinds differ by zone if that may matter."""
+        """Nodes one more of which would take the pod, the most frequent kind first; kinds differ by zone if it may matter."""
         kinds = _kinds(self._state, zonal=zonal)
         with SupposedChanges(self._state) as supposed:
             made = [(new, model) for model in kinds for new in nodes_like(self._state.snapshot(), model)]
@@ -412,7 +412,7 @@ class GroupCount:
         return own.stop is None
 
     def fill(self, key: str, most: int) -> None:
-        """Place further groups like one of which all members are placed, until one has no place or there are `most`."""
+        """Place further groups like one whose members are all placed, until one has no place or there are `most`."""
         own = self.found[key]
         if own.stop is not None:
             return

@@ -205,7 +205,7 @@ def node_like(
     pods: Sequence[PodView] = (),
     slices: Sequence[objects.ResourceSlice] = (),
 ) -> NewNode:
-    """A new node of that name like `model`, with its CSI drivers, its devices and copies of the pods that run on every node of its kind."""
+    """A new node with this name like `model`, with its CSI drivers, devices, and copies of its DaemonSet and mirror pods."""
     labels = {key: name if key == HOSTNAME else value for key, value in model.metadata.labels.items()}
     metadata = objects.ObjectMeta(name=name, labels=labels, annotations=model.metadata.annotations)
     taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_PASSING_TAINTS))

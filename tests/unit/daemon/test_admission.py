@@ -55,7 +55,7 @@ def app(**spec):
         ({"source": 'policy "p"\nfilter f { require node.lables["a"] == "b" else "no" }'}, "node.lables"),
         ({"source": TESTED}, 'test "t" fails'),
         ({"source": 'policy "p"\nparam k: percent = 5% range 0%..50%\nscore s = 1', "params": {"k": "90%"}}, "outside of its range"),
-        ({"source": "let a = 1"}, "the text holds no `policy` line"),
+        ({"source": "let a = 1"}, "the text has no `policy` line"),
         ({"source": 'import "other.policy" as other\npolicy "p"\nscore s = 1'}, "other.policy"),
     ],
     ids=["syntax", "types", "tests", "params", "none", "imports"],

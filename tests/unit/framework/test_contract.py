@@ -121,9 +121,9 @@ def test_preparing_points(point, answer, message):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a").snapshot(), fleet.pod())
 
 
-def test_a_skip_that_cannot_say_if_it_stands_names_the_plugin():
+def test_an_error_in_is_valid_of_a_skip_names_the_plugin():
     plugin = fleet.stub("Broken", filter_volatility=Volatility.GLOBAL, prepare_filter=lambda *_: Skip(lambda snapshot: 1 / 0))
     decider, state = cycle.Decider(fleet.chain_of(plugin)), fleet.state("a")
     state.assume(fleet.pod("one"), decider.decide(state.snapshot(), fleet.pod("one")).node)
-    with pytest.raises(PluginFault, match="plugin Broken failed in stands: ZeroDivisionError"):
+    with pytest.raises(PluginFault, match="plugin Broken failed in is_valid: ZeroDivisionError"):
         decider.decide(state.snapshot(), fleet.pod("two"))

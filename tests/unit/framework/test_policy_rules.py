@@ -26,7 +26,7 @@ def decided(*policies, state=None, pod=None, plugins=()):
     return cycle.decide(assembled, (state or fleet.state(*EAST_WEST)).snapshot(), pod or fleet.pod())
 
 
-@pytest.mark.parametrize("name", [*registry.default_registry(), "", "changed rows", "beside nominated pods"])
+@pytest.mark.parametrize("name", [*registry.default_registry(), "", "changed rows", "with nominated pods"])
 def test_a_policy_may_be_called_like_anything(name):
     """Whatever it is called it decides as under any other name, and so do the other plugins; kept results included."""
     rules = """

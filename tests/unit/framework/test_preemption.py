@@ -138,7 +138,7 @@ def test_a_nominated_pod_holds_its_place_against_equals_and_lesser_pods_only():
     assert decide(cluster, high("2", priority=11)).node == "a"
     assert decide(cluster, high("1", priority=10)).node == "a"
     crowded = decide(cluster, high("2", priority=10))
-    assert crowded.rejections_at("a") == ("beside nominated pods: Insufficient cpu",)
+    assert crowded.rejections_at("a") == ("with nominated pods: Insufficient cpu",)
     assert crowded.feasible == 0
 
 

@@ -159,7 +159,7 @@ def test_profiles_are_chosen_by_scheduler_name():
     assert read({"schedulerName": "a"}).of() == read({"schedulerName": "a"}).of("a")
 
 
-HARD = "is a hard constraint and always holds: settings narrow the choice of nodes, never widen it"
+HARD = "is a hard constraint, which settings cannot change or switch off"
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
 REFUSED = [
     ({"plugins": {"filter": {"disabled": named("NodePorts")}}}, f"plugins.filter.disabled[0]: NodePorts {HARD}; remove it from `disabled`"),

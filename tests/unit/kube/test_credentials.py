@@ -40,7 +40,7 @@ def test_a_port_that_no_machine_has_is_refused(tmp_path):
 
 @pytest.mark.parametrize("token", ["a\nX: y", "a\0b", "snow\u2603"])
 def test_a_token_that_fits_in_no_header_is_refused_and_not_quoted(tmp_path, token):
-    with pytest.raises(UsageError, match="the user's token holds a line break or another character") as refused:
+    with pytest.raises(UsageError, match="the user's token contains a line break or another character") as refused:
         loaded(kubeconfig(tmp_path, token=token))
     assert token not in str(refused.value)
 

@@ -119,7 +119,7 @@ def test_a_policy_that_was_removed(scene, emit):
 def test_a_reload_says_how_many_policies_are_in_which_state(scene, emit):
     emit(PoliciesReloaded([status(), status(), status(Result.REFUSED), status(mode=Mode.SHADOW)], 0.123456))
 
-    assert written(scene, "policies hold") == [("info", {"seconds": 0.1235, "active": 2, "kept": 1, "shadow": 1})]
+    assert written(scene, "policies adopted") == [("info", {"seconds": 0.1235, "active": 2, "kept": 1, "shadow": 1})]
 
 
 def test_a_source_that_is_lost_and_back(scene, emit):

@@ -45,7 +45,7 @@ class Stage(IntEnum):
 
 
 class Rep(IntEnum):
-    """How a value is represented: strings are Python strings before RUN and interned codes in it."""
+    """The representation of a value: strings are Python strings before stage RUN and interned codes in it."""
 
     FLOAT = 0
     BOOL = 1

@@ -54,7 +54,7 @@ def strings(graph: Graph) -> Node:
 
 
 def _circumstances(graph: Graph) -> Node:
-    """What the caller passes besides the pod."""
+    """The values that the caller passes in addition to the pod."""
     return graph.leaf(CIRCUMSTANCES, Stage.POD, Rep.OBJECT)
 
 
@@ -66,7 +66,7 @@ def now(graph: Graph, *, given: bool) -> Node:
 
 
 def rep_of(type_: Type, stage: Stage) -> Rep:
-    """How values of a type are represented at a stage."""
+    """The representation of values of a type at a stage."""
     if type_.kind in NUMERIC:
         return Rep.FLOAT
     if type_.kind in {Kind.STRING, Kind.VERSION}:

@@ -219,5 +219,5 @@ _FORMS: Forms = {
 
 
 def lowering_of(policy: typed.Policy, graph: Graph, *, given: bool = False) -> Lowering:
-    """What lowers the expressions of a policy into a graph; `given` as for `Lowering`."""
+    """An object that lowers the expressions of a policy into a graph; `given` as for `Lowering`."""
     return Lowering(policy, graph, _FORMS, given=given)

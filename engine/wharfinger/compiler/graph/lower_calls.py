@@ -72,7 +72,7 @@ def can_be_absent(expr: typed.Call) -> bool:
 
 
 def _run_rep(expr: typed.Call) -> Rep:
-    """What the kernel of a call returns: values, or a pair of values and presence."""
+    """The representation of a kernel's result: values, or a pair of values and presence."""
     return Rep.OBJECT if can_be_absent(expr) else leaves.rep_of(expr.type, Stage.RUN)
 
 

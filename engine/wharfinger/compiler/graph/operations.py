@@ -102,7 +102,7 @@ SEARCH = "search"
 
 @lru_cache(maxsize=64)  # as below: each look into a table asks for it
 def _identity(entries: typed.Entries) -> Hashable:
-    """The identity of a table, whatever it is called; 1 and true are equal in Python."""
+    """The identity of a table, independent of its name; it distinguishes 1 and true, which are equal in Python."""
     return entries.kind, entries.keys, tuple(map(repr, entries.values))
 
 

@@ -85,7 +85,7 @@ def _simple_or(_: Graph, args: tuple[Node, ...]) -> Node | None:
 
 
 def _joined(args: tuple[Node, ...], *, neutral: bool) -> Node | None:
-    """What remains of two conditions if one is constant or both are the same; the constant `neutral` changes nothing."""
+    """Two joined conditions, simplified if one is constant or both are the same; the constant `neutral` changes nothing."""
     for one, other in (args, args[::-1]):
         if one.op is CONST:
             return other if one.value is neutral else one

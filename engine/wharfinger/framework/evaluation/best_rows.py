@@ -102,7 +102,7 @@ class Arrangements:
         """The result of `row_classes`, kept while the nodes stay in the same domains."""
         self._follow(snapshot)
         found = self._classes.get(keys)
-        if found is None or not found.stands:
+        if found is None or not found.is_valid:
             found = self._classes[keys] = row_classes(keys, snapshot)
         return found
 

@@ -76,7 +76,7 @@ class Decider:
                 yield from plugin.ahead(pod, snapshot, kept=kept)
 
     def choose(self, snapshot: Snapshot, pod: PodView, rows: NDArray[np.intp] | None = None) -> Choice | None:
-        """The best node for a pod among some rows (None: all), as `decide` on a cluster where only these can take it; None if none can.
+        """The best node for a pod among some rows (None: all), or None; the same as `decide` if all other nodes were infeasible.
 
         Filters count the pods of all nodes; scores are compared with those of the other rows given. No PostFilter runs.
         """

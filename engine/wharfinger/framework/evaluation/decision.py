@@ -195,7 +195,7 @@ class Decision:
         return tuple(sorted(names[row] for row in rows))
 
     def claims_at(self, node: str) -> tuple[ClaimAllocation, ...]:
-        """What would be allocated to the pod's claims on a feasible node; empty if the node is not feasible."""
+        """The allocations for the pod's claims on a feasible node; empty if the node is not feasible."""
         evaluation, row = self._current(), self._row(node)
         if self.aborted or not evaluation.filtering.feasible[row]:
             return ()

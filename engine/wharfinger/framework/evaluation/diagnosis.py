@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 NO_NODES = "no nodes available to schedule pods"
-NOMINATED = "beside nominated pods"
+NOMINATED = "with nominated pods"
 """Takes the place of the plugin's name if filters reject a node only because of the pods nominated to it."""
 
 

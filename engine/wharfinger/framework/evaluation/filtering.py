@@ -171,7 +171,7 @@ class Filtering:
             self.evaluate(attempt)
             return None if self.refusal is None else NO_FLIPS
         classes = self.feasible_set.classes
-        moved = classes is not None and len(changes.node_rows) > 0 and not classes.stands
+        moved = classes is not None and len(changes.node_rows) > 0 and not classes.is_valid
         followed = None if moved else self._refresh_following(attempt, changes) if self._follows else (NO_ROWS, False)
         if followed is None:
             self.evaluate(attempt)

@@ -125,7 +125,7 @@ class Scoring:
         """Bring all scores up to date."""
         moment = None if self._moment is None else attempt.snapshot.moment
         passed, self._moment = moment != self._moment, moment
-        if len(changes.node_rows) and not self._stands():
+        if len(changes.node_rows) and not self._classes_are_valid():
             self.evaluate(attempt, feasible_set)
             return
         if flips is not NO_FLIPS:
@@ -138,11 +138,11 @@ class Scoring:
         else:
             self._refresh_rows(attempt, changes, flips, feasible_set, passed=passed)
 
-    def _stands(self) -> bool:
+    def _classes_are_valid(self) -> bool:
         """True if no points depend on topology domains, or all that do are kept per class and all nodes are still in the same domains."""
         if self._classes is None:
             return not self._by_domain
-        return self._classes.stands and all(slot.classes is not None for slot in self._by_domain)
+        return self._classes.is_valid and all(slot.classes is not None for slot in self._by_domain)
 
     def _follow_flips(self, classes: RowClasses, flips: Flips, feasible_set: FeasibleSet) -> None:
         """Follow the classes with feasible rows."""
@@ -293,12 +293,12 @@ class Scoring:
 
     @property
     def _added(self) -> list[NDArray[np.float64]]:
-        """What is added to the sums of rows by their class."""
+        """The points that are added to the sums of rows by their class."""
         added = self.tiers[0].added
         return added if self._closed is None else [*added, self._closed]
 
     def best(self, uid: str, snapshot: Snapshot, feasible: Mask) -> tuple[int, int]:
-        """The best row of the first tier for the pod of this uid, by the tie rule, and the number of equally good rows with it."""
+        """The best row of the first tier for the pod with this uid, by the tie rule, and the number of equally good rows including it."""
         if self._best is None:
             rows = self.best_rows(feasible)
             return (int(rows[0]) if len(rows) == 1 else int(rows[best_rows.winner(uid, snapshot.name_hashes[rows])])), len(rows)

@@ -207,7 +207,7 @@ def _terms(affinity: objects.NodeAffinity | None) -> Iterator[objects.NodeSelect
 
 
 def _names(selector: objects.NodeSelector | None) -> frozenset[str] | None:
-    """The node names outside of which no term can match, or None where a term names none."""
+    """The only node names that any term can match, or None if a term names no nodes."""
     if selector is None or not selector.node_selector_terms:
         return None
     names: frozenset[str] = frozenset()

@@ -268,7 +268,7 @@ class Fit(PreparedFilter):
 
 
 class Allocated(ResourceScore):
-    """LeastAllocated or MostAllocated: points for what is free, or used, with the pod; a resource that the node lacks does not count."""
+    """LeastAllocated or MostAllocated: points for free or used resources including the pod; resources that the node lacks do not count."""
 
     def __init__(self, lanes: ScoredLanes, snapshot: Snapshot, *, least: bool) -> None:
         super().__init__(lanes, snapshot)

@@ -47,7 +47,7 @@ class Lanes:
         return [snapshot.resource_index(name) for name in self.names] if self._fixed is None else self._fixed
 
     def amounts(self, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What is allocatable and what is requested at `rows`, `(n_resources, n_rows)` each; 0 where no node has the resource."""
+        """The allocatable and the requested amounts at `rows`, `(n_resources, n_rows)` each; 0 for a resource that no node has."""
         allocatable, requested = snapshot.allocatable, snapshot.requested
         if self._adjoin:
             return first_lanes(allocatable, len(self.names), rows), first_lanes(requested, len(self.names), rows)
@@ -151,7 +151,7 @@ def scored_lanes(resources: Sequence[ResourceSpec], attempt: Attempt, *, exact: 
 
 
 def volatility(resources: Sequence[ResourceSpec]) -> Volatility:
-    """What points for these resources depend on: the devices of other nodes too, if a class may back one of the resources."""
+    """The volatility of points for these resources: GLOBAL if a device class may back one of them."""
     return Volatility.GLOBAL if any(is_candidate(spec.name) for spec in resources) else Volatility.ROW
 
 
@@ -167,7 +167,7 @@ class ResourceScore(PreparedScore):
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows whose pods, node or devices changed; `OUTDATED` if a class did."""
-        if not self._classes.stands(snapshot):
+        if not self._classes.unchanged(snapshot):
             return OUTDATED
         for _, devices in self._lanes.backed:
             devices.follow(snapshot)

@@ -1,4 +1,4 @@
-"""Scores for the pods of one template, kept up to date: the raw scores and points of one on all nodes, and the points that rules read.
+"""A score for the pods of one template, kept up to date: its raw scores and points on all nodes, and the points that rules read.
 
 A rule of a policy that reads points of Kubernetes' scores has to be evaluated again where they change, and they may change on any node:
 their extent moves when a node becomes feasible or infeasible. So each such plugin has its own slot (`PluginPoints`). It follows changes as

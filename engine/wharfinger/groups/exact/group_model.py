@@ -1,4 +1,4 @@
-"""What the filters of Kubernetes say about all members of a group together, as rules on nodes and domains (`packing`).
+"""The filters of Kubernetes for all members of a group together, as rules on nodes and domains (`packing`).
 
 What they say about each class (`Reading`) and about members of the group together (`member_rules`) becomes sets of counts. Where
 something is left out, `exact` is False. It can only forbid more, so a model that has no solution is a proof always, and a solution has to
@@ -71,7 +71,7 @@ class GroupModel:
             self.space = Space(self._most)
 
     def prepare(self) -> Generator[None, None, None]:
-        """Compute what is the same for all nodes, in steps; before the first `solve`, of a model that fits in its space."""
+        """Compute values that are the same for all nodes, in steps; called once before `solve`, if the model is not too large."""
         if not self.fits_in_space or self._prepared:
             return
         for axis in range(len(self.space.most)):
@@ -170,7 +170,7 @@ class GroupModel:
         return found
 
     def shares(self, solution: Solution) -> dict[tuple[int, int], int]:
-        """How many members of each class (by number) go to each row, for the most members that can be placed."""
+        """The number of members of each class (by number) on each row, for the most members that can be placed."""
         left = [{number: len(self._classes[number].members) for number in self._numbers(axis)} for axis in self._axes]
         found: dict[tuple[int, int], int] = {}
         for row, vector in solution.rows().items():
@@ -355,7 +355,7 @@ class Solution:
         return self.most == sum(self._space.most[: self._n_classes])
 
     def rows(self) -> dict[int, Vector]:
-        """How many members of each class go to each row, for the most members that can be placed."""
+        """The number of members of each class on each row, for the most members that can be placed."""
         if self._best is None:
             return {}
         _, packing, root, vector = self._best

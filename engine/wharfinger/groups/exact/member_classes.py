@@ -107,7 +107,7 @@ def room_by(filtering: Filtering, snapshot: Snapshot, pod: PodView) -> NDArray[n
 
 
 class Sums:
-    """What all classes need together, and what is free for it. A class without the filter for resources needs nothing."""
+    """The sum of the requests of all classes, and the free amounts. A class without the filter for resources requests nothing."""
 
     def __init__(self, n_nodes: int) -> None:
         self._open_to_any = np.zeros(n_nodes, np.bool_)
@@ -121,7 +121,7 @@ class Sums:
         self._needs.append((len(each.members), found[0] if found else {}))
 
     def enough(self, snapshot: Snapshot) -> Callable[[NDArray[np.intp]], int]:
-        """A function of rows: the most members of all classes by the sums of what is free, the smallest first for each resource.
+        """Returns a function of rows: the most members of all classes that fit by the sums of free amounts, smallest requests first.
 
         Never too few.
         """
@@ -213,7 +213,7 @@ def _read_slot(slot: FilterSlot, reading: Reading, each: MemberClass, snapshot: 
 
 
 def least_of(left: Reading, right: Reading) -> Reading:
-    """What is known of a member of either class; what both wish to be near is kept."""
+    """The requirements that members of both classes have; pods that both must be near are kept."""
     needs = None
     if left.needs is not None and right.needs is not None:
         needs = {name: min(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() & right.needs.keys()}
@@ -224,7 +224,7 @@ def least_of(left: Reading, right: Reading) -> Reading:
 
 
 def most_of(left: Reading, right: Reading) -> Reading:
-    """What is enough for a member of either class."""
+    """Requirements that are enough for a member of either class."""
     needs = None
     if left.needs is not None and right.needs is not None:
         needs = {name: max(left.needs.get(name, 0), right.needs.get(name, 0)) for name in left.needs.keys() | right.needs.keys()}
@@ -237,7 +237,7 @@ CLASSES_PER_STEP = 10
 
 
 class Merging(Enum):
-    """Which classes are one axis of a model.
+    """The classes that form one axis of a model.
 
     With LEAST, a merged class needs the least that any of them needs and has no wishes: if there is no solution, the group has no place.
     With MOST it needs the most, and only classes without rules between members are merged: a solution is a place for the group.
@@ -282,7 +282,7 @@ class ClassAxis:
 def class_axes(
     classes: Sequence[MemberClass], readings: Sequence[Reading], merging: Merging, by: str | None = None, most: int = MAX_MERGED
 ) -> Generator[None, None, list[ClassAxis]]:
-    """A generator of steps that returns the axes of some classes, of which `readings` were read.
+    """A generator of steps that returns the axes of some classes, made from their `readings`.
 
     `by` is the resource by which they are alike, None for all; merging ends once the space has no more than `most` vectors.
     """

@@ -1,4 +1,4 @@
-"""What some nodes take together, exactly: every combination of members, by rules on nodes and on topology domains.
+"""The exact set of members that nodes can take together: every combination, by rules on nodes and on topology domains.
 
 A combination is a vector with one coordinate per class of members, from 0 to the number of its members. A set of vectors is one integer
 with a bit per vector. To place the vector `v` on a node in addition to everything in a set is then one shift, and the union of two sets is
@@ -152,7 +152,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a domain does to the vectors of its nodes: `allowed` stay; those of `starting` stay with one more on a start axis.
+    """The effect of a domain on the vectors of its nodes: `allowed` stay; those of `starting` stay with one more on a start axis.
 
     Rules of equal `key` are the same.
     """
@@ -164,7 +164,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Part:
-    """A node (`row` ≥ 0 with its `takes`), or a domain with its parts; parts of one `kind` have equal sets. `open` axes are not closed."""
+    """A node (`row` ≥ 0 with its `takes`), or a domain with its parts. Parts of one `kind` have equal sets. `open`: axes not closed."""
 
     kind: int
     row: int = -1

@@ -84,7 +84,7 @@ def _weight(each: MemberClass) -> float:
 
 
 def _model(classes: Sequence[MemberClass], most: int, *, by: str | None = None, others: Sequence[MemberClass] = ()) -> Make:
-    """What makes a model in which classes are merged as far as its space would be too large otherwise."""
+    """Returns a function that makes a model whose classes are merged as far as necessary to limit its space."""
 
     def make(decider: Decider, snapshot: Snapshot) -> Generator[None, None, GroupModel]:
         read = yield from readings(decider, snapshot, classes)

@@ -149,7 +149,7 @@ class ExactSearch:
         return solution
 
     def _rows(self, domain: Domain) -> NDArray[np.intp]:
-        """The rows of a domain in an order that depends on the names of the nodes alone, so that every copy of a state gives one answer."""
+        """The rows of a domain in an order that depends only on the node names, so that all copies of a state give the same answer."""
         found: NDArray[np.intp] = domain.rows[np.argsort(self._tentative.snapshot.name_hashes[domain.rows], kind="stable")]
         return found
 

@@ -54,7 +54,7 @@ def _override(context: Context, entry: ast.BaseEntry) -> typed.BaseOverride | No
 def _no_plugin(context: Context, entry: ast.BaseEntry, plugins: tuple[str, ...]) -> None:
     if entry.plugin in context.catalogue.plugins():
         help_ = f"only scores can be reweighed: {listed(plugins)}"
-        message = f"`{entry.plugin}` is a hard constraint and always holds"
+        message = f"`{entry.plugin}` is a hard constraint, which always applies"
         context.error(Code.P312, message, entry.plugin_span, label="not a score", help=help_)
         return
     near = context.closest(entry.plugin, plugins)

@@ -130,7 +130,7 @@ def _type_named(context: Context, name: ast.TypeName, kinds: Mapping[str, Kind] 
         known = ", ".join(f"`{k}`" for k in kinds)
         near = context.closest(word, kinds)
         help_ = (
-            "write what it holds, for example `set<string>`"
+            "write the type of its members, for example `set<string>`"
             if word == "set"
             else f"did you mean `{near}`?"
             if near
@@ -357,7 +357,7 @@ def _report_name_in_use(context: Context, item: ast.Import) -> None:
 
 
 def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: str) -> dict[str, Binding] | None:
-    """The names of a library; None when there is none, which silences what is taken from it."""
+    """The names of a library; None if it cannot be read, so that names taken from it are not reported."""
     key = import_key(item.span.source.name, item.path.value)
     file = libraries.files.get(key)
     if key in libraries.names:
@@ -371,7 +371,7 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
             context.error(Code.P308, message, item.path.span, label="not found", help="the path is relative to this file")
         return None
     if len(prefix) + len(item.name) > MAX_PREFIX_LENGTH:
-        message = f"the names of imports that stand in front of a name have at most {MAX_PREFIX_LENGTH:,} characters together"
+        message = f"the names of imports before a name have at most {MAX_PREFIX_LENGTH:,} characters together"
         context.error(Code.P011, message, item.name_span, label="too long with this one", help="give imports shorter names")
         return None
     if file.policy is not None:
@@ -379,7 +379,7 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
             Code.P308,
             f"`{item.path.value}` is a policy, not a library",
             item.path.span,
-            label="holds a policy",
+            label="contains a policy",
             help="move what both need into a file without a `policy` line, and import that",
         )
         return None

@@ -53,14 +53,14 @@ class Lints:
 
 
 def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast.Policy) -> None:
-    """Reports what is suspicious about a policy without errors; of one that is wrong in hundreds of places or too intricate, not all."""
+    """Reports warnings about a policy without errors; not all of them if there are hundreds, or if the policy is too complex."""
     context.work.steps = 0
     try:
         _lint(context, presence, policy, syntax)
     except TooMuchWork:
-        help_ = "the policy is right as far as it goes; what may be doubtful from here on is not reported"
-        message = f"looking for what is doubtful in this policy takes more than {MAX_STEPS:,} steps"
-        context.diagnostics.error(Code.L103, message, context.work.at or syntax.name.span, label="given up here", help=help_)
+        help_ = "the policy has no errors; warnings about the rest of it are not reported"
+        message = f"looking for warnings in this policy takes more than {MAX_STEPS:,} steps"
+        context.diagnostics.error(Code.L103, message, context.work.at or syntax.name.span, label="the check stopped here", help=help_)
     except EnoughFindings:
         pass
 

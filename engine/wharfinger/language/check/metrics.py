@@ -135,7 +135,7 @@ def _option(context: Context, source: ast.Call, argument: ast.Argument, option: 
         context.error(Code.P603, f"{place} is {limits}", argument.value.span, label="out of range")
         return None
     if value is not None and option.kind is Kind.STRING and not value.value.strip():
-        context.error(Code.P603, f"{place} is not empty", argument.value.span, label="says nothing")
+        context.error(Code.P603, f"{place} must not be empty", argument.value.span, label="empty")
         return None
     fault = context.catalogue.regex_fault(value.value) if value is not None and argument.name == "relabel" else None
     if fault is not None:

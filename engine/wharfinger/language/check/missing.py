@@ -298,7 +298,7 @@ def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes
     more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
     context.error(
         code,
-        f"{rule} says nothing about {subjects} where {subject_of(cause)} is missing{more}",
+        f"{rule} does not handle {subjects} where {subject_of(cause)} is missing{more}",
         cause.span if within else value.span,
         label=why(cause) if within else "may be missing",
         others=others,
@@ -334,7 +334,7 @@ def why(cause: typed.Expr) -> str:
 
 
 def ways_out(cause: typed.Expr) -> str:
-    """How to say what holds where a cause is missing. No time can be written as a default, and a node that is not measured is not idle."""
+    """The help for a value that may be missing; no default for a time or a metric, because a node without a sample is not idle."""
     default = "" if cause.type.kind is Kind.TIME or isinstance(cause, typed.MetricRef) else f"give a default, `{default_text(cause)}`; or "
     return f"{default}guard it, `{guard_text(cause)}`"
 

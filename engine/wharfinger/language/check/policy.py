@@ -59,7 +59,7 @@ def check(  # noqa: PLR0913, PLR0917 — the parts of one question
     try:
         return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {})
     except TooMuchWork:
-        _too_intricate(context, file)
+        _too_complex(context, file)
     except EnoughFindings:
         pass
     return None
@@ -169,15 +169,15 @@ def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
 # ── limits of a file and its policy ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _too_intricate(context: Context, file: ast.File) -> None:
-    """Reports that the check was given up, at the part of the policy that was being looked at."""
+def _too_complex(context: Context, file: ast.File) -> None:
+    """Reports that the check was stopped, at the part of the policy that it had reached."""
     at = context.work.at or file.span
     help_ = (
-        "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`; "
+        "write each guard once, in the `when` of a filter or score; give a condition that is used several times a name with `let`; "
         "join regular expressions with `|`"
     )
     message = f"checking this policy takes more than {MAX_STEPS:,} steps"
-    context.diagnostics.error(Code.P010, message, at, label="given up here", help=help_)
+    context.diagnostics.error(Code.P010, message, at, label="the check stopped here", help=help_)
 
 
 def _too_long(context: Context, file: ast.File) -> bool:

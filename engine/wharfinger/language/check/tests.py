@@ -42,7 +42,7 @@ def _unknown_field(context: Context, kind: ObjectKind, given: ast.ObjectField) -
     if "/" in given.name or given.name in _RESOURCE_KINDS:
         inside = "resources" if kind is ObjectKind.NODE else "requests"
         key = given.name if given.name.isidentifier() else f'"{given.name}"'
-        help_ = f"resources stand in `{inside}: {{ {key}: … }}`"
+        help_ = f"resources are written in `{inside}: {{ {key}: … }}`"
     whole, _, part = given.name.partition("_")
     if part and whole in known and known[whole].many is Many.BY_KEY and part in (known[whole].keys or {part}):
         near, help_ = None, f"did you mean `{whole}: {{ {part}: … }}`?"
@@ -348,7 +348,7 @@ class _Script:
         self.context.error(Code.P707, f"the policy has no {what} `{name}`", span, label=f"unknown {what}", help=help_, suggestion=near)
 
     def _value(self, expr: ast.Expr, wanted: Type | None, name: str) -> Any:
-        """The value of a literal of the wanted type, or None after reporting what is wrong."""
+        """The value of a literal of the wanted type, or None after reporting an error."""
         found = infer(self.context.at(constant("a value in a test")), expr)
         if is_unknown(found):
             return None

@@ -192,7 +192,7 @@ _ORDER = frozenset({typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE})
 
 
 class Truths:
-    """Answers for conditions over these lets, under what is known of quantities."""
+    """Decides conditions over these lets, from the known intervals of quantities."""
 
     def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: WorkBudget) -> None:
         self.lets = lets
@@ -244,7 +244,7 @@ class Truths:
         return self._atom(expr, known)
 
     def _and(self, expr: typed.Operation, known: Known) -> Truth:
-        """All conditions that are joined are looked at together and once, whatever `and`s and lets join them."""
+        """The truth of all conditions joined by `and`, also through lets; they are evaluated together and once."""
         joined = conjuncts(expr, self.lets)
         self._work.spend(STEPS_PER_QUESTION * len(joined))
         sides = [self.of(side, known) for side in joined]
@@ -270,7 +270,7 @@ class Truths:
         return frozenset(found)
 
     def _compared(self, expr: typed.Operation) -> Truth:
-        """Two quantities that are the same, or of which one is always larger."""
+        """The truth of a comparison of quantities that are equal, or one of which is always larger."""
         left, right = expr.operands[0], expr.operands[-1]
         if describe(left) == describe(right):
             return {typed.Op.EQ: ALWAYS, typed.Op.LE: ALWAYS, typed.Op.GE: ALWAYS, typed.Op.LT: NEVER, typed.Op.GT: NEVER}.get(

@@ -38,7 +38,7 @@ _EXAMPLE: Final = "for example `workload typical = [{ cpu: 4cpu, gpu: 1, milli: 
 
 
 def workload_of(context: Context, item: ast.Workload, name: str) -> typed.Workload | None:
-    """The workload that an item declares; None after reporting what is wrong with it."""
+    """The workload that an item declares; None after reporting an error."""
     value = item.value
     if not isinstance(value, ast.SetLiteral):
         _fault(context, "a workload is a list of requests", value.span, "not a list", _EXAMPLE)

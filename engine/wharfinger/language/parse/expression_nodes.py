@@ -41,7 +41,7 @@ def choice_of(diagnostics: Diagnostics, choices: Mapping[str, Choice], word: str
     near = closest(word, choices)
     listed = ", ".join(f"`{choice}`" for choice in choices)
     help_ = f"did you mean `{near}`?" if near else f"there are {listed}"
-    diagnostics.error(Code.P111, f"`{word}` cannot stand {place}", span, label=f"one of {listed}", help=help_, suggestion=near)
+    diagnostics.error(Code.P111, f"`{word}` is not allowed {place}", span, label=f"one of {listed}", help=help_, suggestion=near)
     return choices[near or list(choices)[-1]]
 
 
@@ -69,7 +69,7 @@ def underscore(diagnostics: Diagnostics, span: Span) -> None:
 def not_for_scores(diagnostics: Diagnostics, span: Span) -> None:
     """Report `pass` or `reject` in the `on missing` of a score."""
     help_ = "a score gives points where the value is missing, or `neutral` (the mean of the others) or `skip` (leave the rule out there)"
-    diagnostics.error(Code.P111, f"`{span.text}` cannot stand after `on missing` of a score", span, help=help_)
+    diagnostics.error(Code.P111, f"`{span.text}` is not allowed after `on missing` of a score", span, help=help_)
 
 
 def production(method: Callable[..., Node]) -> Callable[[Any, list[Any]], Node]:

@@ -358,7 +358,7 @@ class Assembly:
         if self.header:
             others = (Label(self.header.span, "the policy of this file"),)
             self.diagnostics.error(
-                Code.P120, "a file holds one policy", element.span, others=others, help="move the second one to another file"
+                Code.P120, "a file contains one policy", element.span, others=others, help="move the second one to another file"
             )
             return
         if self.items or self.tests:

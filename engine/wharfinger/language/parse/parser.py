@@ -34,7 +34,7 @@ NAMED = (ast.Let, ast.Function, ast.Param, ast.Metric, ast.Workload, ast.Filter,
 
 
 class Recovery:
-    """One parse of one list of tokens, the last of which is the end of the text."""
+    """Parses one list of tokens with error recovery; the last token is the end of the text."""
 
     def __init__(self, engine: Interactive, source: Source, tokens: list[Token], doubtful: list[int], diagnostics: Diagnostics) -> None:
         self.engine = engine
@@ -63,7 +63,7 @@ class Recovery:
     def _too_deep(self, at: int) -> None:
         token = self.tokens[at]
         help_ = "name the parts with `let`"
-        self.diagnostics.error(Code.P005, "this stands too deep in other things", Span(self.source, token.start, token.end), help=help_)
+        self.diagnostics.error(Code.P005, "this is nested too deep", Span(self.source, token.start, token.end), help=help_)
 
     def _unexpected(self, at: int) -> int:
         """The index at which to go on after an unexpected token."""
@@ -200,7 +200,7 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
         return None
     if not tokens:
         help_ = 'a policy begins with `policy "name"`'
-        diagnostics.error(Code.P001, f"{source.name} says nothing", Span(source, 0, 0), help=help_)
+        diagnostics.error(Code.P001, f"{source.name} declares nothing", Span(source, 0, 0), help=help_)
         return None
     elements = _run("start", source, tokens, lexer.doubtful, diagnostics)
     if elements is None:
@@ -258,7 +258,7 @@ def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], d
 
 def _too_deep(node: ast.Node, diagnostics: Diagnostics) -> None:
     help_ = "name the parts with `let`; test membership with `in [...]` instead of a chain of `or`"
-    diagnostics.error(Code.P005, f"operators stand more than {MAX_DEPTH} deep in each other", node.span, help=help_)
+    diagnostics.error(Code.P005, f"operators are nested more than {MAX_DEPTH} deep", node.span, help=help_)
 
 
 def _declared(tokens: list[Token]) -> frozenset[str]:

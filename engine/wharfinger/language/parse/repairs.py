@@ -159,16 +159,16 @@ def nesting(text: BrokenText, at: int) -> int | None:
         others = (Label(text.span(around.block), f"this `{around.block.text}` is not closed before it"),)
         help_ = f"move it behind the `}}` of the `{around.block.text}`"
         text.diagnostics.error(
-            Code.P116, f"{word} cannot stand inside a `{around.block.text}`", text.span(token), others=others, help=help_
+            Code.P116, f"{word} is not allowed inside a `{around.block.text}`", text.span(token), others=others, help=help_
         )
         return GIVE_UP
     if token.type in CLAUSES and text.place.level() == "file":
         help_ = f'write `filter name {{ {token.text} … else "…" }}`'
-        text.diagnostics.error(Code.P116, f"{word} stands inside a filter", text.span(token), help=help_)
+        text.diagnostics.error(Code.P116, f"{word} belongs inside a filter", text.span(token), help=help_)
         return GIVE_UP
     if token.type in STEP_TERMINALS and text.place.level() == "file" and text.place.first_on_line(at):
         help_ = f'write `test "what it shows" {{ {token.text} … }}`'
-        text.diagnostics.error(Code.P116, f"{word} stands inside a test", text.span(token), help=help_)
+        text.diagnostics.error(Code.P116, f"{word} belongs inside a test", text.span(token), help=help_)
         return GIVE_UP
     return None
 
@@ -274,7 +274,7 @@ def needless(text: BrokenText, at: int) -> int | None:
             token = text.tokens[at]
     if token.type not in NEEDLESS or not text.engine.accepts(text.kind(at + 1)):
         return None
-    text.diagnostics.error(Code.P100, f"no {token_in_words(token)} stands here", text.span(token), help="leave it out", suggestion="")
+    text.diagnostics.error(Code.P100, f"no {token_in_words(token)} is allowed here", text.span(token), help="leave it out", suggestion="")
     text.guessed = at
     return at + 1
 

@@ -206,7 +206,7 @@ class Lexer:
             if token.type in OPEN:
                 depth += 1
                 if depth > MAX_BRACKET_DEPTH:
-                    self._over(Code.P005, f"brackets stand more than {MAX_BRACKET_DEPTH} deep", token, "name the parts with `let`")
+                    self._over(Code.P005, f"brackets are nested more than {MAX_BRACKET_DEPTH} deep", token, "name the parts with `let`")
                     return
             elif token.type in CLOSE:
                 depth = max(0, depth - 1)
@@ -216,7 +216,7 @@ class Lexer:
         self.diagnostics.error(code, message, self.span(token.start, token.end), help=help)
 
     def _strange(self, family: str | None, text: str, start: int, end: int) -> None:
-        """Report what is no token of the language, and put in its place what was most likely meant."""
+        """Report characters that are not a token, and replace them by the most likely one."""
         self.strange += 1
         if family == "open_string":
             self._open_string(text, start, end)

@@ -35,19 +35,18 @@ class Code(Enum):
     # ── P0xx files and limits ──
     P001 = Record(
         "nothing in the file",
-        "A policy file without a policy, a declaration or a test decides nothing. An empty file is more often a failed copy than a wish, "
-        "so it is an error.",
+        "A policy file has a policy, a declaration or a test. An empty file is usually the result of a failed copy, so it is an error.",
     )
-    P002 = Record("not a text file", "The file holds bytes that no text has. Policies are text, encoded in UTF-8.")
+    P002 = Record("not a text file", "The file contains bytes that are not text. Policies are text, encoded in UTF-8.")
     P003 = Record("not UTF-8", "Policies are encoded in UTF-8. Save the file in that encoding.")
     P004 = Record(
         "file too large",
-        "A policy file is at most 256 KiB together with all that it imports, so that checking one never takes long. Policies people write "
-        "are a few KiB.",
+        "A policy file is at most 256 KiB together with all that it imports, so that checking one never takes long. Usual policies have "
+        "a few KiB.",
     )
     P005 = Record(
         "nested too deep",
-        "Brackets and operators stand at most 100 deep in each other. Name the parts with `let`, or test membership with `in [...]` "
+        "Brackets and operators can be nested 100 deep. Name the parts with `let`, or test membership with `in [...]` "
         "instead of a long chain of `or`.",
     )
     P006 = Record(
@@ -62,32 +61,32 @@ class Code(Enum):
     )
     P008 = Record(
         "too many tests",
-        "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy. The tests of a policy run whenever it "
-        "is read, so together they ask its rules at most 100,000 questions: every rule about every node for each pod that is placed, and "
-        "50 more for the decision itself, every selection about every pod, and all rules about a node for each expectation. If rules have "
-        "many operations, each 16 of them count as a question. The fields of their objects have at most 2,000,000 letters together, where "
-        "each object `like` another one has all of its fields.",
+        "One file has at most 500 tests. Put the rest into a `*_test.policy` file next to the policy. The tests of a policy run whenever "
+        "it is read, so together they need at most 100,000 evaluations. For each pod that is placed, every rule is evaluated for every "
+        "node, and the decision counts as 50 more. Every selection is evaluated for every pod, and all rules for one node for each "
+        "expectation. A rule with many operations counts once for each 16 of them. The fields of the objects have at most 2,000,000 "
+        "characters together; an object `like` another one has all of its fields.",
     )
     P009 = Record(
         "too much to calculate",
         "The rules of one policy together need at most 5,000 operations: values that are read, operators, calls, points of a curve and "
-        "requirements of a selector. What a `let` calculates counts once in each rule that uses it. Each of them takes time in every "
-        "decision; several policies may govern one pod, so a large set can be split freely.",
+        "requirements of a selector. The operations of a `let` count once in each rule that uses it. Each operation takes time in every "
+        "decision. Several policies can govern one pod, so a large set can be split freely.",
     )
     P010 = Record(
-        "too intricate to check",
-        "What may be missing where a `let` is used depends on the guards on every way that leads there, and a chain of lets that each use "
-        "another under different guards has more ways than can be gone. Regular expressions take long to read as well: a policy has room "
-        "for about a hundred. The check counts its steps and gives up after 100,000, on every machine at the same place; policies people "
-        "write need a few hundred.",
+        "too complex to check",
+        "Whether a value may be missing where a `let` is used depends on the guards on every path to that place. A chain of lets that each "
+        "use another one under different guards has too many paths to check. Regular expressions are expensive to check as well: a policy "
+        "can have about a hundred. The check counts its steps and stops after 100,000, on every machine at the same place. Usual policies "
+        "need a few hundred.",
     )
     P011 = Record(
         "name too long",
-        "A name has at most 253 characters, as many as the name of any object of Kubernetes. What an import declares is kept under the "
-        "names of all imports that lead to it, and those have at most 1,000 characters together.",
+        "A name has at most 253 characters, like names of objects in Kubernetes. A declaration of an imported file has the names of all "
+        "imports that lead to it in front of its own name; these have at most 1,000 characters together.",
     )
     # ── P1xx syntax ──
-    P100 = Record("unexpected word or symbol", "The text here does not continue the text before it. The message lists what could.")
+    P100 = Record("unexpected word or symbol", "This word or symbol cannot follow the text before it. The message lists what can.")
     P101 = Record("string without an end", "A string ends with the quote it began with, on the same line.")
     P102 = Record("character without meaning", "This character is not part of the language outside of strings and comments.")
     P103 = Record(
@@ -95,7 +94,7 @@ class Code(Enum):
         "Operators are `and`, `or`, `not`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `matches`, `??`, `+`, `-`, `*` and `/`.",
     )
     P104 = Record("bracket not closed", "Every `(`, `[` and `{` is closed by its partner.")
-    P105 = Record("closing bracket too many", "This bracket closes nothing that is open, or not what was opened last.")
+    P105 = Record("closing bracket too many", "No bracket is open here, or the last one that was opened is of another kind.")
     P106 = Record("comparisons in a chain", "`a < b < c` would compare a truth value with `c`. Join two comparisons with `and`.")
     P107 = Record("`=` and `==` mixed up", "`=` gives a name its value; `==` compares.")
     P108 = Record(
@@ -103,11 +102,12 @@ class Code(Enum):
         "`a-b` is a subtraction. Names are made of letters, digits and `_`; names of nodes and pods of tests can also be in quotes.",
     )
     P109 = Record(
-        "malformed number", "A number is digits, perhaps a point and more digits, and a unit without a space: `500m`, `0.5`, `2Gi`, `10%`."
+        "malformed number",
+        "A number has digits, optionally a point and more digits, and a unit without a space: `500m`, `0.5`, `2Gi`, `10%`.",
     )
     P110 = Record("unknown escape", r"In strings a backslash begins `\n`, `\t`, `\r`, `\\`, `\"` or `\'`.")
     P111 = Record("word that is not allowed here", "Only a few words are allowed at this position.")
-    P112 = Record("part given twice", "This part was given before; which of the two holds would be a guess.")
+    P112 = Record("part given twice", "This part was given before, and it is not clear which of the two is meant.")
     P113 = Record("unknown keyword", "A declaration, a rule or a line of a test should begin here, but none begins with this word.")
     P114 = Record(
         "word of other schedulers",
@@ -115,25 +115,25 @@ class Code(Enum):
         "`score`.",
     )
     P115 = Record(
-        "word of the language as a name",
-        "Words that begin or divide declarations cannot be names, so that a file reads the same for people and for the parser.",
+        "keyword as a name",
+        "Keywords that begin or divide declarations cannot be names.",
     )
     P116 = Record(
         "wrong nesting",
         "Clauses belong inside filters, and the lines of a test inside tests. Declarations and rules belong at the top level.",
     )
-    P117 = Record("empty block", "A block with nothing in it has no effect; more likely something is missing.")
+    P117 = Record("empty block", "An empty block has no effect. Probably something is missing.")
     P119 = Record(
         "malformed placeholder in a message",
         "In messages `{expression}` is replaced by its value. Braces themselves are written `{{` and `}}`.",
     )
-    P120 = Record("more than one policy in a file", "A file holds one policy, so that the name of the file and the policy stay together.")
+    P120 = Record("more than one policy in a file", "A file contains one policy, so that the name of the file names the policy.")
     P121 = Record(
         "rule without a policy",
-        "Rules belong to a policy; a file without one is a library of `let`, `param` and `metric`, or holds tests only.",
+        "Rules belong to a policy. A file without a policy is a library of `let`, `param` and `metric`, or contains only tests.",
     )
     P122 = Record("out of place", "Imports come first, then `policy`, then `for pods`, then declarations and rules.")
-    P123 = Record("malformed range", "The range of a param is written `range low..high`; both ends belong to it.")
+    P123 = Record("malformed range", "The range of a param is written `range low..high`. Both ends are included.")
     # ── P2xx types, units and shapes ──
     P124 = Record(
         "call with a dot",
@@ -142,8 +142,8 @@ class Code(Enum):
     )
     P201 = Record(
         "these cannot be calculated with each other",
-        "Arithmetic needs operands whose units go together: cpu can be added to cpu, but not to memory; anything can be multiplied or "
-        "divided by a plain number; the same dimension divided by itself is a number.",
+        "Arithmetic needs operands with matching units: cpu can be added to cpu, but not to memory. Every value can be multiplied or "
+        "divided by a plain number. A value divided by a value of the same dimension is a number.",
     )
     P202 = Record(
         "these cannot be compared",
@@ -152,8 +152,8 @@ class Code(Enum):
     )
     P203 = Record(
         "unknown unit",
-        "A number is followed by letters that are not a unit of the language. Units say what a number measures, so a misspelled one "
-        "would silently change the meaning by orders of magnitude.",
+        "A number is followed by letters that are not a unit of the language. A misspelled unit is not ignored, because it would change "
+        "the value by orders of magnitude.",
     )
     P204 = Record(
         "wrong type for an operator",
@@ -163,7 +163,7 @@ class Code(Enum):
     P205 = Record(
         "condition is not a bool",
         "`require`, `reject`, `when`, `if`, `where`, `prefer` and `avoid` are followed by a condition, true or false. A number or a string "
-        "does not turn into a bool by itself; compare it with something.",
+        "is not converted to a bool; compare it with something.",
     )
     P206 = Record(
         "wrong type of argument",
@@ -192,23 +192,23 @@ class Code(Enum):
     )
     P212 = Record(
         "default is outside the range",
-        "The default of a param lies in its own range, and a range goes from its smaller to its larger end; otherwise the policy would"
-        " be refused the moment it is used with its own defaults.",
+        "The default of a param is within its own range, and a range goes from its smaller to its larger end. Otherwise the policy could "
+        "not be used with its own defaults.",
     )
     P213 = Record(
         "value of this type cannot be used here",
-        "Selections of pods, labels, pods and nodes are not values that can be compared, calculated with or printed; take a field of "
-        "them or pass them to a function that takes them.",
+        "Selections of pods, labels, pods and nodes cannot be compared, calculated with or printed. Use one of their fields, or pass them "
+        "to a function that takes them.",
     )
     P214 = Record(
         "node value where there is no node",
-        "Which pods a policy governs and which pods a selection contains is decided once, not once per node, so nothing of the "
-        "candidate node can be read there. Restrict the count to the node instead: `count(…, on: node)` or `count(…, within: "
+        "The pods that a policy governs, and the pods of a selection, are determined once, not once per node. So the candidate node "
+        "cannot be read there. Restrict the count to the node instead: `count(…, on: node)` or `count(…, within: "
         '"topology.kubernetes.io/zone")`.',
     )
     P215 = Record(
-        "value that is not known beforehand",
-        "Weights, tiers, quanta, curve points and points for missing values are known when the policy is compiled: literals, params "
+        "value that is not constant",
+        "Weights, tiers, quanta, curve points and points for missing values must be known when the policy is compiled: literals, params "
         "and calculations with them. They cannot depend on a pod or node.",
     )
     P216 = Record(
@@ -217,8 +217,8 @@ class Code(Enum):
     )
     P217 = Record(
         "argument must be written out",
-        "A topology key, a pattern or a selector is read when the policy is checked, so that mistakes in it are found then. It is a "
-        "string in quotes, and not a calculation.",
+        "A topology key, a pattern or a selector is read when the policy is checked, so that mistakes in it are found then. It must be a "
+        "string in quotes, not a calculation.",
     )
     P218 = Record(
         "invalid argument",
@@ -227,47 +227,48 @@ class Code(Enum):
     )
     P219 = Record(
         "`it` outside of a selection",
-        "`it` is the placed pod that a selection looks at: it exists after `pods where` and in the value of sum, avg, min and max.",
+        "`it` is one placed pod of a selection. It exists after `pods where`, and in the value of sum, avg, min and max.",
     )
     P220 = Record(
         "aggregate where pods cannot be counted",
-        "Which pods a policy governs is decided from the pod alone, and one selection cannot be counted inside another.",
+        "Whether a policy governs a pod depends on this pod alone, so no other pods can be counted there. One selection cannot be counted "
+        "inside another.",
     )
     P221 = Record(
-        "misshapen table",
-        "A table has 1 to 1,000 entries. Its keys are texts in quotes, or whole numbers, and what stands in the brackets behind it is of "
-        'the same kind: `{ "gold": 3, "silver": 2 }[pod.labels["tier"]] ?? 1`.',
+        "malformed table",
+        "A table has 1 to 1,000 entries. Its keys are strings in quotes, or whole numbers. The value in the brackets behind the table has "
+        'the same type: `{ "gold": 3, "silver": 2 }[pod.labels["tier"]] ?? 1`.',
     )
     P222 = Record(
-        "function called with what does not fit",
-        "A function of the policy is checked where it is declared, and again with what each call gives it. Here the body has no meaning "
-        "with these arguments, or at this place: what it reads of the node, for example, is not there in a selection of pods.",
+        "function does not fit its call",
+        "A function of the policy is checked where it is declared, and again for each call. Its body is not valid with these arguments, "
+        "or at this place: for example, it reads the node, and there is no node in a selection of pods.",
     )
     P223 = Record(
         "points outside of a score",
-        "The points of Kubernetes' scores (`taint_points()` and its like) are normalised over the nodes that pass all filters, so they are "
-        "known when scores are computed, and not before. A filter cannot read them.",
+        "The points of Kubernetes' scores (`taint_points()` and similar functions) are normalised over the nodes that pass all filters. So "
+        "they are known only when scores are computed, and a filter cannot read them.",
     )
     P225 = Record(
         "not a workload",
-        "A workload is a list of requests in braces, each written out: CPU, memory, how many devices (`gpu`) with how many thousandths of "
-        "each (`milli`), which models will do, and how common such pods are (`weight`).",
+        "A workload is a list of requests in braces: CPU, memory, the number of devices (`gpu`), the thousandths of each (`milli`), the "
+        "allowed models, and how common such pods are (`weight`).",
     )
     P226 = Record(
-        "groups and counts where the cluster is not looked at",
-        "Which pods a policy governs, into which group it puts a pod, and which pods may be evicted, is decided from the pods, the labels "
-        "of their namespaces and the time. How many pods there are, and how many members a group has, is known in filters, scores and "
-        "`permit` only. A library knows no groups: which they are is said by the policy that imports it.",
+        "groups and counts where the cluster is not read",
+        "The pods that a policy governs, the group of a pod, and the pods that may be evicted depend only on pods, the labels of their "
+        "namespaces, and the time. The number of pods, and the number of members of a group, can be read only in filters, scores and "
+        "`permit`. A library cannot read groups, because they are defined by the policy that imports it.",
     )
     P227 = Record(
         "term of a group cannot be used",
-        "`min_count` is a whole number, 0 or more, that every pod of the group has; the `timeout` of a group or a `permit` is longer than "
-        "0 and at most one hour. The levels behind `within` and the keys behind `spread_over` are different label keys of nodes.",
+        "`min_count` is a whole number, 0 or more, which is the same for every pod of the group. The `timeout` of a group or a `permit` is "
+        "longer than 0 and at most one hour. The levels after `within` and the keys after `spread_over` are different label keys of nodes.",
     )
     # ── P3xx names ──
     P301 = Record(
         "unknown name",
-        "A bare name is `pod`, `node`, `it`, or a param, let, metric or import of this policy.",
+        "A name without a dot is `pod`, `node`, `it`, or a param, let, metric or import of this policy.",
     )
     P302 = Record(
         "unknown field",
@@ -280,19 +281,19 @@ class Code(Enum):
     )
     P304 = Record(
         "unknown plugin",
-        "`base kubernetes` reweighs score plugins of kube-scheduler by their own names. The reference lists them.",
+        "`base kubernetes` sets weights of score plugins of kube-scheduler, by their names. The reference lists them.",
     )
     P305 = Record(
         "unknown plugin argument",
-        "`with { … }` takes the arguments that the plugin has in kube-scheduler's own configuration.",
+        "`with { … }` takes the arguments that the plugin has in the configuration of kube-scheduler.",
     )
     P306 = Record(
         "name is used twice",
-        "Params, lets, metrics and imports share one set of names, filters and scores another: a name has one meaning in the whole file.",
+        "Each param, let, metric and import has a name of its own, and so has each filter and score.",
     )
     P307 = Record(
-        "lets go in a circle",
-        "A let that needs its own value, directly or through others, has no value.",
+        "lets depend on each other",
+        "A let that uses its own value, directly or through other lets, has no value.",
     )
     P308 = Record(
         "import cannot be resolved",
@@ -314,20 +315,20 @@ class Code(Enum):
     )
     P312 = Record(
         "hard constraint in `base kubernetes`",
-        "A policy narrows, never widens: Kubernetes' own hard constraints hold for every pod and cannot be reweighed or switched off. "
+        "No policy changes the hard constraints of Kubernetes: they apply to every pod, have no weight, and cannot be switched off. "
         "Only score plugins can be named here.",
     )
     # ── P4xx missing values ──
     P401 = Record(
         "requirement may be missing",
         "A label, annotation, condition, extended resource or metric may be absent. Then the requirement is neither true nor false, "
-        "and it is not known whether the node passes. Say it: `?? default` beside the value, a `has(…)` guard, or `on missing pass` "
+        "and the policy must say whether the node passes: `?? default` after the value, a `has(…)` guard, or `on missing pass` "
         "/ `on missing reject`.",
     )
     P402 = Record(
         "score may be missing",
-        "A label, annotation, condition, extended resource or metric may be absent. Then this score has no points. Say what happens: "
-        "`?? default`, a `has(…)` guard, or `on missing <points>`, `on missing neutral`, `on missing skip`.",
+        "A label, annotation, condition, extended resource or metric may be absent. Then this score has no points, and the policy must say "
+        "what happens: `?? default`, a `has(…)` guard, or `on missing <points>`, `on missing neutral`, `on missing skip`.",
     )
     P403 = Record(
         "value may be missing here",
@@ -335,28 +336,28 @@ class Code(Enum):
     )
     P404 = Record(
         "victim rule may be missing",
-        "A label or annotation of a placed pod may be absent. Then a rule of `preemption` neither protects the pod nor gives it up. Say "
-        "what is meant: `?? default` beside the value, a `has(…)` guard, or `on missing keep` / `on missing evict`.",
+        "A label or annotation of a placed pod may be absent. Then the policy must say whether the pod may be evicted: `?? default` after "
+        "the value, a `has(…)` guard, or `on missing keep` / `on missing evict`.",
     )
     # ── P5xx scores ──
     P501 = Record(
         "score may leave 0..100",
-        "Scores are added with weights, so they must be on one scale: 0 to 100 points. The compiler proves it from the ranges of the "
-        "values and params; where it cannot, use `clamp`, `curve`, or `normalize`.",
+        "Scores are added with weights, so they must be on one scale: 0 to 100 points. The compiler checks this by the ranges of the "
+        "values and params. If it cannot, use `clamp`, `curve`, or `normalize`.",
     )
     P502 = Record(
         "score is not in points",
-        "Points are a plain number from 0 to 100. A percentage, an amount of memory or a duration has another unit; turn it into "
+        "Points are a plain number from 0 to 100. A percentage, an amount of memory or a duration has another unit. Convert it to "
         "points with `curve`, or rank the nodes with `normalize minmax`.",
     )
     P503 = Record(
         "weight may be negative",
-        "Weights are 0 or more for every value that the params can take. To prefer the opposite, turn the points around.",
+        "Weights are 0 or more for all values that the params can have. To prefer the opposite, use 100 minus the points.",
     )
     P504 = Record(
         "curve does not increase",
-        "`curve(x, x0 -> y0, x1 -> y1, …)` is drawn from left to right: at least two points, each x larger than the one before, "
-        "whatever the params are.",
+        "`curve(x, x0 -> y0, x1 -> y1, …)` has at least two points, and each x is larger than the one before, for all values of the "
+        "params.",
     )
     P505 = Record(
         "tier or quantum cannot be used",
@@ -364,7 +365,7 @@ class Code(Enum):
     )
     P506 = Record(
         "points for missing values leave 0..100",
-        "`on missing <points>` gives a node points like any other: 0 to 100.",
+        "The points of `on missing <points>` are 0 to 100, like all points.",
     )
     # ── P6xx structure ──
     P601 = Record(
@@ -376,20 +377,20 @@ class Code(Enum):
         "A policy has at most one `tie_break`, one quantum per tier, and one entry per plugin in `base kubernetes`.",
     )
     P603 = Record(
-        "metric is not declared right",
+        "malformed metric",
         "`metric name: type = prometheus('query', node: \"label\", refresh: 15s, max_age: 2min, min_coverage: 80%)` or "
         '`metrics_api("cpu", …)`; the reference lists the options.',
     )
     P604 = Record(
         "tests without a policy",
-        "`X_test.policy` holds tests of the policy in `X.policy` beside it; that file is not there or has no policy.",
+        "`X_test.policy` contains tests of the policy in `X.policy` in the same folder. That file does not exist or has no policy.",
     )
     P610 = Record(
         "policy costs too much to decide",
-        "What a policy costs is known before it decides: how many numbers it computes for each node, how many selections of pods it "
-        "counts, how large its regular expressions are, and whether it has to look at every placed pod. A policy of a namespace may cost "
-        "less than one of the cluster, and none of its selections may look at every placed pod. `wharf check --cost` prints what each rule "
-        "costs.",
+        "The cost of a policy is computed before it decides: the numbers that it computes for each node, the selections of pods that it "
+        "counts, the size of its regular expressions, and whether it reads every placed pod. The limit is lower for a policy of a "
+        "namespace than for one of the cluster, and none of its selections may read every placed pod. `wharf check --cost` prints the cost "
+        "of each rule.",
     )
     # ── P7xx tests ──
     P701 = Record(
@@ -410,7 +411,7 @@ class Code(Enum):
     )
     P705 = Record(
         "declared twice in a test",
-        "Within a test every node and pod has its own name, and every test of a policy its own title.",
+        "In a test, each node and each pod has a name of its own. Each test of a policy has a title of its own.",
     )
     P706 = Record(
         "value does not fit the field",
@@ -422,29 +423,29 @@ class Code(Enum):
     )
     P708 = Record(
         "expectation before the pod is placed",
-        "`expect` looks at the outcome of a `place` above it; nothing has happened to this pod yet.",
+        "`expect` checks the outcome of a `place` above it. This pod has not been placed yet.",
     )
     # ── P8xx whose policy it is ──
     P801 = Record(
         "not for policies of a namespace",
-        "What shows other namespaces, or was written for those who run the cluster, cannot be read by a policy of one namespace (the "
-        "inline policy of a PolicyApp, or one that a PlacementPreview brings along): annotations of nodes, which images they have, and "
-        "what pods of other namespaces prefer to be with. A library that the cluster shares may read them. Nor can such a policy `reserve` "
-        "nodes for its groups, which would keep them from the pods of others.",
+        "A policy of one namespace (the inline policy of a PolicyApp, or a policy in a PlacementPreview) cannot read what shows other "
+        "namespaces, or was written for administrators: annotations of nodes, the images on nodes, and the preferred affinity of pods of "
+        "other namespaces. A library of the cluster can read them. Such a policy cannot `reserve` nodes for its groups either, because "
+        "other pods could not use these nodes.",
     )
     P802 = Record(
         "metric that a namespace may not query",
-        "A policy of a namespace queries only the Prometheus servers that the settings allow to namespaces (`tenantServers`), for a query "
-        "can read everything that a server has. A library that the cluster shares may declare any metric.",
+        "A policy of a namespace can query only the Prometheus servers that the settings allow for namespaces (`tenantServers`), because a "
+        "query can read everything on a server. A library of the cluster can declare any metric.",
     )
     P803 = Record(
         "policies of namespaces are switched off",
-        "With `tenantPolicies: Off` neither inline policies of PolicyApps nor those that PlacementPreviews bring along are used.",
+        "With `tenantPolicies: Off`, the inline policies of PolicyApps and the policies in PlacementPreviews are not used.",
     )
     # ── lints ──
     L101 = Record(
         "unused name",
-        "A let, param, metric or import that no rule reads does nothing. Often the name is misspelled where it should be used.",
+        "A let, param, metric or import that no rule reads has no effect. Often the name is misspelled where it should be used.",
         Severity.WARNING,
     )
     L102 = Record(
@@ -453,9 +454,9 @@ class Code(Enum):
         Severity.WARNING,
     )
     L103 = Record(
-        "too intricate to look for doubts",
-        "The policy has no errors, but looking for what is always true, never true or already said would take more than 100,000 steps. "
-        "What was found until then is reported; the rest of the policy was not looked at.",
+        "too complex to check for warnings",
+        "The policy has no errors. The search for conditions that are always true, never true or redundant stopped after 100,000 steps. "
+        "The warnings found until then are reported; the rest of the policy was not checked for them.",
         Severity.WARNING,
     )
     L201 = Record(
@@ -470,46 +471,47 @@ class Code(Enum):
     )
     L203 = Record(
         "rule never applies",
-        "The `when` of this rule can never be true, so the rule is dead.",
+        "The `when` of this rule can never be true, so the rule has no effect.",
         Severity.WARNING,
     )
     L204 = Record(
         "requirement is implied",
-        "An earlier requirement of the same filter includes this one; it rejects no further node.",
+        "An earlier requirement of the same filter includes this one, so it rejects no further node.",
         Severity.WARNING,
     )
     L301 = Record(
         "rule without influence",
-        "This score is the same for every node, or has weight 0, so it can never change which node wins.",
+        "This score is the same for every node, or has weight 0, so it can never change which node is chosen.",
         Severity.WARNING,
     )
     L302 = Record(
         "rule that always dominates",
-        "This score outweighs all others of its tier together, so they only matter between nodes it calls equal. Say so with a `tier`.",
+        "This score outweighs all others of its tier together, so the others only decide between nodes that it scores equally. Use a "
+        "`tier` to say so.",
         Severity.WARNING,
     )
     L303 = Record(
-        "rules that fight",
+        "rules that contradict each other",
         "A score prefers exactly the nodes that a filter rejects, in this policy or in another one of the set. The preference can never be "
         "followed.",
         Severity.WARNING,
     )
     L401 = Record(
-        "missing value is handled in vain",
+        "missing value is handled without need",
         "This value is never missing, so `??`, `has` or `on missing` has no effect.",
         Severity.WARNING,
     )
     L402 = Record(
         "negation does not cover what is missing",
-        "Where the value is missing, `!=`, `not` and `not in` are missing too, so the rule or policy does not apply there. That is "
-        "easily overlooked: give a default with `??`, or test with `has(…)`.",
+        "Where the value is missing, the results of `!=`, `not` and `not in` are missing too, so the rule or policy does not apply there. "
+        "This is easily overlooked. Give a default with `??`, or test with `has(…)`.",
         Severity.WARNING,
     )
     L501 = Record(
-        "looks at every placed pod",
-        "Counts of placed pods are kept between decisions and follow the pods that come and go. This selection is another one for each pod "
-        "that is decided, or distinguishes pods of one template, so every placed pod is looked at. On a large cluster that takes "
-        "longer than the rest of the decision; a policy of a namespace may not do it (P610).",
+        "reads every placed pod",
+        "Counts of placed pods are kept between decisions and updated when pods come and go. This selection differs for each pod "
+        "that is scheduled, or distinguishes pods of one template, so every placed pod is read. On a large cluster this takes "
+        "longer than the rest of the decision. A policy of a namespace may not do it (P610).",
         Severity.WARNING,
     )
 

@@ -53,7 +53,7 @@ def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = 
 
 
 def is_short_for(word: str, name: str) -> bool:
-    """True if a word of three letters or more abbreviates a name: it is its beginning, or it with at most half of its letters left out."""
+    """True if a word of three letters or more abbreviates a name: its beginning, or the name without at most half of its letters."""
     if len(word) < MIN_ABBREVIATION or len(word) >= len(name) or word[0] != name[0] or word.count(".") != name.count("."):
         return False
     if name.startswith(word):

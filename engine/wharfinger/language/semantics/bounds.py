@@ -48,7 +48,7 @@ CARRY: Final = 53.0  # the difference of two numbers may be as small as the last
 
 @dataclass(frozen=True, slots=True)
 class Magnitude:
-    """A number that is 0, or between `2 ** least` and `2 ** most` without its sign; `most` is infinite where the number may be infinite."""
+    """A number that is 0, or whose absolute value is between `2 ** least` and `2 ** most`; `most` is inf if the number may be infinite."""
 
     least: float
     most: float

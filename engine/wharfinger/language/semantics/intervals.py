@@ -51,7 +51,7 @@ class Intervals:
     _where: dict[tuple[int, bool], tuple[typed.Expr, Intervals]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, expr: typed.Expr) -> Interval:
-        """The interval of an expression; `UNBOUNDED` for what is not a number."""
+        """The interval of an expression; `UNBOUNDED` if it is not a number."""
         if expr.type.kind not in NUMERIC:
             return UNBOUNDED
         if id(expr) not in self._found:

@@ -20,7 +20,7 @@ from wharfinger.language.semantics.types import PLAIN, Kind, unified
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """What one operator means, and what is known of its result.
+    """The definition of one operator: its types, its evaluation, and the interval of its result.
 
     `meaning` takes and returns plain Python values; it may return None (missing), and unless the operator is `strict` it may be given None.
     A strict operator is missing where an operand is missing. `decided_by` is the operand that alone decides a condition whatever the other

@@ -253,7 +253,7 @@ class StringTable:
 
 
 class KeyedColumns:
-    """One int32 column of string codes for each key in use; `ABSENT` where a node lacks the key. Keys that no node has share a column."""
+    """One int32 column of string codes per key in use; `ABSENT` where a node lacks the key. Keys that no node has share a column."""
 
     __slots__ = ("_absent", "_by_key", "_keys", "_nodes", "_read", "_rows", "_strings")
 

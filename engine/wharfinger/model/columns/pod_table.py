@@ -50,7 +50,7 @@ class Placement:
 
 
 def started_at(pod: PodView) -> float:
-    """The start of a pod on a node, in seconds since 1970: +inf if it has not started, -inf if it runs and its start is unknown."""
+    """The start of a pod in seconds since 1970; +inf if it has not started, -inf if it runs and its start is unknown."""
     started = pod.started
     if started is not None:
         return started

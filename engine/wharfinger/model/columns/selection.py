@@ -37,7 +37,7 @@ MAX_PASSING: Final = 64  # those that are unlikely to be used again
 
 
 class Selection:
-    """The pods for which `predicate` is true (None: all pods), each with weight 1 or its `value` (a pod whose value is None is left out).
+    """The pods for which `predicate` is true (None: all pods), with weight 1 or their `value`; pods with value None are left out.
 
     Sums do not depend on the order in which pods were added: whole numbers add up exactly. Once a value is not whole, or sums would be
     rounded, changed rows are summed again with `exact_sum`. Every property first follows the changes of the state; `version` changes

@@ -1,4 +1,4 @@
-"""What is allocated of the devices of ResourceSlices: the one definition, which everything else reads.
+"""The allocations of devices of ResourceSlices: the one definition, which everything else reads.
 
 A device is in use if the status of any claim names it, of whatever namespace, reserved or not, being deleted or not; devices that were
 allocated with admin access do not count. A device that several claims may share is not in use, but some of its capacity is consumed, and it
@@ -43,7 +43,7 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class Usage:
-    """What claims hold of one device: `exclusive` claims, `shares`, and capacity in nanos by name (`consumers` have consumed some)."""
+    """The allocations of one device: `exclusive` claims, `shares`, and consumed capacity in nanos by name (by `consumers` claims)."""
 
     exclusive: int = 0
     shares: int = 0
@@ -57,7 +57,7 @@ class Usage:
 
     @property
     def key(self) -> Hashable:
-        """A value that is equal for two devices of which the same is taken."""
+        """A value that is equal for two devices with equal allocations."""
         if not self.shares and not self.consumers:
             return True
         return self.exclusive > 0, self.consumers > 0, tuple(sorted(self.consumed.items()))
@@ -124,7 +124,7 @@ class Allocations:
     # ── queries ──
 
     def of_pool(self, pool: PoolId) -> Mapping[str, Usage]:
-        """What is taken of the devices of a pool, by name; devices of which nothing is taken are left out."""
+        """The allocations of the devices of a pool, by name; devices without allocations are left out."""
         return self._used.get(pool, _NO_USAGE)
 
     def of_device(self, driver: str, pool: str, device: str) -> Usage | None:

@@ -74,7 +74,7 @@ class Device:
         return self.capacity.get(own_name(self.driver, name))
 
     def free_of(self, name: str) -> float | None:
-        """The free amount of a capacity; None if the device has no such capacity, or it is not known what is taken."""
+        """The free amount of a capacity; None if the device has no such capacity, or its allocated part is not known."""
         own = own_name(self.driver, name)
         if own not in self.capacity:
             return None
@@ -89,7 +89,7 @@ class Device:
 
     @property
     def thousandths(self) -> float:
-        """The free thousandths of the device, a whole number: what is left under `MILLI`, else all or nothing."""
+        """The free thousandths of the device, a whole number: the free part of the capacity `MILLI` if it has one, else 1,000 or 0."""
         if MILLI in self.capacity:
             return float(math.floor(self.free_of(MILLI) or 0.0))
         if self.share is not None:
@@ -117,7 +117,7 @@ class Store(Protocol):
     revision: int
 
     def following(self, make: type[Any]) -> Any:
-        """What a class derives from the objects, kept up to date."""
+        """The object that a class derives from the objects, kept up to date."""
 
     def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
         """The object of that name."""

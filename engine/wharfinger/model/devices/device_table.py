@@ -28,7 +28,7 @@ MAX_COLUMNS: Final = 256
 
 
 class Cluster(Protocol):
-    """What the table reads of a cluster (`model.state.tables.ClusterTables`)."""
+    """The part of a cluster that the table reads (`model.state.tables.ClusterTables`)."""
 
     nodes: NodeTable
     pods: PodTable

@@ -1,4 +1,4 @@
-"""Who holds the devices of one node: claims and their pods, or pods that have a share of a GPU.
+"""The users of the devices of one node: claims and their pods, or pods with a share of a GPU.
 
 `Device` has the free part of a device, and decisions need no more. People also ask what holds the rest. Holders are read for one node when
 a user requests it, and are not stored: first the claims of the node's own pods, which cost one look-up each. Only if these do not explain
@@ -23,7 +23,7 @@ from wharfinger.model.objects.pod_view import PodView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a claim or a pod holds of a device.
+    """The part of a device that a claim or a pod has.
 
     `claim` is `namespace/name`, or "" if there is none, or none yet. `pods` are those that may use it. `amounts` are in base units by
     capacity; empty for the whole device. `admin`: with admin access, which leaves the device free for others. `in_flight`: decided, not
@@ -123,7 +123,7 @@ def _holdings(
     users: Mapping[str, Sequence[str]],
     owners: Mapping[str, str],
 ) -> dict[str, list[Holding]]:
-    """What these claims hold of the devices of `usages`, by the uid of the device."""
+    """The parts of the devices in `usages` that these claims have, by the uid of the device."""
     found: dict[str, list[Holding]] = {}
     for claim in claims:
         flight = allocations.in_flight(claim)
@@ -147,7 +147,7 @@ def _holdings(
 
 
 def _pods_of(claim: objects.ResourceClaim, users: Mapping[str, Sequence[str]], owners: Mapping[str, str]) -> Iterable[str]:
-    """The pods that a claim is reserved for, of whatever node, and those of the node that name it or own it."""
+    """The pods on any node that a claim is reserved for, and the pods of this node that name it or own it."""
     namespace = claim.metadata.namespace or "default"
     reserved = [f"{namespace}/{each.name}" for each in claim.status.reserved_for if each.resource == "pods"]
     owning = [owners[owner.uid] for owner in claim.metadata.owner_references if owner.uid in owners]

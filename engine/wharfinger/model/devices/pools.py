@@ -42,7 +42,7 @@ class DeviceContent:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[DeviceContent], T]) -> T:
-        """What `make` derives from the content; kept under the key."""
+        """The result of `make` for the content, kept under the key."""
         if key not in self._made:
             self._made[key] = make(self)
         return cast("T", self._made[key])

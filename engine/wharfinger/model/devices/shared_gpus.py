@@ -129,7 +129,7 @@ def room(free: Iterable[int], wanted: GpuDemand) -> list[int]:
 
 
 def holders(free: Iterable[int], wanted: GpuDemand) -> tuple[int, ...]:
-    """The first GPUs in index order that hold what is wanted; empty if they cannot."""
+    """The first GPUs, by index, with enough free thousandths; empty if there are not enough of them."""
     found = room(free, wanted)[: wanted.count]
     return tuple(found) if len(found) == wanted.count else ()
 
@@ -176,7 +176,7 @@ def free_gpus(count: int, pods: Iterable[PodView], names: GpuNames, holders: lis
 
 
 class SharedGpus:
-    """The devices of all extended resources; GPUs under these names with what is left of each."""
+    """The devices of all extended resources; for GPUs with these names also their free thousandths."""
 
     __slots__ = ("_all", "_others", "names")
 
@@ -232,7 +232,7 @@ class GpuTable:
 
     @property
     def free(self) -> NDArray[np.int64]:
-        """The free thousandths, (most GPUs of a node, n_nodes) int64; -1 where a node has no such GPU, below 0 for one in too much use."""
+        """The free thousandths, (max GPUs per node, n_nodes) int64; -1 if the node has no such GPU, negative if it is overcommitted."""
         return self._free.view
 
     def free_on(self, row: int) -> list[int]:

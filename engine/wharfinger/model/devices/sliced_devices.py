@@ -40,11 +40,11 @@ class SlicedDevices:
         return DeviceDemand(count) if count else None
 
     def token(self, store: Store) -> Hashable:
-        """How far the logs of pools and allocations go."""
+        """The ends of the logs of pools and allocations."""
         return store.following(Pools).log.end, store.following(Allocations).log.end
 
     def changed_nodes(self, store: Store, token: Any) -> Collection[str] | None:
-        """The nodes of the pools that changed, or of which devices were allocated or given back."""
+        """The nodes of pools that changed, or whose devices were allocated or released."""
         pools: Pools = store.following(Pools)
         of_pools, of_claims = pools.log.since(token[0]), store.following(Allocations).log.since(token[1])
         if of_pools is None or of_claims is None:
@@ -61,7 +61,7 @@ def _of_pool(pool: Pool, used: Mapping[str, Usage]) -> Iterator[Device]:
 
 
 def _counters_left(pool: Pool, used: Mapping[str, Usage]) -> Counted:
-    """What is left of each counter of a pool, in nanos."""
+    """The free amount of each counter of a pool, in nanos."""
     left = {(name, counter): amount for name, each in pool.counters.items() for counter, amount in each.items()}
     if left and used:
         everything = [*((device.name, device) for device in pool.devices), *_others(pool)]

@@ -161,7 +161,7 @@ class TopologySelectorRequirement(KubeStruct, frozen=True):
 
 
 class TopologySelectorTerm(KubeStruct, frozen=True):
-    """Requirements that must all hold."""
+    """Requirements that must all match."""
 
     match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
 

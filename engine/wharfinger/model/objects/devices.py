@@ -63,7 +63,7 @@ class CapacityRange(KubeStruct, frozen=True):
 
 
 class CapacityRequestPolicy(KubeStruct, frozen=True):
-    """What a request may consume of a capacity of a device that is shared; `default` where it names no amount."""
+    """The amounts of a shared device's capacity that a request may consume; `default` if it names no amount."""
 
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
@@ -84,14 +84,14 @@ class Counter(KubeStruct, frozen=True):
 
 
 class CounterSet(KubeStruct, frozen=True):
-    """Counters of which the devices of a pool consume: what partitions of one piece of hardware have in common."""
+    """Counters that the devices of a pool consume: the resources that partitions of one piece of hardware share."""
 
     name: str = ""
     counters: dict[str, Counter] = field(default_factory=dict)
 
 
 class CounterConsumption(KubeStruct, frozen=True):
-    """What a device consumes of a counter set while it is allocated."""
+    """The counters of a counter set that a device consumes while it is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class CapacityRequirements(KubeStruct, frozen=True):
 
 
 class RequestedDevices(KubeStruct, frozen=True):
-    """What an exact request and a subrequest have in common."""
+    """The common fields of an exact request and a subrequest."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()

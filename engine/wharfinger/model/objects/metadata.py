@@ -82,14 +82,14 @@ class NodeSelectorRequirement(KubeStruct, frozen=True):
 
 
 class NodeSelectorTerm(KubeStruct, frozen=True):
-    """Requirements that must all hold; a term without any matches no node."""
+    """Requirements that must all match; a term without requirements matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
 class NodeSelector(KubeStruct, frozen=True):
-    """Terms of which one must hold."""
+    """Terms, one of which must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 

@@ -208,7 +208,7 @@ class ContainerResizePolicy(KubeStruct, frozen=True):
 
 
 class ContainerRestartRule(KubeStruct, frozen=True):
-    """What happens when a container ends in a certain way; `action` is Restart or RestartAllContainers."""
+    """The action when a container ends in a certain way: Restart or RestartAllContainers."""
 
     action: str = ""
 

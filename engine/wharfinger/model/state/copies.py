@@ -71,7 +71,7 @@ def _in_portions(put: Callable[[T], None], everything: Sequence[T]) -> Iterator[
 
 @dataclass(slots=True)
 class _Seen:
-    """What a copy was made of, by reference: nodes, the pods of each by uid, nominations by uid, and revisions."""
+    """The contents of a copy, by reference: nodes, the pods of each by uid, nominations by uid, and revisions."""
 
     revision: int = -1
     objects_revision: int = -1

@@ -1,4 +1,4 @@
-"""The devices of each node and what is taken of them, as one number per row.
+"""The devices of each node and their allocations, as one number per row.
 
 Two nodes with the same number have equal devices of which the same is taken, so a search for devices gives the same answer on both, apart
 from names. The numbers are a column like any other: a rule looks at the distinct ones, and after a change only at the rows whose number
@@ -30,7 +30,7 @@ UsageKey = tuple[tuple[int, Hashable], ...]
 
 
 class State(NamedTuple):
-    """The devices of some nodes: the pools of one of them, and what is taken of each pool."""
+    """The devices of nodes with equal devices: the pools of one of them, and the allocations of each pool."""
 
     node: NodePools
     usage: tuple[UsageKey, ...]
@@ -64,7 +64,7 @@ class DeviceStates(NodeReader):
 
     @staticmethod
     def reading(snapshot: Callable[[], Snapshot]) -> Generator[None, None, bool]:
-        """A generator of steps of what `ids` would do at once, a node each; it returns True if it was more than for a few nodes.
+        """A generator that does the work of `ids` in steps of one node; it returns True if more than a few nodes were outdated.
 
         `snapshot` returns the cluster as it is now.
         """
@@ -80,7 +80,7 @@ class DeviceStates(NodeReader):
         return len(self._states)
 
     def at(self, snapshot: Snapshot, row: int) -> State:
-        """The pools of a row under their own names, and what is taken of them."""
+        """The pools of a row under their own names, and their allocations."""
         pools = self._pools.on(snapshot.node_object(row))
         return State(pools, tuple(self._usage(pool) for pool in pools.pools))
 

@@ -42,7 +42,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class Follower(Protocol):
-    """What is derived from the objects of some kinds, and kept up to date with them (see `ObjectStore.following`)."""
+    """Derives values from the objects of some kinds, and is kept up to date with them (see `ObjectStore.following`)."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]]
 
@@ -129,7 +129,7 @@ class ObjectStore:
         return True
 
     def following(self, make: Callable[[ObjectStore], F], *, told: bool = True) -> F:
-        """What a class derives from the objects, made at the first call and kept up to date from then on; `make` is the class.
+        """The follower of a class, made at the first call and kept up to date from then on; `make` is the class.
 
         Unless `told`, it reads the objects that exist then by itself, and is only told of later changes.
         """
@@ -147,7 +147,7 @@ class ObjectStore:
         return cast("F | None", self._followers.get(make))
 
     def touch(self, kind: type[objects.AnyObject]) -> None:
-        """Count a change of a kind that is none of its objects: of what is decided and not written yet."""
+        """Count a change of a kind without a change of its objects, such as a decision that is not written yet."""
         self._touch(kind.__name__)
 
     def _ungroup(self, kind: str, key: str, obj: objects.AnyObject | None) -> None:
@@ -202,7 +202,7 @@ class ObjectStore:
 
 
 class Circumstances(Protocol):
-    """What can be known without a look at nodes and pods: the time (seconds since 1970), and the other objects. A snapshot is one."""
+    """The values that need no nodes or pods: the time (seconds since 1970), and the other objects. A snapshot is one."""
 
     @property
     def now(self) -> float:

@@ -381,7 +381,7 @@ class Snapshot:
 
     @property
     def group_sizes(self) -> Mapping[str, int]:
-        """How many members of groups are known, placed or not, by key (`namespace/name`)."""
+        """The number of known members of groups, placed or not, by key (`namespace/name`)."""
         return self._current().group_sizes
 
     # ── what changed ──

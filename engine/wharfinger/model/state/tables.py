@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 
 class PodsByNode(Generic[V]):
-    """Values of pods by the name of a node, known or not; a pod has one node at most. `version` changes with every pod put or taken."""
+    """Values of pods by node name, known or not. A pod has at most one node. `version` changes with every pod added or removed."""
 
     __slots__ = ("_by_node", "_node_of", "version")
 

@@ -214,7 +214,7 @@ class BindingCycle:
         clock, profile = self._ports.clock, queued.profile
         started = clock.monotonic()
         if profile.permits or profile.chain.permits(placement.pod, self._cluster.snapshot()):
-            refusal = await self._permits.ask(placement, profile)
+            refusal = await self._permits.wait(placement, profile)
             queued.stages["permit"] = clock.monotonic() - started
             if refusal is not None:
                 raise Refused(*refusal)
@@ -267,7 +267,7 @@ class BindingCycle:
     def _check(self, placement: Placement) -> None:
         """Raise if the placement must not be bound any more."""
         if not self._ports.leadership.is_leader:
-            raise NotLeader("this process does not hold the lease")
+            raise NotLeader("this process does not have the lease")
         if not self._cluster.state.is_placed(placement.pod.uid):
             raise BindFailed("the pod was deleted while it was being bound", gone=True)
         if not self._cluster.state.is_assumed(placement.pod.uid):

@@ -1,4 +1,4 @@
-"""What a placed pod waits for before it is bound: the permits of plugins and policies, and the other members of its group.
+"""Waiting between placement and binding: for the permits of plugins and policies, and for the other members of a group.
 
 Permits can take minutes, and so can PreBind, and both can fail. So the members of a group wait for each other between PreBind and Bind:
 none is bound before as many as the group needs may be bound.
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.profiles import Profile
 
-ASK_AGAIN = 5.0
-"""Seconds after which a permit that reads the time is evaluated again."""
+TIMED_INTERVAL = 5.0
+"""Seconds between two evaluations of a permit that reads the time."""
 ANSWERS_PER_STEP = 16
 """Answers of policies that are worked out in one step of the event loop, some milliseconds; those that pods share count once."""
 STEP_PAUSE = 0.05
@@ -35,7 +35,7 @@ STOPPED = "placing the group was stopped before the bindings of all its members 
 
 
 class Released(Exception):
-    """The process stops, so a placement that a permit holds is given back: the next leader decides about its pod."""
+    """Raised for a placement that a permit holds when the process stops; the next leader decides about its pod."""
 
     def __init__(self) -> None:
         super().__init__("this process stops, and a permit holds the pod")
@@ -58,151 +58,152 @@ class Permits:
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
-        self._again = self._asking = self._released = False
+        self._policies_outdated = self._evaluating = self._released = False
         self._background = Background(lambda error: cluster.ports.emit(Failed("permits of policies", error)))
         self._waiting: dict[str, Placement] = {}
-        self._questions: dict[str, _Question] = {}
+        self._waits: dict[str, _Wait] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._waiting
 
-    async def ask(self, placement: Placement, profile: Profile) -> tuple[Plugin, Reason] | None:
-        """The plugin that refuses, and why; None once all plugins have approved, and all policies that decide then.
+    async def wait(self, placement: Placement, profile: Profile) -> tuple[Plugin, Reason] | None:
+        """Wait for all permits of a placement: those of plugins, then those of the policies in force.
 
-        Raises `Released` if the process stops before.
+        Returns None once all have approved, or the plugin that refuses and its reason. Raises `Released` if the process stops before.
         """
         self._waiting[placement.pod.uid] = placement
         for plugin in profile.permits:
-            refusal = await self._answer(_Question(placement, plugin, profile, self._clock.monotonic()))
+            refusal = await self._outcome(_Wait(placement, plugin, profile, self._clock.monotonic()))
             if refusal is not None:
                 return plugin, refusal
         approved: set[Hashable] = set()
         started, changed = self._clock.monotonic(), False
-        while (permit := self._next_of_policies(placement, profile, approved)) is not None:
-            question = _Question(placement, permit, profile, started if changed else self._clock.monotonic())
-            refusal = await self._answer(question)
+        while (permit := self._next_policy_permit(placement, profile, approved)) is not None:
+            wait = _Wait(placement, permit, profile, started if changed else self._clock.monotonic())
+            refusal = await self._outcome(wait)
             if refusal is not None:
                 return permit, refusal
-            if question.withdrawn:
+            if wait.withdrawn:
                 changed = True
             else:
                 approved.add(permit.revision)
         return None
 
-    def _next_of_policies(self, placement: Placement, profile: Profile, approved: Collection[Hashable]) -> PolicyPermit | None:
-        """The first permit that has not approved, of the policies that decide now."""
+    def _next_policy_permit(self, placement: Placement, profile: Profile, approved: Collection[Hashable]) -> PolicyPermit | None:
+        """The first permit of the policies in force that has not approved."""
         return next((permit for permit in profile.chain.permits(placement.pod, self._snapshot()) if permit.revision not in approved), None)
 
     def reject(self, uid: str, reason: Reason) -> bool:
-        """True if a placement was waiting for an answer; it is refused now."""
-        question = self._questions.get(uid)
-        if question is None or question.answered.is_set():
+        """Refuse a placement that waits for a permit; False if it does not wait."""
+        wait = self._waits.get(uid)
+        if wait is None or wait.answered.is_set():
             return False
-        question.refusal = reason
-        question.answered.set()
+        wait.refusal = reason
+        wait.answered.set()
         return True
 
     def release(self) -> None:
-        """Let nothing hold a placement any more, now or later: `ask` raises `Released` where it would wait."""
+        """End all waiting, now and later: `wait` raises `Released` instead of waiting."""
         self._released = True
-        for question in self._questions.values():
-            if not question.answered.is_set():
-                question.error = Released()
-                question.answered.set()
+        for wait in self._waits.values():
+            if not wait.answered.is_set():
+                wait.error = Released()
+                wait.answered.set()
 
     def cluster_changed(self) -> None:
-        """Ask the permits of policies again soon, if a placement waits for one."""
-        self._again = self._of_policies()
-        if self._again and not self._asking:
-            self._asking = True
-            self._background.start(self._ask_policies())
+        """Evaluate the permits of policies again soon, if a placement waits for one."""
+        self._policies_outdated = self._waits_for_policy()
+        if self._policies_outdated and not self._evaluating:
+            self._evaluating = True
+            self._background.start(self._evaluate_policies())
 
-    def _of_policies(self) -> bool:
-        return bool(self._questions) and any(isinstance(question.plugin, PolicyPermit) for question in self._questions.values())
+    def _waits_for_policy(self) -> bool:
+        return bool(self._waits) and any(isinstance(wait.plugin, PolicyPermit) for wait in self._waits.values())
 
-    async def _ask_policies(self) -> None:
+    async def _evaluate_policies(self) -> None:
         """Evaluate all permits of policies, and repeat this if something has changed in the meantime."""
         try:
-            while self._again:
-                self._again = False
-                await self._ask_each_policy()
+            while self._policies_outdated:
+                self._policies_outdated = False
+                await self._evaluate_each_policy()
         finally:
-            self._asking = False
+            self._evaluating = False
 
-    async def _ask_each_policy(self) -> None:
+    async def _evaluate_each_policy(self) -> None:
         common: dict[Hashable, Permission] = {}
         left = ANSWERS_PER_STEP
-        for question in list(self._questions.values()):
-            if question.answered.is_set() or not isinstance(question.plugin, PolicyPermit):
+        for wait in list(self._waits.values()):
+            if wait.answered.is_set() or not isinstance(wait.plugin, PolicyPermit):
                 continue
             known = len(common)
-            self._ask(question, common, again=True)
-            left -= question.withdrawn or not question.plugin.common or len(common) > known
+            self._evaluate(wait, common, again=True)
+            left -= wait.withdrawn or not wait.plugin.common or len(common) > known
             if not left:
                 await self._clock.sleep(STEP_PAUSE)
                 common, left = {}, ANSWERS_PER_STEP  # the cluster may be another one by now
 
-    def _is_needed(self, question: _Question) -> bool:
-        """True if the permit of a policy is one of the policies that decide now."""
-        chain = question.profile.chain
-        if chain is not question.chain:
-            needed = {permit.revision for permit in chain.permits(question.placement.pod, self._snapshot())}
-            if not (isinstance(question.plugin, PolicyPermit) and question.plugin.revision in needed):
+    def _is_needed(self, wait: _Wait) -> bool:
+        """True if the policy of this permit is still in force."""
+        chain = wait.profile.chain
+        if chain is not wait.chain:
+            needed = {permit.revision for permit in chain.permits(wait.placement.pod, self._snapshot())}
+            if not (isinstance(wait.plugin, PolicyPermit) and wait.plugin.revision in needed):
                 return False
-            question.chain = chain
+            wait.chain = chain
         return True
 
     def end(self, uid: str) -> None:
         """Note that the binding cycle of a placement has ended."""
         if self._waiting.pop(uid, None) is not None:
-            self._ask_all()
+            self._call_plugins()
             self.cluster_changed()
 
-    async def _answer(self, question: _Question) -> Reason | None:
-        uid = question.placement.pod.uid
-        self._questions[uid] = question
+    async def _outcome(self, wait: _Wait) -> Reason | None:
+        """Wait for one permit: None if it approved or is not needed any more, otherwise the reason of its refusal."""
+        uid = wait.placement.pod.uid
+        self._waits[uid] = wait
         try:
-            if isinstance(question.plugin, PolicyPermit):
-                self._ask(question, {})
-            self._ask_all()
-            if self._released and not question.answered.is_set():
+            if isinstance(wait.plugin, PolicyPermit):
+                self._evaluate(wait, {})
+            self._call_plugins()
+            if self._released and not wait.answered.is_set():
                 raise Released
             self.cluster_changed()
-            if not await self._answered(question):
-                name, plugin = question.placement.pod.name, question.plugin.name
+            if not await self._answered(wait):
+                name, plugin = wait.placement.pod.name, wait.plugin.name
                 waited = f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"'
-                if isinstance(question.plugin, PolicyPermit) and (why := question.plugin.message(question.placement, self._snapshot())):
+                if isinstance(wait.plugin, PolicyPermit) and (why := wait.plugin.message(wait.placement, self._snapshot())):
                     waited += f": {why}"
                 return Reason(waited)
         finally:
-            del self._questions[uid]
-        if question.error is not None:
-            raise question.error
-        return question.refusal
+            del self._waits[uid]
+        if wait.error is not None:
+            raise wait.error
+        return wait.refusal
 
-    async def _answered(self, question: _Question) -> bool:
+    async def _answered(self, wait: _Wait) -> bool:
         """True once the plugin has answered, False when its time is over."""
-        plugin, ends_at = question.plugin, question.since + question.wait_seconds
+        plugin, ends_at = wait.plugin, wait.since + wait.wait_seconds
         if not (isinstance(plugin, PolicyPermit) and plugin.timed):
-            return await until(question.answered, self._clock, ends_at - self._clock.monotonic())
+            return await until(wait.answered, self._clock, ends_at - self._clock.monotonic())
         while (left := ends_at - self._clock.monotonic()) > 0:
-            if await until(question.answered, self._clock, min(left, ASK_AGAIN)):
+            if await until(wait.answered, self._clock, min(left, TIMED_INTERVAL)):
                 return True
             self.cluster_changed()
-        return question.answered.is_set()
+        return wait.answered.is_set()
 
     def _snapshot(self) -> Snapshot:
         return self._cluster.snapshot()
 
-    def _ask_all(self) -> None:
-        """Ask every plugin that is no policy."""
-        for question in list(self._questions.values()):
-            if not question.answered.is_set() and not isinstance(question.plugin, PolicyPermit):
-                self._ask(question, {})
+    def _call_plugins(self) -> None:
+        """Call the plugins of all waiting placements; permits of policies are evaluated in steps instead."""
+        for wait in list(self._waits.values()):
+            if not wait.answered.is_set() and not isinstance(wait.plugin, PolicyPermit):
+                self._evaluate(wait, {})
 
-    def _permission(self, question: _Question, common: dict[Hashable, Permission]) -> Permission:
-        """The plugin's answer; those that pods of one template share are kept in `common`."""
-        plugin, placement = question.plugin, question.placement
+    def _permission(self, wait: _Wait, common: dict[Hashable, Permission]) -> Permission:
+        """The plugin's answer; `common` keeps answers that all pods of a template share."""
+        plugin, placement = wait.plugin, wait.placement
         if not isinstance(plugin, PolicyPermit):
             return plugin.permit(placement, [other for other in self._waiting.values() if other is not placement])
         if not plugin.common:
@@ -212,29 +213,29 @@ class Permits:
             common[key] = plugin.permission(placement, self._snapshot())
         return common[key]
 
-    def _ask(self, question: _Question, common: dict[Hashable, Permission], *, again: bool = False) -> None:
-        """Call a plugin; with `again`, a policy that no longer decides is not called, and no longer holds the pod."""
+    def _evaluate(self, wait: _Wait, common: dict[Hashable, Permission], *, again: bool = False) -> None:
+        """Call a plugin; with `again`, the permit of a policy that is not in force any more is withdrawn instead."""
         try:
-            if again and not self._is_needed(question):
-                question.withdrawn = True
-                question.answered.set()
+            if again and not self._is_needed(wait):
+                wait.withdrawn = True
+                wait.answered.set()
                 return
-            permission = self._permission(question, common)
-            question.wait_seconds = float(permission.wait_seconds)
+            permission = self._permission(wait, common)
+            wait.wait_seconds = float(permission.wait_seconds)
         except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is
-            question.error = error
-            question.answered.set()
+            wait.error = error
+            wait.answered.set()
             return
         if permission.approved or permission.reason is not None:
-            question.refusal = permission.reason
-            question.answered.set()
+            wait.refusal = permission.reason
+            wait.answered.set()
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
-    """A placement that waits for one plugin's answer, `since` a time (monotonic).
+class _Wait:
+    """A placement that waits for one plugin's answer, `since` a monotonic time.
 
-    `chain` is the chain of the profile that the plugin was last seen in; `withdrawn`: the policy does not decide any more.
+    `chain` is the latest chain of the profile that had the plugin. `withdrawn` is true if the policy is not in force any more.
     """
 
     placement: Placement
@@ -253,15 +254,14 @@ class _Question:
 
 
 class GivenBack(Exception):
-    """A placement is given back, because its group cannot be bound with it."""
+    """Raised for a placement whose group cannot be bound, so that its resources are released."""
 
 
 class BindTogether:
-    """Members of one attempt, by uid: none is bound before `needed` of them may be, for which each waits `timeout` seconds at most.
+    """The members of one attempt, by uid: none is bound before `needed` of them can be; each waits `timeout` seconds at most.
 
-    If a member falls out, deleted or refused, and the others are too few without it, all that are not bound are given back: `refuse` is
-    called with the uid of each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group
-    is tried again.
+    If a member is deleted or refused, and too few are left, all members that are not bound are released: `refuse` is called with the uid of
+    each member that is not ready, and the reason. Members that are bound stay: they count as placed when the group is tried again.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what holds for the attempt
@@ -280,21 +280,21 @@ class BindTogether:
             self._answered.set()
 
     def arrived(self, uid: str) -> bool:
-        """True if enough members may be bound, with this one, or that cannot be any more."""
+        """True if enough members can be bound, counting this one, or if that has become impossible."""
         self._ready.add(uid)
         if len(self._ready) >= self._needed:
             self._answered.set()
         return self._answered.is_set()
 
     async def ready(self, uid: str) -> None:
-        """Return once enough members may be bound; `GivenBack` if that cannot be any more."""
+        """Return once enough members can be bound; raises `GivenBack` if that has become impossible."""
         self.arrived(uid)
         if not await until(self._answered, self._clock, self._ends_at - self._clock.monotonic()):
             self._fail(f"only {len(self._ready)} of the {self._needed} members that are needed could be bound in time")
         self.check()
 
     def check(self) -> None:
-        """Raise `GivenBack` if too few members are left."""
+        """Raises `GivenBack` if too few members are left."""
         if self.failure:
             raise GivenBack(self._message)
 

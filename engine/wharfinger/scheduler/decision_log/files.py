@@ -87,7 +87,7 @@ class LogWriter:
         return len(self._entries) < MAX_WAITING // 2 and time.monotonic() >= self._paused_until
 
     def close(self) -> None:
-        """Write what is left, in at most `CLOSE_TIMEOUT` seconds."""
+        """Write the remaining lines, in at most `CLOSE_TIMEOUT` seconds."""
         self._thread.close(CLOSE_TIMEOUT)
 
     def _write_entries(self) -> None:
@@ -250,7 +250,7 @@ def _not_a_log(path: Path) -> str:
         if not stat.S_ISREG(mode):
             return "that is a device or a pipe, and parts of the log that are finished could not be kept next to it; name a file"
         with path.open("rb") as stream:
-            return "" if HEAD.startswith(stream.read(len(HEAD))) else "the file holds something else; name another one"
+            return "" if HEAD.startswith(stream.read(len(HEAD))) else "the file contains something else; name another one"
     except FileNotFoundError:
         return ""
 

@@ -109,7 +109,7 @@ class LoggedFound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt to place a group: its terms and result, node by uid of the members that got one, and the uids of those that did not."""
+    """An attempt to place a group: its terms and result, the nodes of placed members by uid, and the uids of the other members."""
 
     source: str
     min_count: int
@@ -121,7 +121,7 @@ class LoggedAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chain is assembled from, besides its policies: as `framework.chain_settings.ChainConfig`."""
+    """The settings of a chain, in addition to its policies, as in `framework.chain_settings.ChainConfig`."""
 
     weights: dict[str, int]
     arguments: dict[str, dict[str, Any]]

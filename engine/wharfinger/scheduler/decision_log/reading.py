@@ -56,7 +56,7 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class LogReader:
-    """Reads a log from its path; `notes` are sentences about what is missing in it."""
+    """Reads a log from its path; `notes` are sentences about missing parts."""
 
     path: Path
     notes: list[str] = field(default_factory=list)

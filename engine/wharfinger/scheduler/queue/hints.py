@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Nominations(Plugin):
     """The rejector for room that is reserved for nominated pods: it is free again when they are placed, also on other nodes."""
 
-    name = "beside nominated pods"
+    name = "with nominated pods"
     wakes_on = ClusterEvent.NOMINATION | ClusterEvent.POD_PLACED | ClusterEvent.POD_REMOVED | ClusterEvent.NODE_ALLOCATABLE
 
 
@@ -232,7 +232,7 @@ def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Sn
 
 
 def _same_hints(rejected_by: frozenset[Plugin], change: Change) -> bool:
-    """True if a change helps all pods of a group or none: what is asked of one of them holds for all."""
+    """True if a change helps all pods of a group or none, so that the answer for one of them is valid for all."""
     return all(isinstance(plugin, GroupedHints) and plugin.same_hints for plugin in rejected_by if plugin.wakes_on & change.events)
 
 

@@ -111,7 +111,7 @@ class SchedulingQueue:
         self._places.let_in(queued, ADDED)
 
     def _update(self, queued: QueuedPod, pod: PodView, group: str | None) -> None:
-        """Take over a new version of a pod; one that differs is tried again, whatever rejected it."""
+        """Take over a new version of a pod; if it differs, the pod is tried again, by whichever plugin it was rejected."""
         changed = differ(queued.pod, pod)
         if group != queued.group and queued.place is Place.IN_FLIGHT:
             self._regrouping.add(queued.uid)

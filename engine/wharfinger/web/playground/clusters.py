@@ -163,7 +163,7 @@ def _uploaded(name: str, content: bytes) -> tuple[Cluster, Opened]:
 
 
 def _unzipped(name: str, content: bytes) -> bytes:
-    """The content itself, or what is packed in it as `gzip` does."""
+    """The content, unpacked if it is compressed by gzip."""
     if not content.startswith(GZIP):
         return content
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -172,7 +172,7 @@ def _unzipped(name: str, content: bytes) -> bytes:
     except zlib.error as error:
         raise InvalidObject(f"{name}: not a gzip file: {error}") from None
     if not unpacking.eof:
-        raise InvalidObject(f"{name}: it is cut off, or holds more than {MAX_UNPACKED_BYTES:,} bytes")
+        raise InvalidObject(f"{name}: it is truncated, or contains more than {MAX_UNPACKED_BYTES:,} bytes")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a policy does: to the nodes of its tests, and to the nodes of a cluster for one pod. The answers are plain values for a page.
+"""The effect of a policy on the nodes of its tests, or of a cluster for one pod. The answers are plain values for a page.
 
 Nothing is adopted: a policy is compiled, evaluated and discarded.
 """

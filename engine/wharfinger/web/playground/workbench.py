@@ -226,7 +226,7 @@ class Workbench:
             return await self._run(lambda: trial.described(opened))
 
     async def decide(self, asked: Placing) -> Mapping[str, Any]:
-        """What is decided about a pod. UnknownObject for what is not there, InvalidObject for a manifest, UsageError for a policy."""
+        """The decision about a pod. Raises UnknownObject, InvalidObject (a bad manifest) or UsageError (a bad policy)."""
         async with self._taking_turns():
             opened = await self._opened(asked.cluster)
             return await self._run(partial(self._decided, asked, opened))

@@ -240,7 +240,7 @@ def plain_node(snapshot: Snapshot, row: int) -> Mapping[str, Any]:
 
 
 def share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Coloring:
-    """The nodes coloured by what is used of what they offer."""
+    """The nodes coloured by the used part of their resources."""
     values = np.full(len(offered), np.nan)
     np.divide(used, offered, out=values, where=offered > 0)
     return Coloring(title=title, unit="fraction", low=0.0, high=1.0, values=values)
@@ -315,7 +315,7 @@ def _counted(held: HeldDevice) -> bool:
 
 
 def _part(held: HeldDevice) -> float:
-    """How much of a device is taken, from 0 to 1: of its capacities the one of which least is left."""
+    """The used part of a device, from 0 to 1: that of its fullest capacity."""
     device = held.device
     if not _divided(device):
         return 1.0 - device.thousandths / WHOLE

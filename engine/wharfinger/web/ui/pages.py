@@ -130,7 +130,7 @@ class Feed:
         return len(self._watchers)
 
     def join(self, coloring: str, query: PodQuery = ALL) -> Watcher:
-        """A new watcher of the nodes in a colouring and of some pods; TooMany if too many pages are open, or they show too many things."""
+        """A new watcher of the nodes in a colouring and of some pods; TooMany if too many pages are open or show too many values."""
         if self._closed or len(self._watchers) >= MAX_WATCHERS:
             raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
         queries = self._queries | {query}

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.plugins.devices.requests import KnownAsks
+from wharfinger.framework.plugins.devices.requests import KnownDemands
 from wharfinger.framework.plugins.devices.shortage import funnels
 from wharfinger.framework.plugins.node_resources import NodeResourcesFit
 from wharfinger.model import objects
@@ -268,7 +268,7 @@ def _room_for(asked: str, snapshot: Snapshot) -> list[int | None]:
     if store.get(objects.DeviceClass, exactly.device_class_name) is None:
         return [0] * snapshot.n_nodes
     request = objects.DeviceRequest(name="devices", exactly=exactly)
-    wanted = store.following(KnownAsks).of([objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=(request,)))])
+    wanted = store.following(KnownDemands).of([objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=(request,)))])
     states, found = store.following(DeviceStates), dict[int, int | None]()
     ids = states.ids(snapshot)
     wanted.follow(states.pools_epoch)

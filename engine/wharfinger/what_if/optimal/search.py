@@ -232,7 +232,7 @@ class _Search:
         return tuple(number[level] for level in self._levels)
 
     def _used(self, *, evicting: bool) -> list[Amounts]:
-        """What is taken of the room: by those who stay or are placed by the chain, then by those who may be evicted, level by level."""
+        """The used amounts: by pods that stay or are placed by the chain, then by pods that may be evicted, by priority."""
         going = self._evictable if evicting else frozenset()
         staying_there = Counter(self._base)
         by_level: defaultdict[int, list[Place]] = defaultdict(list)
@@ -298,7 +298,7 @@ class _Search:
         return state
 
     def _task(self, masks: Masks, *, evicting: bool, rows: NDArray[np.intp] | None = None) -> tuple[Task, Solution]:
-        """(what is to be placed on some rows, by default on all; the pods that stay on the others, or are placed there)."""
+        """(the pods to place on some rows, by default all; the pods that stay on other rows or are placed there)."""
         room = self._room
         names = room.names if rows is None else [room.names[row] for row in rows.tolist()]
         inside = frozenset(names)
@@ -458,7 +458,7 @@ class _Search:
 
     @staticmethod
     def _node(decider: Decider, state: ClusterState, pod: PodView, nodes: Mapping[str, int]) -> str | None:
-        """A node that the solution has for the pod and that the chain lets it on: the chain's own choice if it is one of them."""
+        """A node of the solution for the pod that the chain accepts; the chain's own choice if it is one of them."""
         snapshot = state.snapshot()
         decision = decider.decide(snapshot, pod)
         if decision.node is None:

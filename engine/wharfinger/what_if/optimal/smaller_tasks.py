@@ -87,7 +87,7 @@ def regions(
 
 
 def _by_lack(asked: Mapping[str, int], is_open: NDArray[np.bool_], room: Amounts, used: Sequence[Amounts]) -> list[int]:
-    """The rows that may take a pod once others have left: where the lowest priorities are enough first, then by what is lacking."""
+    """The rows that may take a pod after evictions: first those where the lowest priorities are enough, then by missing amounts."""
     needs = {name: amount for name, amount in {"pods": 1, **asked}.items() if amount and name in room}
     could = is_open & np.all([room[name] >= amount for name, amount in needs.items()], axis=0)
     left = {name: room[name] - np.sum([taken[name] for taken in used], axis=0) for name in needs}
@@ -195,7 +195,7 @@ def _value(amount: int, capacity: int, function: int) -> int:
 
 
 def _most(task: Task, kind_of: Mapping[bytes, bytes], classes: Sequence[Rows], names: Sequence[str]) -> Mapping[Place, int]:
-    """How many pods of a kind the nodes of a class take, each by itself; where a node takes none any more, those that are there."""
+    """The most pods of each kind that the nodes of each class can have, counted node by node, and at least those that they have."""
     here: defaultdict[bytes, dict[str, int]] = defaultdict(dict)
     for (group, name), number in task.here.items():
         here[kind_of[group]][name] = here[kind_of[group]].get(name, 0) + number

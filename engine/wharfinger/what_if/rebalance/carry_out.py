@@ -405,7 +405,7 @@ class PlanExecution:
                 return
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
-        """What `look` returns as soon as it is not None; raises _Stopped after the timeout."""
+        """The first result of `look` that is not None; raises _Stopped after the timeout."""
         until = self._clock.monotonic() + self._patience
         while (found := look()) is None:
             if self._clock.monotonic() > until:

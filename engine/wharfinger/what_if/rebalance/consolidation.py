@@ -148,7 +148,7 @@ class Consolidation:
             sizes = sorted({(below + top) // 2, (top + above) // 2} - tried - {0})
 
     def _has_room(self, bundles: Sequence[Bundle]) -> bool:
-        """False if the pods ask for more than what all nodes that no bundle leaves can spare, or one for more than any of these can."""
+        """False if the pods request more than the remaining nodes have free together, or one pod more than each of them has."""
         snapshot = self._draft.snapshot
         spare = self._search.value.spare(snapshot)
         spare[:, [row for bundle in bundles if (row := snapshot.row(bundle.node)) is not None]] = 0

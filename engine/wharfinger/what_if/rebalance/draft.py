@@ -220,7 +220,7 @@ class Draft:
 
 
 def _equal_but_not_acceptable(decision: Decision, snapshot: Snapshot, mask: Mask) -> list[str]:
-    """The nodes that are as good as the chosen one and not acceptable: the uid of the pod that is created again may choose one of them."""
+    """The nodes that are as good as the chosen one, but not acceptable: the new uid of the moved pod may choose one of them."""
     if decision.ties < 2:
         return []
     return [ranked.node for ranked in decision.ranking(decision.ties) if not mask[snapshot.row(ranked.node)]]

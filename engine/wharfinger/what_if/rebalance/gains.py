@@ -61,7 +61,7 @@ class NodeValue(Protocol):
         """The bundles of a node whose movable pods are these."""
 
     def worth(self, names: Sequence[str]) -> Worth:
-        """The value of one node and how near it is to more, by what is free there of the resources of these names."""
+        """The value of one node, and how near it is to a higher one, by its free amounts of these resources."""
 
     def others(self, snapshot: Snapshot) -> NDArray[np.int64]:
         """The number of movable pods on each node, (n_nodes,) int64."""
@@ -164,7 +164,7 @@ class FreeUnits:
         return np.zeros(snapshot.n_nodes, np.int64)
 
     def may_gain(self, snapshot: Snapshot) -> Mask:
-        """True for each node with units of which some are taken."""
+        """True for each node that has units, some of them used."""
         limit = np.full(snapshot.n_nodes, np.iinfo(np.int64).max)
         for name, amount in self._unit.items():
             index = snapshot.resource_index(name)

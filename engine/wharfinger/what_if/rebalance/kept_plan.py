@@ -1,4 +1,4 @@
-"""Plans that were kept in a file, as `wharf rebalance --format json` prints them, and what is read of them to carry them out later.
+"""Plans in a file, as `wharf rebalance --format json` prints them, which are read to carry them out later.
 
 A plan holds for the policies that it was made with. Whether it holds for the cluster is found out before it is carried out.
 """

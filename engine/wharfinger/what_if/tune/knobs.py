@@ -32,7 +32,7 @@ EXPLICIT = "="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """A number of a policy: `low + step * k` in base units for k from 0 to `steps`; `start` to `end` are its place in the text of `source`.
+    """A number of a policy: `low + step * k` in base units, k from 0 to `steps`; `start` and `end` are its offsets in the text of `source`.
 
     `lead` is written before a weight where that is not there yet. `in_block`: the number needs a `base kubernetes` block around it.
     """
@@ -140,7 +140,7 @@ def _file(policy: CompiledPolicy) -> ast.Policy:
     """The syntax tree of a policy."""
     file = parse(policy.policy.source, Diagnostics())
     if file is None or file.policy is None:
-        raise UsageError(f"{policy.policy.source.name} holds no policy any more")
+        raise UsageError(f"{policy.policy.source.name} does not contain a policy any more")
     return file.policy
 
 
@@ -180,7 +180,7 @@ def _params(policy: CompiledPolicy, source: Source, items: Iterable[ast.Item]) -
 
 
 def _step(kind: Kind, width: float) -> float:
-    """The step of a grid: round in the unit of the kind, so that its values are short to write, and fine enough for the range."""
+    """The step of a grid: fine enough for the range, and round in the unit of the kind, so that values are short to write."""
     if kind in {Kind.BOOL, Kind.COUNT}:
         return max(1.0, float(math.ceil(width / MAX_STEPS)))
     if kind is Kind.MEMORY:

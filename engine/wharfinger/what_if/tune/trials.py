@@ -92,7 +92,7 @@ def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:
 
 
 class InThisProcess(Executor):
-    """Runs what is submitted at once, in this process."""
+    """Runs submitted calls at once, in this process."""
 
     def submit(self, fn: Callable[Given, Answer], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Answer]:
         """A future that has its answer."""

@@ -1,4 +1,4 @@
-"""What a trial places: pods on a cluster (a snapshot or a trace), or what a decision log recorded; and what is kept from a search.
+"""The workloads of trials: pods on a cluster (a snapshot or a trace), or a decision log; and the half that is held out from a search.
 
 A cluster is parted by nodes and pods: alike nodes are dealt out to both parts, and so are alike pods; placed pods go with their nodes. A
 log is parted by time: the later decisions are held out, on the cluster as it was recorded up to then.
@@ -38,7 +38,7 @@ Measures = dict[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A cluster at the time `now` and the pods that are to be placed on it; `former` has the nodes of those that were placed before."""
+    """A cluster at the time `now` and the pods to place on it; `former` are the nodes of pods that were placed before."""
 
     title: str
     cluster: Checkpoint
@@ -169,7 +169,7 @@ class Recorded:
 
 
 def recorded(path: str) -> tuple[Recorded, list[str]]:
-    """(the decisions of a log, sentences about what is missing in it). UsageError for a log that is not there or is broken."""
+    """(the decisions of a log, sentences about missing parts). Raises UsageError for a log that does not exist or is broken."""
     reader = LogReader(path=Path(path))
     lines = tuple(line for _, line in reader.lines())
     decisions = sum(line.t == "decision" for line in lines)

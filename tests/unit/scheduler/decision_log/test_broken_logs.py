@@ -189,7 +189,7 @@ def test_what_is_no_log_stays_as_it_is(tmp_path):
         (folder, "that is a folder; name a file in it"),
         (pipe, "that is a device or a pipe"),
         (Path("/dev/null"), "that is a device or a pipe"),
-        (notes, "the file holds something else; name another one"),
+        (notes, "the file contains something else; name another one"),
     ):
         with pytest.raises(UsageError, match=f"^{path}: the decision log cannot be written: {wrong}"), recorder(path):
             pass

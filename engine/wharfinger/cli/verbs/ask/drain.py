@@ -22,7 +22,7 @@ from wharfinger.simulate.cluster import Cluster
 from wharfinger.what_if.drain import BudgetUse, Drain, DrainedPod, Fate, drain
 
 NO_BUDGETS = (
-    "the snapshot holds no PodDisruptionBudget, so every eviction counts as allowed; "
+    "the snapshot has no PodDisruptionBudget, so every eviction counts as allowed; "
     "if the cluster has some, add them: kubectl get pdb -A -o json"
 )
 

@@ -179,7 +179,7 @@ def wharf_dry_run(  # noqa: PLR0913, PLR0917 — one parameter per flag
     asked = question.read(flags, lambda found: _pending(found, pods_of))
     waiting = asked.pods
     if not waiting:
-        where = "--pods holds none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
+        where = "--pods has none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
         streams.warn([f"there are no pods to place; {where}"])
     before = None if seconds is None else checkpoint_of(asked.cluster.state)
     now = asked.cluster.state.snapshot().now

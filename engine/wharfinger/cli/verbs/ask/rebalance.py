@@ -37,7 +37,7 @@ DEFAULT_PRIORITY = CRITICAL - 1
 
 
 def table(found: Rebalance) -> str:
-    """The report for people: a line per step, then what is reached and why the other pods stay."""
+    """The report as text: a line per step, then the result and the reasons why other pods stay."""
     rows = [(f"{number:,}", *_row(move)) for number, move in enumerate(found.moves, 1)]
     listed = wording.columns([("STEP", "POD", "FROM", "TO", "WHY"), *rows], right=frozenset({0})) if rows else ""
     return "\n".join(part for part in (listed, "\n".join(_summary(found)) + "\n") if part)
@@ -298,7 +298,7 @@ def _open_cordoned(kubeconfig: str | None, context: str | None, patience: float)
 async def _carrying(  # noqa: PLR0913 — a plan, and where
     chain: Chain, plan_options: PlanOptions, kubeconfig: str | None, context: str | None, patience: float, *, exact: bool
 ) -> AsyncIterator[PlanExecution]:
-    """What carries out plans on the cluster, which is watched meanwhile."""
+    """The executor of plans on the cluster, which is watched while it runs."""
     from wharfinger.kube.writes import ApiEvictions  # noqa: PLC0415 — half a second of imports that plans from files do not need
 
     by = f"wharf rebalance, process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -223,7 +223,7 @@ def _question(flags: QuestionFlags) -> tuple[Sequence[CompiledPolicy], list[Work
 
 
 def _workload(path: str, config: ChainConfig | None) -> Workload:
-    """What a file holds: a decision log, or a cluster with the pods that wait in it."""
+    """The workload in a file: a decision log, or a cluster with waiting pods."""
     if workloads.is_log(path):
         found, notes = workloads.recorded(path)
         streams.warn(notes)

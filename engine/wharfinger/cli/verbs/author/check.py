@@ -1,4 +1,4 @@
-"""`wharf check`: what is wrong with policies, and with `--cost` what they cost to decide."""
+"""`wharf check`: checks policies, and with `--cost` prints what they cost to decide."""
 
 from __future__ import annotations
 

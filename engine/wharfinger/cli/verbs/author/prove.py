@@ -134,7 +134,7 @@ def _one(path: str, param: list[str] | None) -> CompiledPolicy:
     """The one policy of a file."""
     found = chosen_policies.compiled([path], param)
     if len(found) != 1:
-        raise UsageError(f"{path} holds {len(found)} policies; a statement is about one")
+        raise UsageError(f"{path} contains {len(found)} policies; a statement is about one")
     return found[0]
 
 

@@ -135,7 +135,7 @@ def _case(result: Result) -> str:
 
 
 def _findings(report: Report, policies: Sequence[typed.Policy], wanted: float | None) -> Iterator[Finding]:
-    """What pipelines show; `wanted` is the coverage, in percent, that the tests do not reach."""
+    """The findings for pipelines; `wanted` is the coverage, in percent, that the tests do not reach."""
     for result in report.results:
         for failure in result.failures:
             yield Finding(

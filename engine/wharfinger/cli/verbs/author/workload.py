@@ -71,7 +71,7 @@ def _fraction(text: str) -> float:
 
 
 class Shape(NamedTuple):
-    """What pods of one kind ask for: millicores, bytes, devices and thousandths of each, and the models that will do."""
+    """The requests of pods of one kind: millicores, bytes, devices and thousandths of each, and the allowed models."""
 
     cpu: int
     memory: int
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
 
 
 def _shapes(pods: Iterable[PodView], snapshot: Snapshot, *, memory: bool = False) -> Counter[Shape]:
-    """How many pods ask for what; `memory`: pods that ask for different amounts of it are different."""
+    """The number of pods by their requests; with `memory`, pods with different requests of memory are different."""
     return Counter(_shape(pod, snapshot, memory=memory) for pod in pods)
 
 

@@ -89,7 +89,7 @@ def wharf_explain(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
 
 def _explained(chain: Chain, found: Cluster, kind: str, name: str, nodes: Sequence[str]) -> ExplainedPod | ExplainedGroup | ExplainedPolicy:
-    """The explanation of what is decided here, by a chain on a cluster."""
+    """An explanation by deciding in this process, with a chain and a cluster."""
     if kind in POLICIES:
         without = with_policies(chain, [each for each in chain.policies if each.name != name])
         return explained_policy(chain, without, found.state, name, found.pending)

@@ -1,4 +1,4 @@
-"""What a running scheduler does: `wharf status` prints its policies and their state, `wharf top` shows it live in a terminal.
+"""The state of a running scheduler: `wharf status` prints its policies, `wharf top` shows it live in a terminal.
 
 For `wharf top`, `readings` parses `/metrics`, `MetricsInterval` compares two readings, and `screen` renders lines of text no wider than the
 terminal. Colour is never the only sign.
@@ -182,7 +182,7 @@ def _cut(text: str, width: int) -> str:
 def _head(between: MetricsInterval, unready: Sequence[str]) -> Lines:
     now = between.now
     version = next(iter(now.by("wharfinger_build_info", "version")), "?")
-    leads = "not ready" if unready else "leads" if now.total("leader_election_master_status") else "stands by"
+    leads = "not ready" if unready else "leads" if now.total("leader_election_master_status") else "standby"
     sizes = now.by("scheduler_cache_size", "type")
     cluster = ", ".join(f"{int(sizes.get(kind, 0)):,} {kind.replace('_', ' ')}" for kind in ("nodes", "pods", "assumed_pods"))
     yield f"wharfinger {version}, {leads}; {cluster}", "bold red" if unready else "bold"

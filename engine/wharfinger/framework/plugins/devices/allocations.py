@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 
-from wharfinger.framework.plugins.devices.requests import Ask, Asked
+from wharfinger.framework.plugins.devices.requests import Alternative, ClaimDemand
 from wharfinger.framework.plugins.devices.search import Fault, FaultKind, Outcome, Pick
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.model import objects
@@ -21,14 +21,14 @@ _SHARES = uuid.UUID("6f0f2a52-7f52-4e0e-9a6b-5c5d1a0f4f0e")
 
 
 def allocations(  # noqa: PLR0913 — the request, the result, and the node
-    claims: Sequence[objects.ResourceClaim], asked: Asked, outcome: Outcome, *, pools: NodePools, node: str, salt: str
+    claims: Sequence[objects.ResourceClaim], demand: ClaimDemand, outcome: Outcome, *, pools: NodePools, node: str, salt: str
 ) -> list[objects.Allocation]:
     """The allocation of each claim on a node, in order; the outcome has a solution. `salt` makes the names of shares unlike others."""
     assert outcome.picks is not None  # noqa: S101 — what the caller has made sure of
     found = []
     for index, (claim, picks) in enumerate(zip(claims, outcome.picks, strict=True)):
         results = tuple(_result(pick, pools, f"{salt}/{index}/{place}") for place, pick in enumerate(picks))
-        config = (*_of_classes(asked, index, outcome), *_of_claim(claim, asked, index, outcome))
+        config = (*_of_classes(demand, index, outcome), *_of_claim(claim, demand, index, outcome))
         devices = objects.AllocatedDevices(results=results, config=config)
         found.append(objects.Allocation(devices=devices, node_selector=_node_selector(picks, pools, node)))
     return found
@@ -54,12 +54,12 @@ def _result(pick: Pick, pools: NodePools, share: str) -> objects.AllocatedDevice
     device = pool.devices[pick.position]
     portions = pick.portions or ()
     return objects.AllocatedDevice(
-        request=pick.ask.reference,
+        request=pick.alternative.reference,
         driver=pool.driver,
         pool=pool.name,
         device=device.name,
-        admin_access=True if pick.ask.admin else None,
-        tolerations=pick.ask.wanted.tolerations,
+        admin_access=True if pick.alternative.admin else None,
+        tolerations=pick.alternative.wanted.tolerations,
         binding_conditions=device.binding_conditions,
         binding_failure_conditions=device.binding_failure_conditions,
         share_id=None if pick.portions is None else str(uuid.uuid5(_SHARES, share)),
@@ -67,30 +67,34 @@ def _result(pick: Pick, pools: NodePools, share: str) -> objects.AllocatedDevice
     )
 
 
-def _chosen(asked: Asked, index: int, outcome: Outcome) -> Iterator[Ask]:
-    """The ask that was met for each request of a claim."""
-    for place, request in enumerate(asked.claims[index].requests):
+def _chosen(demand: ClaimDemand, index: int, outcome: Outcome) -> Iterator[Alternative]:
+    """The alternative that was met for each request of a claim."""
+    for place, request in enumerate(demand.claims[index].requests):
         if not request.choice:
-            yield request.asks[0]
+            yield request.alternatives[0]
         elif outcome.chosen is not None:
             yield outcome.chosen[index, place][1]
 
 
-def _of_classes(asked: Asked, index: int, outcome: Outcome) -> Iterator[objects.AllocatedConfiguration]:
+def _of_classes(demand: ClaimDemand, index: int, outcome: Outcome) -> Iterator[objects.AllocatedConfiguration]:
     """The configurations of each class once, for all requests that use the class."""
-    by_class: dict[str, list[Ask]] = {}
-    for ask in _chosen(asked, index, outcome):
-        by_class.setdefault(ask.device_class.metadata.name, []).append(ask)
-    for asks in by_class.values():
-        requests = tuple(ask.reference for ask in asks)
-        for each in asks[0].device_class.spec.config:
+    by_class: dict[str, list[Alternative]] = {}
+    for alternative in _chosen(demand, index, outcome):
+        by_class.setdefault(alternative.device_class.metadata.name, []).append(alternative)
+    for alternatives in by_class.values():
+        requests = tuple(alternative.reference for alternative in alternatives)
+        for each in alternatives[0].device_class.spec.config:
             yield objects.AllocatedConfiguration(source=FROM_CLASS, requests=requests, opaque=each.opaque)
 
 
-def _of_claim(claim: objects.ResourceClaim, asked: Asked, index: int, outcome: Outcome) -> Iterator[objects.AllocatedConfiguration]:
+def _of_claim(claim: objects.ResourceClaim, demand: ClaimDemand, index: int, outcome: Outcome) -> Iterator[objects.AllocatedConfiguration]:
     """The configurations of the claim: once if they are for all requests, otherwise once for each request they name."""
     for each in claim.spec.devices.config:
-        meant = [ask for ask in _chosen(asked, index, outcome) if not set(each.requests).isdisjoint(ask.names)] if each.requests else [None]
+        meant = (
+            [alternative for alternative in _chosen(demand, index, outcome) if not set(each.requests).isdisjoint(alternative.names)]
+            if each.requests
+            else [None]
+        )
         for _ in meant:
             yield objects.AllocatedConfiguration(source=FROM_CLAIM, requests=each.requests, opaque=each.opaque)
 
@@ -125,24 +129,24 @@ def _add_new(requirements: Sequence[objects.NodeSelectorRequirement], to: list[o
 def text(fault: Fault, names: Sequence[str], pools: NodePools, node: str) -> str:
     """The text of an error as kube-scheduler has it; `names` are `namespace/name` of the claims."""
     claim = f"claim {names[fault.claim]}"
-    ask = fault.ask
+    alternative = fault.alternative
     if fault.kind is FaultKind.GAVE_UP:
         return f"node {node}: timed out trying to allocate devices"
     if fault.kind is FaultKind.TOO_MANY:
         return f"{claim}: number of requested devices {fault.number} exceeds the claim limit of {MAX_DEVICES}"
     if fault.kind is FaultKind.EMPTY_CONSTRAINT:
         return f"{claim}, constraint #{fault.number}: empty constraint (unsupported constraint type?)"
-    assert ask is not None  # noqa: S101 — the others are about a request
+    assert alternative is not None  # noqa: S101 — the others are about a request
     if fault.kind is FaultKind.SELECTOR:
         assert fault.selector is not None  # noqa: S101 — by its kind
         owner = f"class {fault.selector.of_class}" if fault.selector.of_class else claim
         return f"{owner}: selector #{fault.selector.index}: {fault.selector.text}"
-    return f"{claim}, request {ask.name}: {_about_request(fault, ask, pools)}"
+    return f"{claim}, request {alternative.name}: {_about_request(fault, alternative, pools)}"
 
 
-def _about_request(fault: Fault, ask: Ask, pools: NodePools) -> str:
+def _about_request(fault: Fault, alternative: Alternative, pools: NodePools) -> str:
     if fault.kind is FaultKind.UNKNOWN_MODE:
-        return f"unsupported count mode {ask.wanted.allocation_mode}"
+        return f"unsupported count mode {alternative.wanted.allocation_mode}"
     pool = pools.pools[fault.place[0]]
     if fault.kind is FaultKind.CONSTRAINT:
         device = f"{pool}/{pool.devices[fault.place[1]].name}"

@@ -1,4 +1,4 @@
-"""How many devices of a class each node has, and how many of them are allocated, for scores.
+"""The number of devices of a class on each node, and of allocated ones, for scores.
 
 NodeResourcesFit and NodeResourcesBalancedAllocation read these where a node does not list an extended resource that a class backs. They are
 counted as Kubernetes counts them for scores, which is not how it allocates: slices of every generation count, of incomplete and invalid
@@ -35,7 +35,7 @@ FAULTS: Final = 2
 
 
 class _Part(NamedTuple):
-    """Devices of one slice that the same nodes reach (`rows`: the row of one, or a mask), and what they add to the sums of each."""
+    """Devices of one slice that the same nodes reach (`rows`: one row, or a mask), and their part of the totals of each node."""
 
     rows: int | Mask
     amounts: tuple[int, int, int]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, deadline_and_broken, pod_claims
-from wharfinger.framework.plugins.devices.requests import Asked, KnownAsks
+from wharfinger.framework.plugins.devices.requests import ClaimDemand, KnownDemands
 from wharfinger.framework.plugins.devices.search import MAX_TOTAL_STEPS, STEPS_PER_NODE, Fault, FaultKind, Outcome, search
 from wharfinger.framework.plugins.devices.shortage import Funnel, funnels, lines
 from wharfinger.framework.pod_devices import preferred
@@ -68,7 +68,7 @@ class _Variant:
     """
 
     left: frozenset[str]
-    asked: Asked
+    demand: ClaimDemand
     special: objects.ResourceClaim | None
     mappings: tuple[objects.ContainerExtendedResourceRequest, ...]
     by_state: dict[int, Outcome] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class DeviceRule(AllocatingFilter):
         self._shares = bool(claims.shared)
         self._allocated = [(index, claim) for index, claim in enumerate(claims.all) if claim.status.allocation is not None]
         self._deadline, self._broken = deadline_and_broken(self._allocated, snapshot.now, binding_timeout)
-        self._known_asks = store.following(KnownAsks)
+        self._known_demands = store.following(KnownDemands)
         self._variants: dict[frozenset[str], _Variant] = {}
         self._named: tuple[PodView | None, frozenset[str], list[str]] = (None, frozenset(), [])  # the claims of the last pod
 
@@ -165,15 +165,15 @@ class DeviceRule(AllocatingFilter):
             if not (self._no_users and not left)
         ]
         for variant, numbers in variants:
-            if variant.asked.looked_at and not again:
+            if variant.demand.looked_at and not again:
                 continue
-            yield from variant.asked.compiling()
+            yield from variant.demand.compiling()
             for number in numbers:
                 if self._states.epoch != self._epoch or variant.steps > most:
                     break
                 self._outcome(variant, number)
                 yield
-            variant.asked.looked_at = True
+            variant.demand.looked_at = True
 
     def bits_at(self, snapshot: Snapshot, row: int) -> int:
         """The verdict for one row."""
@@ -209,7 +209,7 @@ class DeviceRule(AllocatingFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """The rows whose devices changed; `OUTDATED` if a class did, or a claim's devices were not ready in time."""
-        if not self._classes.stands(snapshot) or snapshot.now > self._deadline:
+        if not self._classes.unchanged(snapshot) or snapshot.now > self._deadline:
             return OUTDATED
         rows = self.changed_rows(snapshot, self._at)
         self._at = self._states.log.end
@@ -246,7 +246,7 @@ class DeviceRule(AllocatingFilter):
         return api.text(fault, names, pools, attempt.snapshot.names[row])
 
     def allocations(self, attempt: Attempt, row: int) -> tuple[ClaimAllocation, ...]:
-        """What is to be allocated for the pod on the node of a row that can take it, and the allocations in flight that it shares."""
+        """The allocations for the pod on the node of a feasible row, and the allocations in flight that it shares."""
         found = pod_claims(attempt.pod, attempt.snapshot.objects) if self._shares else None
         flights = found.shared if isinstance(found, PodClaims) else ()
         shared = tuple(ClaimAllocation(claim=flight.claim, allocation=flight.allocation) for flight in flights)
@@ -265,7 +265,7 @@ class DeviceRule(AllocatingFilter):
             ordered = self._in_order(attempt.snapshot, row, variant, order)
             outcome = outcome if ordered.picks is None else ordered  # the search in that order may take too many steps
         node = attempt.snapshot.names[row]
-        found = api.allocations(claims, variant.asked, outcome, pools=pools, node=node, salt=attempt.pod.uid)
+        found = api.allocations(claims, variant.demand, outcome, pools=pools, node=node, salt=attempt.pod.uid)
         special = variant.special
         return tuple(
             ClaimAllocation(
@@ -296,21 +296,21 @@ class DeviceRule(AllocatingFilter):
         return tuple(found)
 
     def _shortage(self, attempt: Attempt, variant: _Variant, rows: NDArray[np.intp], *, rejected: bool) -> list[str]:
-        snapshot, asked, n_rows = attempt.snapshot, variant.asked, 0
+        snapshot, demand, n_rows = attempt.snapshot, variant.demand, 0
         names = [objects.key_of(claim) for claim in self._claims_to_allocate(attempt, variant)]
         sums: list[Funnel] = []
         numbers, first, counts = np.unique(self._ids(snapshot)[rows], return_index=True, return_counts=True)
-        asked.follow(self._states.pools_epoch)
+        demand.follow(self._states.pools_epoch)
         for place in np.argsort(-counts, kind="stable")[:MAX_EXPLAINED].tolist():
             state = self._states.at(snapshot, int(rows[first[place]])) if len(numbers) == 1 else self._states.state(int(numbers[place]))
-            codes = [asked.pool(pool) for pool in state.node.pools]
-            found = funnels(asked, state.node, codes, state.usage)
+            codes = [demand.pool(pool) for pool in state.node.pools]
+            found = funnels(demand, state.node, codes, state.usage)
             sums = sums or [Funnel.of(each) for each in found]
             for total, each in zip(sums, found, strict=True):
                 total.add(each, int(counts[place]))
             n_rows += int(counts[place])
-        asked.compact()
-        return list(lines(sums, asked, names, n_rows, rejected=rejected))
+        demand.compact()
+        return list(lines(sums, demand, names, n_rows, rejected=rejected))
 
     def elsewhere(self, snapshot: Snapshot, reached: Mask) -> list[int]:
         """The indexes of allocated claims that are not to be had on some node where only that keeps the pod away."""
@@ -370,7 +370,7 @@ class DeviceRule(AllocatingFilter):
                 metadata=self._special.metadata, spec=objects.ResourceClaimSpec(devices=objects.DeviceClaim(requests=requests))
             )
             specs.append(special.spec)
-        return _Variant(left, self._known_asks.of(specs), special, mappings)
+        return _Variant(left, self._known_demands.of(specs), special, mappings)
 
     def _claims_to_allocate(self, attempt: Attempt, variant: _Variant) -> list[objects.ResourceClaim]:
         """The pod's own claims that are to be allocated, in the order of the requests."""
@@ -407,8 +407,8 @@ class DeviceRule(AllocatingFilter):
             for position, device in enumerate(pool.devices)
         }
         wanted = [place for each in order if (place := places.pop((each.driver, each.pool, each.name), None)) is not None]
-        codes = [variant.asked.pool(pool) for pool in state.node.pools]
-        return search(variant.asked, codes, state.node.groups, state.usage, [*wanted, *places.values()])
+        codes = [variant.demand.pool(pool) for pool in state.node.pools]
+        return search(variant.demand, codes, state.node.groups, state.usage, [*wanted, *places.values()])
 
     def _outcome_bits(self, snapshot: Snapshot, variant: _Variant, ids: NDArray[np.int32]) -> NDArray[np.int16]:
         size = self._states.n_states
@@ -422,7 +422,7 @@ class DeviceRule(AllocatingFilter):
             outcome = self._outcome(variant, number)
             variant.bits[number] = _bits_of(outcome)
             variant.scores[number] = outcome.score
-        variant.asked.compact()
+        variant.demand.compact()
         variant.too_long = self._takes_too_long(snapshot, variant)
         return np.full(len(ids), FAULT, np.int16) if variant.too_long else variant.bits[ids]
 
@@ -449,15 +449,15 @@ class DeviceRule(AllocatingFilter):
         outcome = variant.by_state.get(number)
         if outcome is None:
             state = self._states.state(number)
-            asked = variant.asked
-            asked.follow(self._states.pools_epoch)
-            codes = [asked.pool(pool) for pool in state.node.pools]
+            demand = variant.demand
+            demand.follow(self._states.pools_epoch)
+            codes = [demand.pool(pool) for pool in state.node.pools]
             key = (tuple(code.number for code in codes), state.node.groups, state.usage)
-            outcome = asked.outcomes.get(key)
+            outcome = demand.outcomes.get(key)
             if outcome is None:
-                if len(asked.outcomes) > MAX_OUTCOMES:
-                    asked.outcomes.clear()
-                outcome = asked.outcomes[key] = search(asked, codes, state.node.groups, state.usage)
+                if len(demand.outcomes) > MAX_OUTCOMES:
+                    demand.outcomes.clear()
+                outcome = demand.outcomes[key] = search(demand, codes, state.node.groups, state.usage)
             variant.keep(number, outcome)
         return cast("Outcome", outcome)
 

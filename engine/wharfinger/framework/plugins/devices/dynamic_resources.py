@@ -33,7 +33,7 @@ from wharfinger.framework.plugins.devices import allocations as api
 from wharfinger.framework.plugins.devices import extended_resources
 from wharfinger.framework.plugins.devices.device_rule import DeviceRule
 from wharfinger.framework.plugins.devices.pod_claims import PodClaims, pod_claims
-from wharfinger.framework.plugins.devices.requests import KnownAsks
+from wharfinger.framework.plugins.devices.requests import KnownDemands
 from wharfinger.framework.pod_devices import GivenDevice
 from wharfinger.framework.prepared import (
     OUTDATED,
@@ -111,7 +111,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
     )
 
     def circumstances(self, pod: PodView, store: ObjectStore) -> Hashable:
-        """The state of the pod's claims, whatever their names; None for a pod without claims."""
+        """The state of the pod's claims, independent of their names; None for a pod without claims."""
         found = pod_claims(pod, store)
         return found.key if isinstance(found, PodClaims) else found
 
@@ -130,7 +130,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
     def follow(self, store: ObjectStore) -> None:
         """Follow slices, claims and classes."""
         store.following(DeviceStates)
-        store.following(KnownAsks)
+        store.following(KnownDemands)
         store.following(extended_resources.BackingClasses)
 
     def ahead(self, pod: PodView, snapshot: Callable[[], Snapshot], *, kept: bool) -> Iterator[None]:
@@ -161,7 +161,7 @@ class DynamicResources(FilterPlugin, PostFilterPlugin, ScorePlugin, DevicePlugin
         return tuple(given for claim, allocation in allocations if allocation is not None for given in api.given(claim, allocation))
 
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """How many devices meet each condition of each request, and which claims have devices on other nodes."""
+        """Lines with the number of devices that meet each condition of each request, and the claims with devices on other nodes."""
         rule = attempt.shared.once(self, _Kept).rule
         return () if rule is None else rule.shortage(attempt, rows)
 

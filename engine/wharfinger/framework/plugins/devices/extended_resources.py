@@ -154,7 +154,7 @@ def _of_resource(pod: objects.Pod, resource: str, class_name: str) -> tuple[list
 def _of_container(
     container: objects.Container, index: int, resource: str, class_name: str, reusable: Sequence[objects.DeviceRequest]
 ) -> tuple[objects.DeviceRequest | None, list[Mapped]]:
-    """The request that a container needs besides the reusable ones (None: those are enough), and all that serve it."""
+    """The request that a container needs in addition to reusable ones (None if these are enough), and all requests that serve it."""
     wanted = _whole(container.resources.requests.get(resource, "0"))
     if not wanted:
         return None, []

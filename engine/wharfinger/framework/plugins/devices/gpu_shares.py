@@ -1,4 +1,4 @@
-"""GpuShares: each single GPU of a node holds what is put on it, in clusters whose GPUs are counted rather than allocated by DRA.
+"""GpuShares: shares of single GPUs, in clusters whose GPUs are counted as extended resources instead of allocated by DRA.
 
 NodeResourcesFit adds up thousandths over a node. This plugin looks at the GPUs one by one: a share needs one GPU with that much free, and k
 whole GPUs need k of which no pod has a share. It then chooses the GPUs, which count as taken as soon as the pod is assumed, and are
@@ -36,7 +36,7 @@ FULL, NEVER = 1, 2
 
 
 class GpuSharesArguments(Arguments):
-    """How the cluster counts GPUs and shares; see `GpuNames`."""
+    """The names of GPUs and shares in the cluster; see `GpuNames`."""
 
     count_resource: str = Field(default="nvidia.com/gpu", min_length=1)
     share: str = Field(default="alibabacloud.com/gpu-milli", min_length=1)
@@ -89,7 +89,7 @@ class GpuShares(FilterPlugin, AnnotatingPlugin, DevicePlugin):
         )
 
     def shortage(self, attempt: Attempt, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """How many GPUs have room, and of one node what each has free."""
+        """Lines with the number of GPUs that have room, and for one node the free part of each."""
         wanted, table = self.names.wanted(attempt.pod), attempt.snapshot.gpus(self.names)
         rows = rows[table.count[rows] > 0]
         if wanted is None or not len(rows):
@@ -152,7 +152,7 @@ class GpusFree(PreparedFilter):
 
 
 def _few(wanted: GpuDemand) -> str:
-    """What a node without room has in words: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
+    """The shortage of a node in words: `no GPU`, or `fewer than 2 GPUs with 500 thousandths`."""
     if wanted.milli == WHOLE:
         return "no GPU" if wanted.count == 1 else f"fewer than {wanted.count} GPUs"
     share = f"with {wanted.milli} thousandths"

@@ -126,7 +126,7 @@ def _claim_of_podgroup(pod: PodView, store: ObjectStore) -> str:
 
 
 def _users(pod: PodView, store: ObjectStore) -> Iterator[tuple[str, objects.ResourceClaim | str | None]]:
-    """The name and the claim of each of the pod's claims: None if it does not exist, or the reason why it is of no use."""
+    """(name, claim) for each claim of the pod; instead of the claim None if it does not exist, or the reason why it cannot be used."""
     for use in pod.object.spec.resource_claims:
         name = use.resource_claim_name
         if name is None:

@@ -1,8 +1,8 @@
-"""What the claims of a pod ask for, prepared for the search, and what each device is to it.
+"""The devices that the claims of a pod request, prepared for the search, and what the search reads of each device.
 
-An *ask* is a request, or one alternative of a request. The search reads devices by a `DeviceCode` only: for each ask whether its selectors
-match and the taints are tolerated, the attributes that constraints compare, and what the device offers and consumes. Devices with other
-names, or that differ in attributes which nothing reads, have the same code, so nodes with such devices share an answer.
+A request without alternatives counts as one `Alternative`. The search reads devices by a `DeviceCode` only: for each alternative, whether
+its selectors match and the taints are tolerated; the attributes that constraints compare; and what the device offers and consumes. Devices
+with other names, or that differ in attributes which nothing reads, have the same code, so nodes with such devices share an answer.
 
 A device that can be shared defines for each of its capacities which amounts can be consumed: multiples of a step between two limits, or
 some values. The amount of a request is rounded up to such an amount (`Portion`). A request without an amount gets the default, or all of
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 MAX_CONTENTS = 5_000
 """Devices whose codes are remembered one by one."""
-MAX_ASKED = 32
-"""Lists of claims that a cluster remembers what they ask for, besides those of the templates that are kept."""
+MAX_DEMANDS = 32
+"""Lists of claims whose demand a cluster remembers, besides those of the templates that are kept."""
 
 
-COST_ASKED, COST_TOLERATED = 160, 10
-"""The cost of checking a device for each kind of asks, and for each toleration and taint; in the units of `Spending`."""
+COST_SELECTED, COST_TOLERATED = 160, 10
+"""The cost of checking a device for each kind of alternatives, and for each toleration and taint; in the units of `Spending`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ Match = bool | SelectorFault
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Ask:
-    """A request (`parent` is ""), or one alternative of the request `parent`.
+class Alternative:
+    """One alternative of the request `parent`, or a request without alternatives (`parent` is "").
 
-    `number` counts all asks of a pod. Those of one `kind` look for the same devices: they have the same class, selectors and so on.
+    `number` counts all alternatives of a pod. Those of one `kind` look for the same devices: they have the same class, selectors and so on.
     """
 
     number: int
@@ -90,9 +90,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Request:
-    """A request: the asks of which one must be met, in order. `choice` is False for an exact request, which has one ask."""
+    """A request: its alternatives in order, one of which must be met. `choice` is False for an exact request, which has one alternative."""
 
-    asks: tuple[Ask, ...]
+    alternatives: tuple[Alternative, ...]
     choice: bool
 
 
@@ -105,9 +105,9 @@ class Constraint:
     attribute: str
     distinct: bool
 
-    def concerns(self, ask: Ask) -> bool:
-        """True if it holds for the devices of an ask."""
-        return not self.requests or not self.requests.isdisjoint(ask.names)
+    def concerns(self, alternative: Alternative) -> bool:
+        """True if it holds for the devices of an alternative."""
+        return not self.requests or not self.requests.isdisjoint(alternative.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -121,7 +121,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCode:
-    """A device as the search sees it; see the module. Of asks of one kind, `matches`, `tolerated` and `portions` have one entry."""
+    """A device as the search sees it; see the module. Of alternatives of one kind, `matches`, `tolerated` and `portions` have one entry."""
 
     matches: tuple[Match, ...]
     tolerated: tuple[bool, ...]
@@ -145,16 +145,16 @@ class PoolCode:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
-    """All that some claims ask for, in order, and the codes of the devices that were met so far. `kinds` has one ask of each kind.
+class ClaimDemand:
+    """The requests of some claims, in order, and the codes of the devices read so far. `kinds` has one alternative of each kind.
 
-    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays true. `spending` is what
-    selectors have cost in this decision. `looked_at`: the devices of all nodes were, once.
+    `outcomes` are those of searches, by what a search reads. Codes keep their numbers, so an outcome stays valid. `spending` is the cost
+    of selectors in this decision. `looked_at` is true once the devices of all nodes have been read.
     """
 
     claims: tuple[Claim, ...]
-    asks: tuple[Ask, ...]
-    kinds: tuple[Ask, ...]
+    alternatives: tuple[Alternative, ...]
+    kinds: tuple[Alternative, ...]
     constraints: tuple[Constraint, ...]
     outcomes: dict[Hashable, Any] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending)
@@ -174,8 +174,8 @@ class Asked:
 
     def compiling(self) -> Iterator[None]:
         """The steps of compiling all selectors, as far as the budget of a decision goes."""
-        for ask in self.kinds:
-            for each in (*ask.device_class.spec.selectors, *ask.wanted.selectors):
+        for alternative in self.kinds:
+            for each in (*alternative.device_class.spec.selectors, *alternative.wanted.selectors):
                 if each.cel is not None and self.spending.compile(each.cel.expression) is None:
                     return
                 yield
@@ -228,10 +228,10 @@ class Asked:
         self.spending.begin()
         answers: dict[str, bool | str] = {}
         return DeviceCode(
-            matches=tuple(_match(ask, content, self.spending, answers) for ask in self.kinds),
-            tolerated=tuple(not matching.untolerated(ask.wanted.tolerations, device.taints) for ask in self.kinds),
+            matches=tuple(_match(alternative, content, self.spending, answers) for alternative in self.kinds),
+            tolerated=tuple(not matching.untolerated(alternative.wanted.tolerations, device.taints) for alternative in self.kinds),
             values=tuple(attribute_value(device, content.driver, constraint.attribute) for constraint in self.constraints),
-            portions=tuple(_portions(ask, content) for ask in self.kinds),
+            portions=tuple(_portions(alternative, content) for alternative in self.kinds),
             consumption=content.once("consumption", _consumption),
             shareable=device.allow_multiple_allocations,
         )
@@ -248,30 +248,30 @@ class Asked:
         )
 
 
-class KnownAsks:
-    """What lists of claims ask for, kept.
+class KnownDemands:
+    """Remembers the demands of lists of claims.
 
-    Pods of other templates with the same claims, and new nodes, cost no second look at every device.
+    Another template with the same claims, or a new node, does not read every device again.
     """
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (objects.DeviceClass,)
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._known: OrderedDict[Hashable, Asked] = OrderedDict()
+        self._known: OrderedDict[Hashable, ClaimDemand] = OrderedDict()
 
     def changed(self, old: objects.AnyObject | None, new: objects.AnyObject | None) -> None:  # noqa: ARG002 — the port
         """Forget everything after a change of device classes."""
         self._known.clear()
 
-    def of(self, specs: Sequence[objects.ResourceClaimSpec]) -> Asked:
-        """What these claims ask for; every class that they name must exist."""
+    def of(self, specs: Sequence[objects.ResourceClaimSpec]) -> ClaimDemand:
+        """The demand of these claims; every class that they name must exist."""
         key = tuple(map(_ENCODER.encode, specs))
         known = self._known.pop(key, None)
         if known is None:
-            known = asked(specs, {each.metadata.name: each for each in self._store.all(objects.DeviceClass)})
+            known = demand_of(specs, {each.metadata.name: each for each in self._store.all(objects.DeviceClass)})
         self._known[key] = known
-        if len(self._known) > MAX_ASKED:
+        if len(self._known) > MAX_DEMANDS:
             self._known.popitem(last=False)
         return known
 
@@ -279,10 +279,10 @@ class KnownAsks:
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, objects.DeviceClass]) -> Asked:
-    """What these claims ask for; every class that they name must be among `classes`."""
-    asks: list[Ask] = []
-    kinds: dict[Hashable, Ask] = {}
+def demand_of(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, objects.DeviceClass]) -> ClaimDemand:
+    """The demand of these claims; every class that they name must be among `classes`."""
+    alternatives: list[Alternative] = []
+    kinds: dict[Hashable, Alternative] = {}
     constraints: list[Constraint] = []
     claims = []
     for index, spec in enumerate(specs):
@@ -292,12 +292,12 @@ def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, obje
             if request.exactly is not None:
                 wanted = [(request.name, "", request.exactly, bool(request.exactly.admin_access))]
             else:
-                wanted = [(alternative.name, request.name, alternative, False) for alternative in request.first_available]
-            first = len(asks)
+                wanted = [(each.name, request.name, each, False) for each in request.first_available]
+            first = len(alternatives)
             for name, parent, of, admin in wanted:
                 key = _ENCODER.encode((of.device_class_name, of.selectors, of.tolerations, of.capacity))
-                ask = Ask(
-                    number=len(asks),
+                alternative = Alternative(
+                    number=len(alternatives),
                     kind=kinds[key].kind if key in kinds else len(kinds),
                     claim=index,
                     name=name,
@@ -306,9 +306,9 @@ def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, obje
                     wanted=of,
                     admin=admin,
                 )
-                kinds.setdefault(key, ask)
-                asks.append(ask)
-            requests.append(Request(asks=tuple(asks[first:]), choice=request.exactly is None))
+                kinds.setdefault(key, alternative)
+                alternatives.append(alternative)
+            requests.append(Request(alternatives=tuple(alternatives[first:]), choice=request.exactly is None))
         own = []
         unknown = -1
         for place, constraint in enumerate(spec.devices.constraints):
@@ -320,15 +320,18 @@ def asked(specs: Sequence[objects.ResourceClaimSpec], classes: Mapping[str, obje
             own.append(Constraint(number=len(constraints), requests=frozenset(constraint.requests), attribute=attribute, distinct=distinct))
             constraints.append(own[-1])
         claims.append(Claim(requests=tuple(requests), constraints=tuple(own), unknown=unknown))
-    return Asked(tuple(claims), tuple(asks), tuple(kinds.values()), tuple(constraints))
+    return ClaimDemand(tuple(claims), tuple(alternatives), tuple(kinds.values()), tuple(constraints))
 
 
-def _match(ask: Ask, content: DeviceContent, spending: Spending, answers: dict[str, bool | str]) -> Match:
+def _match(alternative: Alternative, content: DeviceContent, spending: Spending, answers: dict[str, bool | str]) -> Match:
     """The answer of the selectors of class and request, in this order, for a device; the first that does not match or fails decides.
 
     `answers` are those of the device so far, by expression.
     """
-    for of_class, selectors in ((ask.device_class.metadata.name, ask.device_class.spec.selectors), ("", ask.wanted.selectors)):
+    for of_class, selectors in (
+        (alternative.device_class.metadata.name, alternative.device_class.spec.selectors),
+        ("", alternative.wanted.selectors),
+    ):
         for index, selector in enumerate(selectors):
             expression = "" if selector.cel is None else selector.cel.expression
             answer = answers.get(expression)
@@ -338,23 +341,23 @@ def _match(ask: Ask, content: DeviceContent, spending: Spending, answers: dict[s
                 return SelectorFault(of_class, index, answer)
             if not answer:
                 return False
-    return True if spending.spend(_cost(ask, content.device)) else BEYOND_BUDGET
+    return True if spending.spend(_cost(alternative, content.device)) else BEYOND_BUDGET
 
 
-def _cost(ask: Ask, device: objects.Device) -> int:
-    """What it costs to look at a device for an ask, besides its selectors: at its taints, and how much is consumed of its capacities."""
-    amounts = 0 if ask.wanted.capacity is None else len(device.capacity)
-    return COST_ASKED * (1 + amounts) + COST_TOLERATED * len(ask.wanted.tolerations) * len(device.taints)
+def _cost(alternative: Alternative, device: objects.Device) -> int:
+    """The cost of checking a device for an alternative, besides its selectors: its taints and capacities; in the units of `Spending`."""
+    amounts = 0 if alternative.wanted.capacity is None else len(device.capacity)
+    return COST_SELECTED * (1 + amounts) + COST_TOLERATED * len(alternative.wanted.tolerations) * len(device.taints)
 
 
-def _portions(ask: Ask, content: DeviceContent) -> tuple[Portion, ...] | None:
-    if ask.wanted.capacity is None:
+def _portions(alternative: Alternative, content: DeviceContent) -> tuple[Portion, ...] | None:
+    if alternative.wanted.capacity is None:
         return content.once("portions", _whole)
-    return portions(ask.wanted.capacity.requests, content.device.capacity)
+    return portions(alternative.wanted.capacity.requests, content.device.capacity)
 
 
 def _whole(content: DeviceContent) -> tuple[Portion, ...] | None:
-    """What a request that names no amounts consumes."""
+    """The consumption of a request that names no amounts."""
     return portions({}, content.device.capacity)
 
 
@@ -369,7 +372,7 @@ def _consumption(content: DeviceContent) -> tuple[tuple[str, str, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What is consumed of one capacity: nanos, the text for the claim's status, and how much there is."""
+    """The consumption of one capacity: nanos, the text for the claim's status, and the whole capacity."""
 
     name: str
     nanos: int
@@ -378,7 +381,7 @@ class Portion:
 
 
 def portions(wanted: Mapping[str, str], capacity: Mapping[str, objects.DeviceCapacity]) -> tuple[Portion, ...] | None:
-    """What a request for these amounts consumes of each capacity of a device; None if the device cannot be had that way."""
+    """The consumption of a request for these amounts, of each capacity of a device; None if the device does not allow it."""
     if not wanted.keys() <= capacity.keys():
         return None
     found = []
@@ -402,7 +405,7 @@ def _consumed(wanted: str | None, of: objects.DeviceCapacity) -> str:
 
 
 def _in_steps(wanted: str, least: str, step: str | None) -> str:
-    """The lowest amount at or above what is wanted that is a number of steps above the least."""
+    """The lowest amount that is at least `wanted` and a whole number of steps above the minimum."""
     if quantity.nano(wanted) < quantity.nano(least):
         return least
     if step is None or not quantity.value(step):

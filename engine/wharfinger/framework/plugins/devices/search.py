@@ -1,4 +1,4 @@
-"""The search for devices: which devices of a node meet all asks of a pod.
+"""The search for devices: which devices of a node meet all alternatives of a pod.
 
 Depth first, and the first full solution is taken. Claims, their requests and the alternatives of a request are tried in their order,
 devices by pool, slice and place. Within one request each further device is looked for behind the one before; every request starts at the
@@ -26,7 +26,16 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from wharfinger.framework.plugins.devices.cel.selector import UNKNOWN_KIND, TypedValue
-from wharfinger.framework.plugins.devices.requests import BEYOND_BUDGET, Ask, Asked, Constraint, PoolCode, Portion, Request, SelectorFault
+from wharfinger.framework.plugins.devices.requests import (
+    BEYOND_BUDGET,
+    Alternative,
+    ClaimDemand,
+    Constraint,
+    PoolCode,
+    Portion,
+    Request,
+    SelectorFault,
+)
 from wharfinger.model.objects.devices import EXACT_COUNT, MAX_ALTERNATIVES, MAX_DEVICES
 from wharfinger.model.state.device_states import UsageKey
 
@@ -60,16 +69,16 @@ class Fault:
 
     kind: FaultKind
     claim: int = 0
-    ask: Ask | None = None
+    alternative: Alternative | None = None
     number: int = 0
     place: tuple[int, int] = (-1, -1)
     selector: SelectorFault | None = None
 
 
 class Pick(NamedTuple):
-    """A device that was taken for an ask: pool, position, and what is consumed of its capacity (None: all of it is the claim's)."""
+    """A device that was taken for an alternative: pool, position, and consumed capacity (None if the claim gets the whole device)."""
 
-    ask: Ask
+    alternative: Alternative
     pool: int
     position: int
     portions: tuple[Portion, ...] | None
@@ -84,7 +93,7 @@ class Outcome:
     """
 
     picks: tuple[tuple[Pick, ...], ...] | None = None
-    chosen: Mapping[tuple[int, int], tuple[int, Ask]] | None = None
+    chosen: Mapping[tuple[int, int], tuple[int, Alternative]] | None = None
     invalid: bool = False
     fault: Fault | None = None
     steps: int = 0
@@ -94,8 +103,8 @@ class Outcome:
         """8 for each first alternative, 7 for a second one, and so on, if devices were taken for it."""
         if self.picks is None or not self.chosen:
             return 0
-        met = {pick.ask for picks in self.picks for pick in picks}
-        return sum(MAX_ALTERNATIVES - place for place, ask in self.chosen.values() if ask in met)
+        met = {pick.alternative for picks in self.picks for pick in picks}
+        return sum(MAX_ALTERNATIVES - place for place, alternative in self.chosen.values() if alternative in met)
 
 
 class _Failed(Exception):
@@ -119,17 +128,17 @@ Place = tuple[int, int]
 
 
 def search(
-    asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey], order: Sequence[Place] | None = None
+    demand: ClaimDemand, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey], order: Sequence[Place] | None = None
 ) -> Outcome:
-    """The outcome for a node with these pools, of which this is taken; `groups` numbers the pools by name.
+    """The outcome for a node with these pools and their `usage`; `groups` numbers the pools by name.
 
     `order` are the positions of all devices in the order that a policy prefers; without it, they are tried in the order of Kubernetes.
     """
-    return Search(asked, pools, groups, usage, order).run()
+    return Search(demand, pools, groups, usage, order).run()
 
 
 class _Taken:
-    """What is taken of a device by claims of other pods, and in this search."""
+    """The allocations of a device to claims of other pods, and in this search."""
 
     __slots__ = ("claims", "consumed", "exclusive", "held", "sharing")
 
@@ -146,7 +155,7 @@ class _Taken:
 
 
 class _Undo(NamedTuple):
-    ask: Ask
+    alternative: Alternative
     place: tuple[int, int]
     portions: tuple[Portion, ...] | None
     counted: bool
@@ -163,9 +172,9 @@ class _Values:
         self._value: TypedValue = UNKNOWN_KIND
         self._by_request: dict[str, TypedValue] = {}
 
-    def add(self, ask: Ask, value: TypedValue | None) -> bool:
+    def add(self, alternative: Alternative, value: TypedValue | None) -> bool:
         """Add the device's value; False, and nothing is added, if that would violate the constraint."""
-        if not self._constraint.concerns(ask):
+        if not self._constraint.concerns(alternative):
             return True
         if value is None:
             return False
@@ -173,7 +182,7 @@ class _Values:
             return False
         self._count += 1
         if self._constraint.distinct:
-            self._by_request[ask.parent or ask.name] = value
+            self._by_request[alternative.parent or alternative.name] = value
         elif self._count == 1:
             self._value = value
         return True
@@ -185,41 +194,46 @@ class _Values:
 
     @property
     def state(self) -> Hashable:
-        """A value that is equal if the constraint goes on in the same way."""
+        """A value that is equal for two states in which the constraint accepts the same further devices."""
         if not self._count:
             return None
         return tuple(sorted(self._by_request.items(), key=repr)) if self._constraint.distinct else self._value
 
-    def remove(self, ask: Ask) -> None:
-        """Undo `add`; of a distinct attribute the request's value is forgotten, whatever its devices."""
-        if self._constraint.concerns(ask):
+    def remove(self, alternative: Alternative) -> None:
+        """Undo `add`. For a distinct attribute, the value of the whole request is removed, also if it has other devices."""
+        if self._constraint.concerns(alternative):
             self._count -= 1
             if self._constraint.distinct:
-                self._by_request.pop(ask.parent or ask.name, None)
+                self._by_request.pop(alternative.parent or alternative.name, None)
 
 
 class Search:
-    """One search. `occupied`, `has_capacity` and `has_counters` say of a device what the search itself goes by."""
+    """One search. `occupied`, `has_capacity` and `has_counters` are the conditions by which it takes a device."""
 
     def __init__(
-        self, asked: Asked, pools: Sequence[PoolCode], groups: Sequence[int], usage: Sequence[UsageKey], order: Sequence[Place] | None
+        self,
+        demand: ClaimDemand,
+        pools: Sequence[PoolCode],
+        groups: Sequence[int],
+        usage: Sequence[UsageKey],
+        order: Sequence[Place] | None,
     ) -> None:
         self._order = order
         self._ranks = {place: rank for rank, place in enumerate(order or ())}
-        self._asked = asked
+        self._demand = demand
         self._pools = pools
         self._trusted = [not pool.incomplete and not pool.invalid for pool in pools]
         self._groups = groups
         self._taken = [_by_position(pool, used) for pool, used in zip(pools, usage, strict=True)]
-        self._values = [_Values(constraint) for constraint in asked.constraints]
+        self._values = [_Values(constraint) for constraint in demand.constraints]
         self._every: dict[int, list[tuple[int, int]]] = {}
-        self._picks: list[list[Pick]] = [[] for _ in asked.claims]
-        self._chosen: dict[tuple[int, int], tuple[int, Ask]] = {}
+        self._picks: list[list[Pick]] = [[] for _ in demand.claims]
+        self._chosen: dict[tuple[int, int], tuple[int, Alternative]] = {}
         self._available: dict[int, dict[tuple[str, str], int]] = {}
         self._consumed: dict[int, dict[tuple[str, str], int]] = {}
-        self._has_admin = any(ask.admin for ask in asked.asks)
+        self._has_admin = any(alternative.admin for alternative in demand.alternatives)
         self._of_kind: dict[int, Sequence[Place]] = {}
-        self._of_ask: dict[int, tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]] = {}
+        self._by_alternative: dict[int, tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]] = {}
         self._failed: dict[Hashable, _End] = {}
         self._steps = 0
 
@@ -244,88 +258,90 @@ class Search:
     # ── before the search ──
 
     def _prepare(self) -> None:
-        """Find the devices of asks that want all, and check that no claim asks for too many."""
-        for index, claim in enumerate(self._asked.claims):
-            least = sum(min((self._size(ask) for ask in request.asks), default=0) for request in claim.requests)
+        """Find the devices of alternatives that want all, and check that no claim requests too many."""
+        for index, claim in enumerate(self._demand.claims):
+            least = sum(min((self._size(alternative) for alternative in request.alternatives), default=0) for request in claim.requests)
             if least > MAX_DEVICES:
                 raise _Failed(Fault(FaultKind.TOO_MANY, index, number=least))
             if claim.unknown >= 0:
                 raise _Failed(Fault(FaultKind.EMPTY_CONSTRAINT, index, number=claim.unknown))
 
-    def _size(self, ask: Ask) -> int:
-        if not ask.every:
-            if ask.wanted.allocation_mode not in {"", EXACT_COUNT}:
-                raise _Failed(Fault(FaultKind.UNKNOWN_MODE, ask.claim, ask))
-            return ask.count
-        if ask.number not in self._every:
-            self._every[ask.number] = list(self._matching(ask))
-        return len(self._every[ask.number])
+    def _size(self, alternative: Alternative) -> int:
+        if not alternative.every:
+            if alternative.wanted.allocation_mode not in {"", EXACT_COUNT}:
+                raise _Failed(Fault(FaultKind.UNKNOWN_MODE, alternative.claim, alternative))
+            return alternative.count
+        if alternative.number not in self._every:
+            self._every[alternative.number] = list(self._matching(alternative))
+        return len(self._every[alternative.number])
 
-    def _matching(self, ask: Ask) -> Iterator[tuple[int, int]]:
+    def _matching(self, alternative: Alternative) -> Iterator[tuple[int, int]]:
         for number, pool in enumerate(self._pools):
             if pool.incomplete or pool.invalid:
-                raise _Failed(Fault(FaultKind.UPDATING if pool.incomplete else FaultKind.INVALID, ask.claim, ask, place=(number, -1)))
+                raise _Failed(
+                    Fault(FaultKind.UPDATING if pool.incomplete else FaultKind.INVALID, alternative.claim, alternative, place=(number, -1))
+                )
             self._spend(len(pool.codes))
             for position in range(len(pool.codes)):
-                if self._selectable(ask, number, position) and self.has_capacity(ask, number, position):
+                if self._selectable(alternative, number, position) and self.has_capacity(alternative, number, position):
                     yield number, position
 
-    def _selectable(self, ask: Ask, number: int, position: int) -> bool:
+    def _selectable(self, alternative: Alternative, number: int, position: int) -> bool:
         pool = self._pools[number]
-        match = pool.codes[position].matches[ask.kind]
+        match = pool.codes[position].matches[alternative.kind]
         if match is BEYOND_BUDGET:
             raise _Failed(Fault(FaultKind.GAVE_UP))
         if isinstance(match, SelectorFault):
-            raise _Failed(Fault(FaultKind.SELECTOR, ask.claim, ask, selector=match))
+            raise _Failed(Fault(FaultKind.SELECTOR, alternative.claim, alternative, selector=match))
         return match and (pool.reachable is None or pool.reachable[position])
 
     # ── the search ──
 
     def _claim(self, index: int) -> _End:
-        if index == len(self._asked.claims):
+        if index == len(self._demand.claims):
             return MET
         return self._request(index, 0)
 
     def _request(self, claim: int, index: int) -> _End:
-        requests = self._asked.claims[claim].requests
+        requests = self._demand.claims[claim].requests
         if index == len(requests):
             end = self._claim(claim + 1)
             return NOT_MET if end is TOO_MANY else end  # another choice in this claim may need less there
         request = requests[index]
         if not request.choice:
-            return self._devices(request.asks[0], index, 0, 0, 0)
+            return self._devices(request.alternatives[0], index, 0, 0, 0)
         return self._alternatives(request, claim, index)
 
     def _alternatives(self, request: Request, claim: int, index: int) -> _End:
         too_many = True
-        for place, ask in enumerate(request.asks):
-            end = self._devices(ask, index, 0, 0, 0)
+        for place, alternative in enumerate(request.alternatives):
+            end = self._devices(alternative, index, 0, 0, 0)
             if end is MET:
-                self._chosen[claim, index] = place, ask
+                self._chosen[claim, index] = place, alternative
                 return MET
             too_many &= end is TOO_MANY
         return TOO_MANY if too_many else NOT_MET
 
-    def _devices(self, ask: Ask, index: int, count: int, from_pool: int, from_position: int) -> _End:
-        """Take the devices of an ask from the `count`th on, not before a place, and then everything behind the ask."""
-        self._spend(1 + len(self._asked.claims[ask.claim].constraints))
-        size = self._size(ask)
-        if ask.every and not size:
+    def _devices(self, alternative: Alternative, index: int, count: int, from_pool: int, from_position: int) -> _End:
+        """Take the devices of an alternative from the `count`th on, not before a place, and then everything behind the alternative."""
+        self._spend(1 + len(self._demand.claims[alternative.claim].constraints))
+        size = self._size(alternative)
+        if alternative.every and not size:
             return NOT_MET
         if count >= size:
-            return self._request(ask.claim, index + 1)
-        if len(self._picks[ask.claim]) + size - count > MAX_DEVICES:
+            return self._request(alternative.claim, index + 1)
+        if len(self._picks[alternative.claim]) + size - count > MAX_DEVICES:
             return TOO_MANY
         last = 0 < count == size - 1  # what follows is a situation of its own
-        situation = None if last else self._situation(ask, index, count, (from_pool, from_position))
+        situation = None if last else self._situation(alternative, index, count, (from_pool, from_position))
         if situation in self._failed:
             return self._failed[situation]
         end = NOT_MET
-        must = ask.every  # then there is only one place for each
-        places = [self._every[ask.number][count]] if must else self._unlike(self._candidates(ask, from_pool, from_position))
+        must = alternative.every  # then there is only one place for each
+        places = [self._every[alternative.number][count]] if must else self._unlike(self._candidates(alternative, from_pool, from_position))
         for number, position in places:
-            undo = self._take(ask, number, position, must=must)
-            end = NOT_MET if undo is None else self._devices(ask, index, count + 1, number, position + 1)
+            undo = self._take(alternative, number, position, must=must)
+            end = NOT_MET if undo is None else self._devices(alternative, index, count + 1, number, position + 1)
             if end is MET:
                 return MET
             if undo is not None:
@@ -349,39 +365,42 @@ class Search:
 
     # ── what a search remembers ──
 
-    def _situation(self, ask: Ask, index: int, count: int, begin: Place) -> Hashable:
-        """A value that is equal if the rest of the search has the same end: what is left, and what is taken that matters to it.
+    def _situation(self, alternative: Alternative, index: int, count: int, begin: Place) -> Hashable:
+        """A value that is equal if the rest of the search has the same outcome: remaining requests, and taken devices that matter to them.
 
         None in a short search, and in one that has an order of its own.
         """
         if self._steps < SHORT or self._order is not None:
             return None
-        later, own, groups = self._wanted(ask, index)
+        later, own, groups = self._wanted(alternative, index)
         taken = set[Hashable]()
         for picks in self._picks:
             for each in picks:
                 place = each.pool, each.position
-                if place in later or (place in own and (ask.every or place >= begin)):
+                if place in later or (place in own and (alternative.every or place >= begin)):
                     part = None if each.portions is None else tuple(self._taken[each.pool][each.position].consumed.items())
-                    taken.add((place, part, each.ask.claim if self._has_admin else None))
+                    taken.add((place, part, each.alternative.claim if self._has_admin else None))
         consumed = tuple(tuple(self._consumed.get(group, {}).items()) for group in groups)
-        values = tuple(self._values[constraint.number].state for constraint in self._asked.claims[ask.claim].constraints)
+        values = tuple(self._values[constraint.number].state for constraint in self._demand.claims[alternative.claim].constraints)
         self._spend(SITUATION)
-        return ask.number, count, begin, len(self._picks[ask.claim]), frozenset(taken), consumed, values
+        return alternative.number, count, begin, len(self._picks[alternative.claim]), frozenset(taken), consumed, values
 
-    def _wanted(self, ask: Ask, index: int) -> tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]:
-        """The devices that may be tried for the requests behind one, and for an ask of it; and the groups whose counters they consume."""
-        if ask.number not in self._of_ask:
-            claims = self._asked.claims
-            requests = [*claims[ask.claim].requests[index + 1 :], *(each for other in claims[ask.claim + 1 :] for each in other.requests)]
-            kinds = {each.kind for request in requests for each in request.asks}
-            later, own = frozenset[Place]().union(*map(self._matching_kind, kinds)), frozenset(self._matching_kind(ask.kind))
+    def _wanted(self, alternative: Alternative, index: int) -> tuple[frozenset[Place], frozenset[Place], tuple[int, ...]]:
+        """The devices that may be tried for later requests and for an alternative of this one, and the groups of counters that they use."""
+        if alternative.number not in self._by_alternative:
+            claims = self._demand.claims
+            requests = [
+                *claims[alternative.claim].requests[index + 1 :],
+                *(each for other in claims[alternative.claim + 1 :] for each in other.requests),
+            ]
+            kinds = {each.kind for request in requests for each in request.alternatives}
+            later, own = frozenset[Place]().union(*map(self._matching_kind, kinds)), frozenset(self._matching_kind(alternative.kind))
             groups = {self._groups[number] for number, position in later | own if self._pools[number].codes[position].consumption}
-            self._of_ask[ask.number] = later, own, tuple(sorted(groups))
-        return self._of_ask[ask.number]
+            self._by_alternative[alternative.number] = later, own, tuple(sorted(groups))
+        return self._by_alternative[alternative.number]
 
     def _matching_kind(self, kind: int) -> Sequence[Place]:
-        """The devices, in order, that match asks of a kind; with those whose selectors fail, which is an error when they are tried."""
+        """The devices, in order, that match alternatives of a kind, or whose selectors fail, which is an error when they are tried."""
         if kind not in self._of_kind:
             found: list[Place] = []
             for number, pool in enumerate(self._pools):
@@ -394,14 +413,14 @@ class Search:
             self._of_kind[kind] = found
         return self._of_kind[kind]
 
-    def _candidates(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[tuple[int, int]]:
+    def _candidates(self, alternative: Alternative, from_pool: int, from_position: int) -> Iterator[tuple[int, int]]:
         """The places of devices that are free and match, from a place on."""
-        for number, position in self._places(ask, from_pool, from_position):
+        for number, position in self._places(alternative, from_pool, from_position):
             self._spend(1)
-            if not self.occupied(ask, number, position) and self._selectable(ask, number, position):
+            if not self.occupied(alternative, number, position) and self._selectable(alternative, number, position):
                 yield number, position
 
-    def _places(self, ask: Ask, from_pool: int, from_position: int) -> Iterator[Place]:
+    def _places(self, alternative: Alternative, from_pool: int, from_position: int) -> Iterator[Place]:
         """The devices of pools that can be trusted, from a place on: by pool and position, or in the order that a policy prefers.
 
         A long search leaves out those that do not match.
@@ -412,7 +431,7 @@ class Search:
             yield from (place for place in self._order[begin:] if trusted[place[0]])
             return
         if self._steps >= SHORT:
-            matching = self._matching_kind(ask.kind)
+            matching = self._matching_kind(alternative.kind)
             yield from itertools.islice(matching, bisect.bisect_left(matching, (from_pool, from_position)), None)
             return
         for number in range(from_pool, len(self._pools)):
@@ -420,16 +439,16 @@ class Search:
                 for position in range(from_position if number == from_pool else 0, len(self._pools[number].codes)):
                     yield number, position
 
-    def occupied(self, ask: Ask, number: int, position: int) -> bool:
+    def occupied(self, alternative: Alternative, number: int, position: int) -> bool:
         """True if others, or the same claim, have the device."""
         taken = self._taken[number].get(position)
         if taken is None:
             return False
-        return ask.claim in taken.claims if ask.admin else taken.exclusive or bool(taken.claims)
+        return alternative.claim in taken.claims if alternative.admin else taken.exclusive or bool(taken.claims)
 
-    def has_capacity(self, ask: Ask, number: int, position: int) -> bool:
-        """True if the device has enough of each capacity that the ask consumes."""
-        portions = self._pools[number].codes[position].portions[ask.kind]
+    def has_capacity(self, alternative: Alternative, number: int, position: int) -> bool:
+        """True if the device has enough of each capacity that the alternative consumes."""
+        portions = self._pools[number].codes[position].portions[alternative.kind]
         if portions is None:
             return False
         taken = self._taken[number].get(position)
@@ -438,69 +457,69 @@ class Search:
 
     # ── taking and giving back ──
 
-    def _take(self, ask: Ask, number: int, position: int, *, must: bool) -> _Undo | None:
+    def _take(self, alternative: Alternative, number: int, position: int, *, must: bool) -> _Undo | None:
         """Take a device that matches, if it can be had; None, and nothing is changed, if not."""
         code = self._pools[number].codes[position]
         place = number, position
-        if self.occupied(ask, number, position) or (not must and not self.has_capacity(ask, number, position)):
+        if self.occupied(alternative, number, position) or (not must and not self.has_capacity(alternative, number, position)):
             return None
         taken = self._taken[number].get(position)
         counted = self._counted(number, position)
         if counted and not self._count(number, position):
             return None
-        fits = code.tolerated[ask.kind] and self._constrain(ask, code.values, place, must=must)
-        if not fits or (must and not self.has_capacity(ask, number, position)):
+        fits = code.tolerated[alternative.kind] and self._constrain(alternative, code.values, place, must=must)
+        if not fits or (must and not self.has_capacity(alternative, number, position)):
             if fits:
-                self._unconstrain(ask)
+                self._unconstrain(alternative)
             if counted:
                 self._uncount(number, position)
             return None
         taken = self._taken[number].setdefault(position, _Taken(None)) if taken is None else taken
-        portions = code.portions[ask.kind] if code.shareable else None
+        portions = code.portions[alternative.kind] if code.shareable else None
         if portions is None:
-            taken.claims.append(ask.claim)
+            taken.claims.append(alternative.claim)
         else:
             taken.sharing += 1
             for portion in portions:
                 taken.consumed[portion.name] = taken.consumed.get(portion.name, 0) + portion.nanos
-        self._picks[ask.claim].append(Pick(ask, number, position, portions))
-        return _Undo(ask, place, portions, counted)
+        self._picks[alternative.claim].append(Pick(alternative, number, position, portions))
+        return _Undo(alternative, place, portions, counted)
 
     def _give_back(self, undo: _Undo) -> None:
         number, position = undo.place
-        self._picks[undo.ask.claim].pop()
+        self._picks[undo.alternative.claim].pop()
         taken = self._taken[number][position]
         if undo.portions is None:
-            taken.claims.remove(undo.ask.claim)
+            taken.claims.remove(undo.alternative.claim)
         else:
             taken.sharing -= 1
             for portion in undo.portions:
                 taken.consumed[portion.name] -= portion.nanos
         if not taken.held and not taken.claims and not taken.sharing:
             del self._taken[number][position]  # untouched again
-        self._unconstrain(undo.ask)
+        self._unconstrain(undo.alternative)
         if undo.counted:
             self._uncount(number, position)
 
-    def _constrain(self, ask: Ask, values: Sequence[TypedValue | None], place: tuple[int, int], *, must: bool) -> bool:
-        constraints = self._asked.claims[ask.claim].constraints
+    def _constrain(self, alternative: Alternative, values: Sequence[TypedValue | None], place: tuple[int, int], *, must: bool) -> bool:
+        constraints = self._demand.claims[alternative.claim].constraints
         for index, constraint in enumerate(constraints):
-            if not self._values[constraint.number].add(ask, values[constraint.number]):
+            if not self._values[constraint.number].add(alternative, values[constraint.number]):
                 for added in reversed(constraints[:index]):
-                    self._values[added.number].remove(ask)
+                    self._values[added.number].remove(alternative)
                 if must:
-                    raise _Failed(Fault(FaultKind.CONSTRAINT, ask.claim, ask, place=place))
+                    raise _Failed(Fault(FaultKind.CONSTRAINT, alternative.claim, alternative, place=place))
                 return False
         return True
 
-    def _unconstrain(self, ask: Ask) -> None:
-        for constraint in reversed(self._asked.claims[ask.claim].constraints):
-            self._values[constraint.number].remove(ask)
+    def _unconstrain(self, alternative: Alternative) -> None:
+        for constraint in reversed(self._demand.claims[alternative.claim].constraints):
+            self._values[constraint.number].remove(alternative)
 
     # ── counters ──
 
     def has_counters(self, number: int, position: int) -> bool:
-        """True if the device consumes no counters, or there is enough of them besides what is taken so far."""
+        """True if the device consumes no counters, or enough of them are left."""
         if not self._counted(number, position):
             return True
         enough = self._count(number, position)
@@ -509,7 +528,7 @@ class Search:
         return enough
 
     def _counted(self, number: int, position: int) -> bool:
-        """True if the device consumes counters when it is taken; one of which a share is held has done so already."""
+        """True if the device consumes counters when it is taken; a device with an allocated share has consumed them already."""
         code, taken = self._pools[number].codes[position], self._taken[number].get(position)
         return bool(code.consumption) and not (code.shareable and taken is not None and taken.sharing)
 
@@ -533,7 +552,7 @@ class Search:
             consumed[counters, name] -= nanos
 
     def _left(self, number: int) -> dict[tuple[str, str], int]:
-        """What devices of other pods leave of the counters of a pool; may be negative."""
+        """The counters of a pool that devices of other pods leave free; may be negative."""
         pool = self._pools[number]
         left = {(counters, name): nanos for counters, each in pool.counters.items() for name, nanos in each.items()}
         for position, taken in self._taken[number].items():

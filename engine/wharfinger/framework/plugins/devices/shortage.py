@@ -1,4 +1,4 @@
-"""What keeps the devices of nodes from the claims of a pod, in words: how many meet each condition of a request.
+"""Explains why claims get no devices: the number of devices that meet each condition of a request, in words.
 
 The conditions are those of the search, in the order in which people look for a cause: class, selectors, free, taints, counters, capacity.
 Each counts among the devices that meet those before it, so the first one that leaves too few is the reason. Of one node the devices that
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wharfinger.framework.plugins.devices.cel.selector import selected
-from wharfinger.framework.plugins.devices.requests import Ask, Asked, PoolCode
+from wharfinger.framework.plugins.devices.requests import Alternative, ClaimDemand, PoolCode
 from wharfinger.framework.plugins.devices.search import Place, Search
 from wharfinger.language.report import wording
 from wharfinger.model import objects
@@ -27,7 +27,7 @@ MAX_SELECTOR_LENGTH = 100
 
 @dataclass(slots=True)
 class _Condition:
-    """`kept` devices meet it and all before it; `lost` are the names of those that meet only the ones before, with what is wrong."""
+    """`kept` counts the devices that meet this and all earlier conditions; `lost` names those that fail here, with the cause."""
 
     one: str
     many: str
@@ -38,12 +38,12 @@ class _Condition:
 
 @dataclass(slots=True)
 class Funnel:
-    """What becomes of the devices of some nodes under the conditions of one ask.
+    """The devices of some nodes that meet the conditions of one alternative, one condition after another.
 
     `alike` is the largest number of those left that have one value, by the attribute that must match; of use for one node only.
     """
 
-    ask: Ask
+    alternative: Alternative
     devices: int = 0
     pools: Counter[str] = field(default_factory=Counter)
     conditions: list[_Condition] = field(default_factory=list)
@@ -51,11 +51,13 @@ class Funnel:
 
     @classmethod
     def of(cls, other: Funnel) -> Funnel:
-        """An empty one for the same ask."""
-        return cls(other.ask, conditions=[_Condition(each.one, each.many, lost=each.lost) for each in other.conditions], alike=other.alike)
+        """An empty one for the same alternative."""
+        return cls(
+            other.alternative, conditions=[_Condition(each.one, each.many, lost=each.lost) for each in other.conditions], alike=other.alike
+        )
 
     def add(self, other: Funnel, times: int) -> None:
-        """Count the devices of further nodes, `times` of which look like those of `other`."""
+        """Add the devices of `times` further nodes, which are equal to those of `other`."""
         self.devices += other.devices * times
         for said, count in other.pools.items():
             self.pools[said] += count * times
@@ -70,15 +72,15 @@ class Funnel:
 
     @property
     def enough(self) -> bool:
-        """True if devices are left for the ask, all that match if it wants all; of one node only."""
-        if not self.ask.every:
-            return self.left >= self.ask.count
-        matching = self.conditions[len(self.ask.wanted.selectors)].kept
+        """True if devices are left for the alternative, all that match if it wants all; of one node only."""
+        if not self.alternative.every:
+            return self.left >= self.alternative.count
+        matching = self.conditions[len(self.alternative.wanted.selectors)].kept
         return self.left > 0 and self.conditions[-2].kept == matching  # it does without those that have too little capacity
 
     def text(self, claim: str, nodes: int) -> str:
         """One line; devices are named if it is about one node."""
-        wanted = "all devices" if self.ask.every else wording.count(self.ask.count, "device")
+        wanted = "all devices" if self.alternative.every else wording.count(self.alternative.count, "device")
         parts = []
         for condition in self.conditions:
             if condition.shown:
@@ -89,17 +91,17 @@ class Funnel:
         parts += [f"{count:,} {said}" for said, count in self.pools.items()]
         parts += [f"at most {most:,} with the same {name}" for name, most in self.alike.items()] if nodes == 1 and self.enough else []
         where = f" on {nodes:,} nodes" if nodes > 1 else ""
-        return f"{claim}request {self.ask.reference} wants {wanted}: of {self.devices:,}{where}, {', '.join(parts)}"
+        return f"{claim}request {self.alternative.reference} wants {wanted}: of {self.devices:,}{where}, {', '.join(parts)}"
 
 
-def funnels(asked: Asked, pools: NodePools, codes: Sequence[PoolCode], usage: Sequence[UsageKey]) -> list[Funnel]:
-    """What becomes of the devices of a node under each ask; `usage` is what is taken of each pool."""
-    search = Search(asked, codes, pools.groups, usage, None)
-    return [_funnel(ask, asked, pools, codes, search) for ask in asked.asks]
+def funnels(demand: ClaimDemand, pools: NodePools, codes: Sequence[PoolCode], usage: Sequence[UsageKey]) -> list[Funnel]:
+    """The devices of a node that meet the conditions of each alternative; `usage` is the allocated part of each pool."""
+    search = Search(demand, codes, pools.groups, usage, None)
+    return [_funnel(alternative, demand, pools, codes, search) for alternative in demand.alternatives]
 
 
-def _funnel(ask: Ask, asked: Asked, pools: NodePools, codes: Sequence[PoolCode], search: Search) -> Funnel:
-    found = Funnel(ask)
+def _funnel(alternative: Alternative, demand: ClaimDemand, pools: NodePools, codes: Sequence[PoolCode], search: Search) -> Funnel:
+    found = Funnel(alternative)
     left: list[Place] = []
     for number, (pool, code) in enumerate(zip(pools.pools, codes, strict=True)):
         if pool.incomplete or pool.invalid:
@@ -107,7 +109,7 @@ def _funnel(ask: Ask, asked: Asked, pools: NodePools, codes: Sequence[PoolCode],
         reachable = code.reachable
         left += [(number, position) for position in range(len(code.codes)) if reachable is None or reachable[position]]
     found.devices = len(left)
-    for condition, lacks, always in _conditions(ask, asked, pools, search):
+    for condition, lacks, always in _conditions(alternative, demand, pools, search):
         kept = []
         for place in left:
             why = lacks(place)
@@ -119,8 +121,8 @@ def _funnel(ask: Ask, asked: Asked, pools: NodePools, codes: Sequence[PoolCode],
         condition.kept, condition.shown = len(kept), always or len(kept) < len(left)
         left = kept
         found.conditions.append(condition)
-    for constraint in asked.claims[ask.claim].constraints:
-        if not constraint.distinct and constraint.concerns(ask):
+    for constraint in demand.claims[alternative.claim].constraints:
+        if not constraint.distinct and constraint.concerns(alternative):
             values = Counter(codes[number].codes[position].values[constraint.number] for number, position in left)
             values.pop(None, None)
             found.alike[constraint.attribute] = max(values.values(), default=0)
@@ -131,43 +133,47 @@ Lacks = Callable[[Place], str | None]
 """The reason why a device does not meet a condition, \"\" if the condition is enough; None for a device that meets it."""
 
 
-def _conditions(ask: Ask, asked: Asked, pools: NodePools, search: Search) -> Iterator[tuple[_Condition, Lacks, bool]]:
-    """The conditions of an ask in order, each with its test, and True if it is shown although all devices meet it."""
+def _conditions(
+    alternative: Alternative, demand: ClaimDemand, pools: NodePools, search: Search
+) -> Iterator[tuple[_Condition, Lacks, bool]]:
+    """The conditions of an alternative in order, each with its test, and True if it is shown although all devices meet it."""
 
     def meets(test: Callable[[int, int], bool]) -> Lacks:
         return lambda place: None if test(*place) else ""
 
     def tainted(place: Place) -> str | None:
-        taints = matching.untolerated(ask.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
+        taints = matching.untolerated(alternative.wanted.tolerations, pools.pools[place[0]].devices[place[1]].taints)
         return f": {', '.join(map(matching.taint_text, taints))}" if taints else None
 
     def selected_by(selectors: Sequence[objects.DeviceSelector]) -> Lacks:
         def lacks(place: Place) -> str | None:
             content = pools.pools[place[0]].contents[place[1]]
-            answers = (selected(selector, content, asked.spending) for selector in selectors)
+            answers = (selected(selector, content, demand.spending) for selector in selectors)
             wrong = next((answer for answer in answers if answer is not True), None)
             return None if wrong is None else f": {wrong}" if isinstance(wrong, str) else ""
 
         return lacks
 
-    name = ask.device_class.metadata.name
-    yield _Condition(f"is of class {name}", f"are of class {name}"), selected_by(ask.device_class.spec.selectors), True
-    for selector in ask.wanted.selectors:
+    name = alternative.device_class.metadata.name
+    yield _Condition(f"is of class {name}", f"are of class {name}"), selected_by(alternative.device_class.spec.selectors), True
+    for selector in alternative.wanted.selectors:
         expression = " ".join((selector.cel.expression if selector.cel else "").split())
         shown = expression if len(expression) <= MAX_SELECTOR_LENGTH else f"{expression[: MAX_SELECTOR_LENGTH - 1]}…"
         yield _Condition(f"matches `{shown}`", f"match `{shown}`"), selected_by([selector]), True
-    yield _Condition("is free", "are free"), meets(lambda number, position: not search.occupied(ask, number, position)), True
+    yield _Condition("is free", "are free"), meets(lambda number, position: not search.occupied(alternative, number, position)), True
     yield _Condition("has no taint in the way", "have no taint in the way"), tainted, False
     yield _Condition("has its counters left", "have their counters left"), meets(search.has_counters), False
-    room = meets(lambda number, position: search.has_capacity(ask, number, position))
+    room = meets(lambda number, position: search.has_capacity(alternative, number, position))
     yield _Condition("has the capacity", "have the capacity"), room, False
 
 
-def lines(found: Sequence[Funnel], asked: Asked, names: Sequence[str], nodes: int, *, rejected: bool) -> Iterator[str]:
-    """A line for each ask, and one more where a node is `rejected` though each could be met alone; `names` are those of the claims."""
+def lines(found: Sequence[Funnel], demand: ClaimDemand, names: Sequence[str], nodes: int, *, rejected: bool) -> Iterator[str]:
+    """A line for each alternative, and one more if a node is `rejected` although each is met alone; `names` are those of the claims."""
     for funnel in found:
-        yield funnel.text(f"claim {names[funnel.ask.claim]}, " if len(names) > 1 else "", nodes)
-    alone = {funnel.ask.number for funnel in found if funnel.enough}
-    met = all(any(ask.number in alone for ask in request.asks) for claim in asked.claims for request in claim.requests)
+        yield funnel.text(f"claim {names[funnel.alternative.claim]}, " if len(names) > 1 else "", nodes)
+    alone = {funnel.alternative.number for funnel in found if funnel.enough}
+    met = all(
+        any(alternative.number in alone for alternative in request.alternatives) for claim in demand.claims for request in claim.requests
+    )
     if nodes == 1 and met and rejected:
         yield "each request could be met alone, and not all of them together with their constraints"

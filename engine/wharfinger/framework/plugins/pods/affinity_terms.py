@@ -139,7 +139,7 @@ class Hints:
         return self._repels(placed) or self._is_repelled_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
 
     def may_go(self, placed: PodView) -> bool:
-        """True if `goes` may be true for some pod with these terms, whatever its labels."""
+        """True if `goes` may be true for some pod with these terms and any labels."""
         return self._repels(placed) or bool(terms_of_placed(placed).required_anti) or self._wants(placed)
 
     def changes(self, was: PodView, now: PodView) -> bool:

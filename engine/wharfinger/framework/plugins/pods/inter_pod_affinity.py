@@ -132,7 +132,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         return affinity.likeness(pod)
 
     def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """True if `may_help` may be true for some pod with these terms, whatever its labels."""
+        """True if `may_help` may be true for some pod with these terms and any labels."""
         placed = change.pod
         if placed is None or change.events & ClusterEvent.POD_PLACED:
             return self.may_help(pod, change, snapshot)
@@ -151,7 +151,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         except InvalidObject as error:
             return Rejected((Reason(f"pod affinity cannot be read: {error}", resolvable=False),))
         prepared = PreparedAffinityFilter(incoming_pod, attempt.snapshot)
-        return prepared if prepared.matter else Skip(incoming_pod.stands)
+        return prepared if prepared.matter else Skip(incoming_pod.is_valid)
 
     def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no term matches between this pod and a placed pod."""
@@ -159,7 +159,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
             return SKIP_ALWAYS
         incoming_pod = _incoming_pod(attempt)
         prepared = PreparedAffinityScore(incoming_pod, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
-        return prepared if prepared.any(attempt.snapshot) else Skip(prepared.stands if prepared.domains else incoming_pod.stands)
+        return prepared if prepared.any(attempt.snapshot) else Skip(prepared.is_valid if prepared.domains else incoming_pod.is_valid)
 
 
 def _incoming_pod(attempt: Attempt) -> IncomingPod:
@@ -203,12 +203,12 @@ class IncomingPod:
         self._used: Tally = snapshot.tally((NAME, "topology keys"), _keys_of)
         self.keys_seen = self._used.follow()
 
-    def stands(self, snapshot: Snapshot) -> bool:
+    def is_valid(self, snapshot: Snapshot) -> bool:
         """True if nodes, namespaces and the topology keys of placed pods' terms have not changed."""
         if snapshot.revision == self._seen:
             return True
         changed = snapshot.node_changes(self._seen)
-        if changed is None or len(changed) or self._used.follow() != self.keys_seen or not self._namespaces.stands(snapshot):
+        if changed is None or len(changed) or self._used.follow() != self.keys_seen or not self._namespaces.unchanged(snapshot):
             return False
         self._seen = snapshot.revision
         return True
@@ -238,7 +238,7 @@ class IncomingPod:
         return any(term.topology_key == topology_key and self.is_meant(term) for term in affinity.terms_of_placed(placed).required_anti)
 
     def score_of(self, topology_key: str, hard_weight: int, placed: PodView) -> float | None:
-        """The sum of the weights that a placed pod adds to its domain of a key; None if no term of either pod matches the other."""
+        """The weight that a placed pod adds to its domain of a key, in sum; None if no term of either pod matches the other."""
         theirs = affinity.terms_of_placed(placed)
         own = ((weight, term.matches(placed, {})) for weight, term in self._preferred.get(topology_key, ()))
         others = ((weight, self.is_meant(term)) for weight, term in theirs.preferred if term.topology_key == topology_key)
@@ -257,7 +257,7 @@ class SharedIncomingPod:
 
     def latest(self, attempt: Attempt) -> IncomingPod:
         """The incoming pod with its terms resolved for the cluster as it is."""
-        if self._latest is None or not self._latest.stands(attempt.snapshot):
+        if self._latest is None or not self._latest.is_valid(attempt.snapshot):
             self._latest = IncomingPod(attempt.pod, attempt.snapshot)
         return self._latest
 
@@ -294,7 +294,7 @@ class PreparedAffinityFilter(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of domains that got their first, or lost their last, wanted, repelled or repelling pod."""
-        if not self._incoming.stands(snapshot):
+        if not self._incoming.is_valid(snapshot):
             return OUTDATED
         rows = renew_all(self._watches, snapshot.n_nodes)
         first, self._first = self._first, self._is_first()
@@ -334,7 +334,7 @@ class PreparedAffinityFilter(PreparedFilter):
         return mask
 
     def wanted_in(self, key: str) -> Mask:
-        """True for the domains of a key of the pod's required terms that have a wanted pod, and a last False for nodes in no domain."""
+        """Whether each domain of a key has a pod that the required terms match, (n_domains + 1,) bool; False last, for no domain."""
         return self._wanted[key].answer
 
     @property
@@ -395,13 +395,13 @@ class PreparedAffinityScore(PreparedScore):
         selection = snapshot.selection(identity, lambda _: True, value=value)
         return DomainWatch(selection, snapshot.topology(key), lambda scores: np.append(scores.by_domain(key), 0.0))
 
-    def stands(self, snapshot: Snapshot) -> bool:
+    def is_valid(self, snapshot: Snapshot) -> bool:
         """True if no score has changed."""
-        return self._incoming.stands(snapshot) and renew_all(self._watches.values(), snapshot.n_nodes) is None
+        return self._incoming.is_valid(snapshot) and renew_all(self._watches.values(), snapshot.n_nodes) is None
 
     def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
-        if not self._incoming.stands(snapshot):
+        if not self._incoming.is_valid(snapshot):
             return OUTDATED
         rows = renew_all(self._watches.values(), snapshot.n_nodes)
         return rows if rows is None or self.any(snapshot) else OUTDATED
@@ -470,7 +470,7 @@ def _keys_of(placed: PodView) -> Iterator[tuple[str, str]]:
 
 
 def _by_key(terms: Iterable[tuple[Term, T]]) -> dict[str, tuple[T, ...]]:
-    """What belongs to terms, by their topology keys."""
+    """The values that belong to terms, grouped by topology key."""
     found: dict[str, list[T]] = {}
     for term, of_term in terms:
         found.setdefault(term.topology_key, []).append(of_term)

@@ -158,7 +158,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         own = attempt.pod.object.spec.topology_spread_constraints
         if own or all(constraint.when_unsatisfiable != when_unsatisfiable for constraint in self.defaults):
             return SKIP_ALWAYS
-        return Skip(ObjectWatch(attempt.snapshot, *spread.OWNERS).stands)
+        return Skip(ObjectWatch(attempt.snapshot, *spread.OWNERS).unchanged)
 
 
 def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Change, placed: PodView) -> bool:

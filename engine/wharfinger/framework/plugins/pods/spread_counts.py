@@ -204,7 +204,7 @@ class Spread(ABC):
 
     def advance(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """Follow the counts; returns the rows whose answer changed, `OUTDATED` if a node, Service or controller changed."""
-        if len(changes.node_rows) or not self._owners.stands(snapshot):
+        if len(changes.node_rows) or not self._owners.unchanged(snapshot):
             return OUTDATED
         return renew_all(self.watches, snapshot.n_nodes)
 

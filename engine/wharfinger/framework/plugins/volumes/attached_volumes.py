@@ -151,7 +151,7 @@ class _OnNode(NamedTuple):
 
 
 class AttachedVolumes(NodeReader):
-    """How many volumes of each driver are attached to each node, kept up to date with the pods and the objects of one cluster."""
+    """The number of attached volumes of each driver on each node, kept up to date with the pods and objects of one cluster."""
 
     kinds: ClassVar[tuple[type[objects.AnyObject], ...]] = (
         objects.PersistentVolumeClaim,
@@ -174,13 +174,13 @@ class AttachedVolumes(NodeReader):
 
     @staticmethod
     def follow(store: ObjectStore) -> AttachedVolumes:
-        """Those of a cluster; the nodes are read when they are asked for."""
+        """The attached volumes of a cluster; nodes are read on demand."""
         store.group(objects.VolumeAttachment, _node_of, "")
         return store.following(AttachedVolumes, told=False)
 
     @staticmethod
     def of(snapshot: Snapshot) -> AttachedVolumes:
-        """Those of a cluster as it is in a snapshot; made at the first call."""
+        """The attached volumes of a cluster as it is in a snapshot; made at the first call."""
         found = AttachedVolumes.follow(snapshot.objects)
         found.read_all(snapshot)
         return found
@@ -203,7 +203,7 @@ class AttachedVolumes(NodeReader):
                 self._unread.update(dict.fromkeys(self._on, True))
 
     def exceeded(self, wanted: Iterable[Attachable], rows: Rows) -> NDArray[np.bool_]:
-        """True for the nodes where a driver cannot attach all of these volumes besides what is there, `(len(rows),) bool`."""
+        """True for the nodes where these volumes would exceed the limit of a driver, `(len(rows),) bool`."""
         counted: defaultdict[Handle, set[str]] = defaultdict(set)
         for volume in wanted:
             counted[volume.driver, volume.handle].add(volume.migrated_from)
@@ -279,7 +279,7 @@ class AttachedVolumes(NodeReader):
         self._migrated[""] = np.ones(len(names), np.bool_)
 
     def _read(self, name: str, pods: list[PodView]) -> None:
-        """Read a node and what is attached to it; nothing is counted where nothing is limited."""
+        """Read a node and its attached volumes; volumes are not counted for drivers without a limit."""
         if name in self._on:
             self._forget(name)
         node = self._store.get(objects.CSINode, name)

@@ -133,7 +133,7 @@ class Bindable(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if a node or a storage object changed."""
-        return OUTDATED if len(changes.node_rows) or not self._watch.stands(snapshot) else None
+        return OUTDATED if len(changes.node_rows) or not self._watch.unchanged(snapshot) else None
 
 
 def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:
@@ -271,7 +271,7 @@ class KnownOffers(ObjectFacts[objects.CSIStorageCapacity, Offer]):
 
     @staticmethod
     def of(store: ObjectStore) -> KnownOffers:
-        """Those of a cluster."""
+        """The offers of a cluster."""
         return store.following(KnownOffers, told=False)
 
     def of_class(self, storage_class: str) -> Sequence[objects.CSIStorageCapacity]:
@@ -312,7 +312,7 @@ class VolumeZone(FilterPlugin):
         if isinstance(found, str):
             return Rejected((Reason(found, resolvable=False),))
         watch = ObjectWatch(snapshot, objects.PersistentVolumeClaim, objects.PersistentVolume, objects.StorageClass)
-        return ZonesOfVolumes(found, watch) if found else Skip(watch.stands)
+        return ZonesOfVolumes(found, watch) if found else Skip(watch.unchanged)
 
 
 class ZonesOfVolumes(PreparedFilter):
@@ -334,7 +334,7 @@ class ZonesOfVolumes(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if claims, volumes or classes changed; otherwise the rows whose node changed."""
-        return changes.node_rows if self._watch.stands(snapshot) else OUTDATED
+        return changes.node_rows if self._watch.unchanged(snapshot) else OUTDATED
 
 
 def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[str]]] | str:

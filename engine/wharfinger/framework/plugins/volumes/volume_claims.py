@@ -58,7 +58,7 @@ def too_many(pod: PodView) -> Rejected | None:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A volume of a pod that refers to a claim in the pod's namespace; the claim of an ephemeral one must have been made for the pod."""
+    """A volume of a pod that refers to a claim in the pod's namespace; the claim of an ephemeral volume must be owned by the pod."""
 
     claim: str
     ephemeral: bool
@@ -147,7 +147,7 @@ NONE = -1
 
 
 class VolumeFacts(NamedTuple):
-    """What a claim is matched with of a persistent volume; `terms` are those of its node affinity, None without one."""
+    """The fields of a persistent volume that claims are matched with; `terms` are those of its node affinity, None without one."""
 
     volume: objects.PersistentVolume
     capacity: int
@@ -167,7 +167,7 @@ class KnownVolumes(ObjectFacts[objects.PersistentVolume, VolumeFacts]):
 
     @staticmethod
     def of(store: ObjectStore) -> KnownVolumes:
-        """Those of a cluster."""
+        """The volumes of a cluster."""
         return store.following(KnownVolumes, told=False)
 
     def _read(self, obj: objects.PersistentVolume) -> VolumeFacts:
@@ -228,7 +228,7 @@ class Matching:
 
 
 class _Wanted:
-    """What a claim wants of a volume, apart from its nodes."""
+    """The requirements of a claim for a volume, apart from its nodes."""
 
     def __init__(self, claim: objects.PersistentVolumeClaim) -> None:
         self._claim = claim

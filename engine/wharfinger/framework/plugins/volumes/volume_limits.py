@@ -72,7 +72,7 @@ class VolumeRestrictions(FilterPlugin):
             if snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) is None:
                 return Rejected((Reason(volume_claims.claim_not_found(name), resolvable=False),))
         found = Restrictions(pod, snapshot)
-        return found if found.matter else Skip(found.stands)
+        return found if found.matter else Skip(found.is_valid)
 
 
 class Restrictions(PreparedFilter):
@@ -93,16 +93,16 @@ class Restrictions(PreparedFilter):
             bits[self._disks_taken[rows]] = NO_DISK
         return bits
 
-    def stands(self, snapshot: Snapshot) -> bool:
+    def is_valid(self, snapshot: Snapshot) -> bool:
         """True if no claim or disk was taken or given back, and no claim has changed."""
-        if not self._watch.stands(snapshot):
+        if not self._watch.unchanged(snapshot):
             return False
         claims_taken, disks_taken = _volumes_in_use(self._pod, snapshot)
         return self._claims_taken == claims_taken and _equal(self._disks_taken, disks_taken)
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
         """`OUTDATED` unless everything is still valid."""
-        return None if self.stands(snapshot) else OUTDATED
+        return None if self.is_valid(snapshot) else OUTDATED
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reason against the supposed node: a disk mounted there, otherwise a claim in use by a pod that stays; empty if it passes."""
@@ -182,7 +182,7 @@ class Conflicts:
 
 
 def _disks(volume: objects.Volume) -> Iterator[Hashable]:
-    """What identifies the disks of a volume; volumes conflict only if they have one in common."""
+    """The identities of the disks of a volume; volumes conflict only if they have one in common."""
     if volume.gce_persistent_disk is not None:
         yield "gce", volume.gce_persistent_disk.pd_name
     if volume.aws_elastic_block_store is not None:
@@ -268,7 +268,7 @@ class Limits(PreparedFilter):
 
     def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if a storage object changed; otherwise the rows whose pods changed."""
-        return changes.rows if self._watch.stands(snapshot) else OUTDATED
+        return changes.rows if self._watch.unchanged(snapshot) else OUTDATED
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:
         """The reason against the supposed node if a driver would exceed its limit; empty if it passes."""

@@ -88,7 +88,7 @@ def _inside(context: Context, own: OwnFunction, given: Sequence[typed.Expr]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """A value that can be used at any position; each use costs the steps of writing it out, because a text or a list may be long."""
+    """A value that can be used anywhere. Each use costs as many steps as the value is long, because a string or a list may be long."""
 
     value: typed.Expr
     work: WorkBudget
@@ -148,7 +148,7 @@ def call_own(context: Context, expr: ast.Call, own: OwnFunction) -> typed.Expr:
 
 
 def _called(context: Context, expr: ast.Call, own: OwnFunction, given: Sequence[typed.Expr]) -> typed.Expr:
-    """The body with the given values; reports, at the call, what is wrong with it then."""
+    """The body with the given values; reports its errors at the call."""
     inner = _inside(context, own, given)
     value = infer(inner, own.item.value)
     fault = next(iter(inner.diagnostics), None)
@@ -191,7 +191,7 @@ class _Given:
 
 
 def _arguments(context: Context, expr: ast.Call, own: OwnFunction) -> list[typed.Expr] | None:
-    """The values for the parameters, in order; None after reporting what is wrong with them."""
+    """The values for the parameters, in order; None after reporting an error."""
     names = [parameter.name for parameter in own.item.parameters]
     given = _assigned(expr, own, names)
     if given.fault is not None:

@@ -70,7 +70,7 @@ def of_kind(expr: typed.Expr, kind: Kind) -> typed.Expr:
 
 
 def unify_operands(left: typed.Expr, right: typed.Expr) -> tuple[typed.Expr, typed.Expr]:
-    """Two operands, of which an attribute of several types is of the type of the other."""
+    """Two operands with one type: an attribute that can have several types gets the type of the other operand."""
     return of_kind(left, right.type.kind), of_kind(right, left.type.kind)
 
 
@@ -152,7 +152,7 @@ def set_literal(context: Context, expr: ast.SetLiteral) -> typed.Expr:
     if odd:
         return context.error(
             Code.P215,
-            "a list holds literals, except on the right of `in`",
+            "a list contains literals, except on the right of `in`",
             odd.span,
             label="not a literal",
             help="compare one by one with `==` and `or`",
@@ -269,7 +269,7 @@ def table(context: Context, expr: ast.Table) -> typed.Expr:
     odd = next((value for value in values if not isinstance(value, typed.Const) or value.type.kind in (Kind.SET, Kind.TABLE)), None)
     if odd is not None:
         help_ = "choose between calculated values with `if … then … else …`"
-        return context.error(Code.P215, "a table holds literals", odd.span, label="not a literal", help=help_)
+        return context.error(Code.P215, "a table contains literals", odd.span, label="not a literal", help=help_)
     kind = common_kind(context, values)
     if kind is None or kind is Kind.UNKNOWN:
         return unknown(expr.span)
@@ -279,7 +279,7 @@ def table(context: Context, expr: ast.Table) -> typed.Expr:
 
 
 def _key(context: Context, key: ast.Expr) -> str | float | None:
-    """A key as a plain value, or None after reporting what is wrong with it."""
+    """A key as a plain value, or None after reporting an error."""
     if isinstance(key, ast.String):
         return key.value
     if isinstance(key, ast.Name):

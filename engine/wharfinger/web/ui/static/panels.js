@@ -1,4 +1,4 @@
-// Everything beside the map: each panel is drawn anew from the last message.
+// All panels except the map: each is drawn again from the last message.
 
 import { amount, byId, clock, count, fill, make, meter, number, share, since, table, when } from "./dom.js";
 
@@ -14,7 +14,7 @@ const cell = (content, name) => make("td", { class: name }, content ?? "");
 export function summary(reply) {
   byId("version").textContent = reply.version;
   const role = byId("role");
-  role.textContent = !reply.connected ? "no API server yet" : reply.trouble ? "API server away" : reply.leads ? "leads" : "stands by";
+  role.textContent = !reply.connected ? "no API server yet" : reply.trouble ? "API server away" : reply.leads ? "leads" : "standby";
   role.className = `badge ${reply.trouble ? "bad" : reply.connected && reply.leads ? "good" : "warn"}`;
   role.title = reply.trouble ?? reply.identity ?? "";
   health.server = reply.connected ? [reply.trouble ? ["API server", "bad", reply.trouble] : ["API server", "good", `answered ${reply.silence} s ago`],
@@ -98,6 +98,6 @@ export function reloads(all) {
   const items = all.map((each) => make("li", {},
     make("div", { class: "line" }, badge(each.what, RELOADS[each.what]), make("strong", {}, each.policy || each.source), make("span", { class: "quiet" }, each.policy ? each.key : ""),
       make("span", { class: "id" }, each.revision.slice(0, 8)), make("time", {}, when(each.at))),
-    each.kept ? make("p", { class: "said" }, "The former version goes on.") : null, each.report ? make("pre", { tabindex: "0" }, each.report.trimEnd()) : null));
+    each.kept ? make("p", { class: "said" }, "The former version stays in force.") : null, each.report ? make("pre", { tabindex: "0" }, each.report.trimEnd()) : null));
   fill(body("reloads"), items.length ? make("ol", { class: "scroll plain", tabindex: "0", "aria-label": "Reloads of policies" }, items) : nothing("Nothing was loaded yet."));
 }

@@ -222,7 +222,7 @@ def test_the_largest_claims_are_given_up_before_they_keep_anybody_waiting(name, 
     decision = decide(CHAIN, state.snapshot(), pods(["a"])[0])
     assert (decision.node, "timed out trying to allocate devices" in decision.message) == (None, True)
     allowed = selector.MAX_TOTAL_COST + 400 * devices.DEVICES * selector.COST_OF_DEVICE
-    assert len(looks) <= allowed / requests.COST_ASKED
+    assert len(looks) <= allowed / requests.COST_SELECTED
     assert len(set(compilations)) <= selector.MAX_TOTAL_COST / selector.COST_COMPILED + 1
 
 

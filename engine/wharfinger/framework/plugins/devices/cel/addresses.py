@@ -242,7 +242,7 @@ def is_global_unicast(value: Value) -> bool:
 
 
 def is_link_local_multicast(value: Value) -> bool:
-    """True for 224.0.0.0/24 and ff02::/16, whatever the flags of an IPv6 address are (`IsLinkLocalMulticast` of net/netip)."""
+    """True for 224.0.0.0/24 and ff02::/16 with any flags of the IPv6 address (`IsLinkLocalMulticast` of net/netip)."""
     address = address_of(value)
     if isinstance(address, ipaddress.IPv4Address):
         return address in ipaddress.IPv4Network("224.0.0.0/24")

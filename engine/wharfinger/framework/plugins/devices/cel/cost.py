@@ -1,4 +1,4 @@
-"""What an expression can cost at most: estimated from its text, before it is evaluated.
+"""The maximum cost of an expression, estimated from its text before it is evaluated.
 
 The runtime has no limit on the time or memory of an expression but a number of iterations. Kubernetes estimates a cost and refuses dear
 expressions when they are written; expressions in files were checked by no API server. This estimate follows that of Kubernetes
@@ -206,7 +206,7 @@ def is_native(function: str) -> bool:
 
 
 def _read(function: str, values: Sequence[_Value]) -> float:
-    """What a call reads of its arguments, at most."""
+    """The most that a call reads of its arguments."""
     if function in {"_==_", "_!=_"}:
         return min(value.weight for value in values)
     if function == "size" and values:

@@ -1,4 +1,4 @@
-"""Named formats of texts in CEL: what is wrong with a text, in the words of Kubernetes.
+"""Named formats of strings in CEL: the errors of a string, in the words of Kubernetes.
 
 Source: `format.go` of `apiserver/pkg/cel/library`, and the functions it names, Kubernetes 1.36.
 """
@@ -57,7 +57,7 @@ def _of_pattern(what: str, pattern: str, examples: tuple[str, ...]) -> str:
 
 
 def _pattern(pattern: str, what: str, most: int, *examples: str, unit: str = "characters") -> Validate:
-    """What is wrong with a text that must have a limited number of bytes, which some messages call characters, and match a pattern."""
+    """The errors of a string with a limited number of bytes (characters in some messages) that must match a pattern."""
     compiled = re2.compile(pattern)
 
     def wrong(text: str) -> list[str]:
@@ -96,7 +96,7 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _prefix_of(validate: Validate) -> Validate:
-    """What is wrong with a text to which something is appended: it may end in a dash."""
+    """The errors of a prefix, which may end in a dash."""
 
     def wrong(text: str) -> list[str]:
         return validate(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
@@ -149,7 +149,7 @@ def named(name: str) -> dict[str, str]:
 
 
 def validate(value: Value, text: str) -> list[str]:
-    """What is wrong with a text; empty if nothing is."""
+    """The errors of a string."""
     if FORMAT not in value:
         raise ValueError(NO_OVERLOAD)
     return _FORMATS[value[FORMAT]](text)

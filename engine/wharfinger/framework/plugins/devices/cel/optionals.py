@@ -20,7 +20,7 @@ _ENTRY_OF: Final = frozenset({"_[?_]", "_?._"})
 
 
 class _Depth(NamedTuple):
-    """How deep optional values are nested in a value, at most; `sure` if it is one itself."""
+    """The maximum nesting of optional values in a value; `sure` if it is one itself."""
 
     depth: int = 0
     sure: bool = False

@@ -133,7 +133,7 @@ def _only_one(condition: bytes, make: tree.Maker) -> list[bytes]:
 
 
 def _boolean(make: tree.Maker, value: bytes) -> bytes:
-    """What `bool` returns, also for the two texts that the runtime does not read."""
+    """The result of `bool`, also for the two strings that the runtime does not read."""
     found = make.call("bool", make.name(_ITEM))
     for text, truth in (("F", False), ("T", True)):
         found = make.call("_?_:_", make.call("_==_", make.text(text), make.name(_ITEM)), make.truth(truth), found)
@@ -200,7 +200,7 @@ _ENTRIES: Final = frozenset({"_?_:_", "_[_]", "_[?_]"})
 
 
 def guarded(call: tree.Message, make: tree.Maker) -> bytes | None:
-    """What a comparison, or a look-up of a domain, is evaluated as; None for other calls.
+    """The rewritten form of a comparison or of a look-up of a domain; None for other calls.
 
     A comparison has the same answer but where a foreign value stands on its left. A domain that the device does not have is an empty map.
     """

@@ -76,7 +76,7 @@ class SelectorFailed(WharfingerError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTraits:
-    """What a selector sees of a device. Attributes and capacity are by domain and name; equal `key`s have equal traits."""
+    """The properties of a device that a selector sees. Attributes and capacity are by domain and name; equal `key`s have equal traits."""
 
     driver: str
     attributes: Mapping[str, Mapping[str, Attribute]]
@@ -209,7 +209,7 @@ def _size(device: DeviceTraits) -> tuple[int, int]:
 
 
 def _line(error: RuntimeError) -> str:
-    """An error on one line, as events and reports have it: the place is in the text already, the drawing of it below is left out."""
+    """An error on one line, for events and reports: the text names the place, so the marked excerpt below it is left out."""
     text = _STATUS.sub("", str(error).removesuffix(" [INVALID_ARGUMENT]"), count=1)
     return "; ".join(line for line in text.splitlines() if not line.startswith(" | "))
 
@@ -268,7 +268,7 @@ UNKNOWN_KIND: TypedValue = ("", None)
 
 
 class Spending:
-    """What the requests of claims cost in one decision: their selectors, and all else that is looked at for each device.
+    """The cost of requests of claims in one decision: of their selectors, and of all other checks of each device.
 
     What was kept from an earlier decision costs the same as if it were new. Once the limit is reached nothing more is answered.
     """
@@ -324,7 +324,7 @@ def selected(selector: objects.DeviceSelector, content: DeviceContent, spending:
 
 
 def _traits_for(content: DeviceContent, read: tuple[Read, ...] | None) -> DeviceTraits:
-    """What a selector sees that reads these entries only (None: all). All attributes must be readable, whatever is read."""
+    """The traits of a device for a selector that reads only these entries (None: all). All attributes must be valid, read or not."""
     if read is None:
         return content.once("traits", _traits)
     if text := content.once("unreadable", _unreadable):
@@ -333,7 +333,7 @@ def _traits_for(content: DeviceContent, read: tuple[Read, ...] | None) -> Device
 
 
 def _traits(content: DeviceContent) -> DeviceTraits:
-    """What a selector sees of a device; ValueError for an attribute that cannot be read."""
+    """The properties of a device that a selector sees; ValueError for an attribute that cannot be read."""
     attributes: dict[str, dict[str, Attribute]] = {}
     for name, attribute in content.device.attributes.items():
         domain, own = _qualified(name, content.driver)
