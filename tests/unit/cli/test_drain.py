@@ -81,7 +81,7 @@ def test_a_line_says_where_each_pod_goes(wharf, snapshot, flags, shown):
 def test_a_snapshot_without_budgets_is_reported_and_one_with_budgets_is_not(wharf, snapshot):
     _, out, err = wharf("drain", "node-a", "--snapshot", snapshot())
     assert "no PodDisruptionBudget is known" in out
-    assert "holds no PodDisruptionBudget, so every eviction counts as allowed" in err
+    assert "has no PodDisruptionBudget, so every eviction counts as allowed" in err
     _, out, err = wharf("drain", "node-a", "--delete-emptydir-data", "--snapshot", snapshot(CLUSTER + BUDGET))
     assert err == ""
     assert "forbids more after 0 evictions" in out

@@ -204,7 +204,7 @@ def test_kinds_that_no_pods_are_made_of_are_named(wharf, tmp_path):
     code, _, err = wharf("dry-run", "--snapshot", CLUSTER, "--pods", tmp_path / "rollout.yaml")
     assert code == 0
     assert "warning: 1 Rollout left out: not a kind that pods are made of\n" in err
-    assert err.endswith("warning: there are no pods to place; --pods holds none\n")
+    assert err.endswith("warning: there are no pods to place; --pods has none\n")
 
 
 def test_a_snapshot_without_nodes_is_an_error(wharf, tmp_path):

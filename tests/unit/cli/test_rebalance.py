@@ -37,7 +37,7 @@ def test_a_line_says_what_each_step_does_and_the_summary_what_is_reached(wharf, 
     assert out.splitlines()[:2] == ["STEP  POD          FROM    TO      WHY", "   1  default/web  node-a  node-b  frees node-a"]
     assert "free nodes: 0 → 1 by 1 move\n" in out
     assert "1  may not: no controller would create it again" in out
-    assert "holds no PodDisruptionBudget" in err
+    assert "has no PodDisruptionBudget" in err
 
 
 def test_the_exit_code_shows_whether_pods_move(wharf, snapshot):

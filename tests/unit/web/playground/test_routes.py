@@ -234,7 +234,7 @@ def test_files_are_taken_on_the_machine_of_the_author_only():
     assert post("clusters?name=a.json", cluster, clusters=OwnClusters(), **upload).json() == {"key": "upload:1", "title": "a.json: 1 node"}
     packed = gzip.compress(cluster)
     assert post("clusters?name=a.gz", packed, clusters=OwnClusters(), **upload).json()["title"] == "a.gz: 1 node"
-    assert "it is cut off" in post("clusters?name=a.gz", packed[:-4], clusters=OwnClusters(), **upload).text
+    assert "it is truncated" in post("clusters?name=a.gz", packed[:-4], clusters=OwnClusters(), **upload).text
     assert "not a gzip file" in post("clusters?name=a.gz", packed[:2] + b"no", clusters=OwnClusters(), **upload).text
     assert post("clusters?name=a.json", b"{}", clusters=OwnClusters(), **upload).status_code == 400
     assert post("clusters?name=a.json", cluster, clusters=OwnClusters(), kind="text/plain").status_code == 415
