@@ -39,6 +39,7 @@ from wharfinger.policies.policy_tests import Failure
 
 MAX_NODES = 300
 MAX_PLACED = 2000
+MAX_WAITING = 1000
 MAX_PROBES = 50
 
 MAX_GOVERNED = 5
@@ -69,11 +70,11 @@ def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Some nodes with their pods, and pods to try. `whole`: these are all nodes of the cluster."""
+    """Some nodes with their pods, and pods that wait. `whole`: these are all nodes of the cluster."""
 
     nodes: tuple[objects.Node, ...]
     placed: tuple[PodView, ...]
-    probes: tuple[PodView, ...]
+    waiting: tuple[PodView, ...]
     namespaces: tuple[objects.Namespace, ...]
     now: float
     whole: bool
@@ -90,36 +91,42 @@ class Sample:
             state.put(namespace)
         return state.snapshot(self.now)
 
+    def probes(self, namespace: str | None) -> Sequence[PodView]:
+        """The pods to try a policy with that may look at one namespace (None: at all): waiting ones first, one of each template."""
+        return self._probes.get(namespace, ())
+
+    @cached_property
+    def _probes(self) -> Mapping[str | None, Sequence[PodView]]:
+        """The pods by namespace, and under None those of all: a namespace must not see how many templates others have."""
+        found: dict[str | None, dict[bytes, PodView]] = {}
+        for pod in (*self.waiting, *self.placed):
+            for namespace in (None, pod.namespace):
+                known = found.setdefault(namespace, {})
+                if len(known) < MAX_PROBES:
+                    known.setdefault(pod.template, pod)
+        return {namespace: tuple(known.values()) for namespace, known in found.items()}
+
 
 def sample_of(snapshot: Snapshot, waiting: Iterable[PodView]) -> Sample:
-    """A sample of the cluster, evenly spread over its nodes; probes are waiting pods, then placed ones, one of each template."""
+    """A sample of the cluster, evenly spread over its nodes."""
     rows = np.unique(np.linspace(0, max(0, snapshot.n_nodes - 1), min(MAX_NODES, snapshot.n_nodes)).astype(np.intp)).tolist()
-    placed = tuple(islice((pod for row in rows for pod in snapshot.pods_on(row)), MAX_PLACED))
     return Sample(
         nodes=tuple(snapshot.node(row).object for row in rows),
-        placed=placed,
-        probes=_different([*islice(waiting, 20 * MAX_PROBES), *placed]),
+        placed=tuple(islice((pod for row in rows for pod in snapshot.pods_on(row)), MAX_PLACED)),
+        waiting=tuple(islice(waiting, MAX_WAITING)),
         namespaces=tuple(snapshot.objects.all(objects.Namespace))[:MAX_PLACED],
         now=snapshot.now,
         whole=len(rows) == snapshot.n_nodes,
     )
 
 
-def _different(pods: Iterable[PodView]) -> tuple[PodView, ...]:
-    found: dict[bytes, PodView] = {}
-    for pod in pods:
-        found.setdefault(pod.template, pod)
-        if len(found) == MAX_PROBES:
-            break
-    return tuple(found.values())
-
-
 def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
-        governed = [pod for pod in sample.probes if policy.governs(pod, sample.snapshot)][:MAX_GOVERNED]
+        probes = sample.probes(policy.authority.confined_to)
+        governed = [pod for pod in probes if policy.governs(pod, sample.snapshot)][:MAX_GOVERNED]
         passing = [_passing_nodes(policy, sample, pod) for pod in governed]
-        warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
+        warnings = policy_warnings.absent_labels(policy, sample.snapshot, probes) if sample.whole else []
     except Exception as error:  # noqa: BLE001 — what a policy raises here it would raise in every cycle
         details = "" if policy.authority.restricted else f": {error}"  # which may quote objects of the cluster
         sentence = f"it cannot be evaluated on this cluster: {type(error).__name__}{details}"

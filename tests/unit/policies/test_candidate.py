@@ -1,11 +1,16 @@
 """What it takes to make a candidate of a text."""
 
 import pytest
+from msgspec import structs
 
+from tests.unit.scheduler.running import node, pod
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.language.load import TextSet
+from wharfinger.language.semantics.authority import Authority
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies import policy_tests
-from wharfinger.policies.candidate import build
+from wharfinger.policies.candidate import MAX_PROBES, build, sample_of
 
 TESTED = """policy "tested"
 param pool: string = "a"
@@ -41,3 +46,27 @@ def test_a_policy_is_compiled_once_for_all_tests_and_uses_that_set_the_same_para
     assert outcome.report == ""
     assert outcome.version.policy.params == {"pool": params.get("pool", "a")}
     assert compiled == expected
+
+
+FUSSY = 'policy "fussy"\nfilter f { reject pod.labels["tir"] == "x" on missing reject }\n'
+
+
+def shop_pod(name, namespace, **labels):
+    made = pod(name, labels=labels)
+    return PodView(structs.replace(made, metadata=structs.replace(made.metadata, namespace=namespace)))
+
+
+@pytest.mark.parametrize("n_templates", [1, MAX_PROBES + 10])
+def test_a_policy_of_a_namespace_is_tried_with_its_pods_however_many_templates_others_have(n_templates):
+    state = ClusterState()
+    state.add_node(node("n"))
+    others = [shop_pod(f"p{number}", "bank", secret=str(number % n_templates)) for number in range(2 * MAX_PROBES)]
+    mine = [shop_pod("mine", "shop", tier="a"), shop_pod("other", "shop", tier="b")]
+    text = PolicyText(name="f.policy", content=FUSSY.encode(), authority=Authority("shop"))
+
+    outcome = build(text, TextSet(texts={text.name: text.content}), {}, sample_of(state.snapshot(), [*others, *mine]))
+
+    assert [finding.message for finding in outcome.now] == [
+        "fussy rejects the only node for every pod it was tried with, such as shop/mine",
+        "fussy: label `tir` is on 0 of 2 pods; did you mean `tier` (2)?",
+    ]
