@@ -21,11 +21,11 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from wharfinger.framework.ports import Clock
 
@@ -225,6 +225,29 @@ async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
         if clock.monotonic() >= ends:
             await clock.sleep(SLICE_PAUSE)
             ends = clock.monotonic() + SLICE
+
+
+class TimedSteps(Generic[T]):
+    """Steps, and the `seconds` that they have taken so far."""
+
+    def __init__(self, steps: Generator[None, None, T], clock: Clock) -> None:
+        self._steps = steps
+        self._clock = clock
+        self.seconds = 0.0
+
+    def run(self) -> Generator[None, None, T]:
+        """The same steps, which return what they do."""
+        with closing(self._steps):
+            while True:
+                began = self._clock.monotonic()
+                try:
+                    next(self._steps)
+                except StopIteration as finished:
+                    result: T = finished.value
+                    return result
+                finally:
+                    self.seconds += self._clock.monotonic() - began
+                yield
 
 
 class BatchThread:

@@ -132,7 +132,10 @@ class SchedulerPage:
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, emit=subscribers.emit)
         self.scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest, suspension_changed=store.suspension_changed)
         known.daemon = self.standing = Standing(
-            self.scheduler, connect(store, self.scheduler, clock, subscribers), Contact(lambda: 0.0), SimpleNamespace(metrics=())
+            self.scheduler,
+            connect(store, self.scheduler, clock, subscribers),
+            Contact(lambda: 0.0),
+            SimpleNamespace(metrics=(), metrics_of=lambda _policy: ()),
         )
         reported = policy_pages(store, known)
         board = LiveBoard(known, reported, self.recent, reloads, self.history, clock)

@@ -112,7 +112,7 @@ def _explain_policy(store: PolicyStore, health: Health, explanations: LiveExplan
         profile, found = await explanations.of_policy(daemon.scheduler, store.active, name)
         status = next((status for status in store.statuses if status.name == name and status.revision == found.revision), None)
         report = daemon.shadows.reports.get(name) if status is not None and status.mode is Mode.SHADOW else None
-        metrics = [metric for metric in daemon.signals.metrics if metric.policy == name]
+        metrics = daemon.signals.metrics_of(name)
         lines = [*_state_lines(profile, status, report), *(f"  {metric}" for metric in metrics)]
         plain = {
             "profile": profile,

@@ -18,7 +18,7 @@ import asyncio
 import heapq
 import itertools
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -36,6 +36,9 @@ from wharfinger.model.objects.metadata import ObjectMeta, time_text
 _POLL_SECONDS = 0.25  # seconds between two checks whether this process leads
 _EXPECTED = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
 """Expected errors: another writer was first, or the object is deleted. The next attempt sees the new state."""
+
+OBJECTS_PER_STEP = 500
+"""Pods of a list that are looked at in one step: below a millisecond."""
 
 _MAX_MESSAGE_LENGTH = 4000
 _MAX_SUMMARY_LENGTH = 160
@@ -246,6 +249,7 @@ class Controller:
                     self.has_skipped = True
             finally:
                 self.queue.done(key)
+            await self._clock.sleep(0)  # many keys that have nothing to wait for are no single step of the event loop
 
     async def _reconcile(self, key: str) -> None:
         began = self._clock.monotonic()
@@ -434,12 +438,21 @@ class AppPods:
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Replaces all objects of the kind."""
-        if kind == "Pod":
-            there = {key_of(obj) for obj in objs}
-            for app, key in [(app, key) for key, app in self._app_of.items() if key not in there]:
-                self.delete(kind, self._pods[app][key])
-            for obj in objs:
-                self.upsert(kind, obj)
+        for _ in self.replacing(kind, objs):
+            pass
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps of `replace`."""
+        if kind != "Pod":
+            return
+        there = set()
+        for number, obj in enumerate(objs):
+            self.upsert(kind, obj)
+            there.add(key_of(obj))
+            if number % OBJECTS_PER_STEP == 0:
+                yield
+        for key in self._app_of.keys() - there:
+            self.delete(kind, self._pods[self._app_of[key]][key])
 
     def synced(self, kind: str) -> None:
         """Ignored: pods are not waited for."""

@@ -6,7 +6,6 @@ event loop run between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,12 +133,3 @@ def eligible(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> int:
     for index in range(len(policy.filters)):
         passing &= bound.filter_bits(index, snapshot, slice(None)) == 0
     return int(np.count_nonzero(passing))
-
-
-def typical(pods: Iterable[PodView]) -> PodView | None:
-    """A pod of the template that most of them have, None of none."""
-    counts: dict[bytes, list[PodView]] = {}
-    for pod in pods:
-        counts.setdefault(pod.template, []).append(pod)
-    most: Sequence[PodView] = max(counts.values(), key=len, default=())
-    return most[0] if most else None

@@ -9,18 +9,18 @@ most. A status is written only if it has changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd import MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.models import MAX_DIAGNOSTICS, MAX_REPEATED_LENGTH, Condition, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
-from wharfinger.event_loop import in_slices, until
+from wharfinger.event_loop import TimedSteps, in_slices, until
 from wharfinger.framework.policy_status import Finding, FormerText, MetricStatus, Mode, PolicySink, PolicyStatus, PolicyText, Result
-from wharfinger.framework.ports import Clock
+from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy, reference_of
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import time_text
@@ -28,7 +28,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.object_store import Circumstances
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.controller import ObjectCache, condition, cut, ready, with_transition_times
-from wharfinger.operator.judgement import Judge, eligible, typical
+from wharfinger.operator.judgement import Judge, eligible
 
 FIELD = "lastKnownGood"
 
@@ -39,10 +39,10 @@ _POLL_SECONDS = 2.0  # seconds between two checks whether the kind can be read
 NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wharf install --print | kubectl apply -f -` brings it back"
 
 REFRESH = 3.0
-"""Seconds between two reconciles of a policy that was not edited."""
+"""Fewest seconds between two reconciles of a policy that was not edited."""
 
-PAUSE_RATIO = 4.0
-"""After pods were counted for one policy follows a pause that is this many times as long; other policies keep their counts meanwhile."""
+PAUSE_RATIO = 20.0
+"""How many times as long as counting for all policies took is the pause until the next time: it takes at most a twentieth of the time."""
 
 _BATCH = 200
 _COUNTS = ("matched", "nodes", "eligible")
@@ -100,31 +100,54 @@ class SchedulingPolicySource:
         self._absent = absent
         self._rights = rights or TenantRights()
         self._changed = asyncio.Event()
+        self._known: dict[str, tuple[SchedulingPolicy, PolicyText]] = {}
         cache.watch(KIND, lambda _obj: self._changed.set())
         cache.when_synced(KIND, self._changed.set)
 
     async def run(self, sink: PolicySink) -> None:
         """Gives the sink all policies and then every change, until cancelled."""
         reported: str | None = ""
+        offered: dict[str, PolicyText] | None = None
         while True:
             self._changed.clear()
             if KIND in self._cache.synced_kinds:
                 why = self._refused()
                 if why is None or (reported == "" and self._absent()):
-                    sink.offer(SOURCE, {policy.metadata.name: self._text(policy) for policy in self._cache.all(KIND)})
+                    texts = self._texts()
+                    if texts != offered:
+                        offered = texts
+                        sink.offer(SOURCE, texts)
                 elif why != reported:
+                    offered = None
                     sink.lose(SOURCE, NOT_INSTALLED if self._absent() else f"SchedulingPolicies cannot be read: {why}")
                 reported = why
             await self._news(reported)
 
-    def _text(self, policy: SchedulingPolicy) -> PolicyText:
-        """The text of a resource; events about one that an app has brought along are about the app, and so in its namespace."""
-        text = text_of(policy, self._rights)
+    def _texts(self) -> dict[str, PolicyText]:
+        """The text of each resource; the same value as before for one of which only the status has changed.
+
+        The store reads `former` of a text that it does not know yet, and never again.
+        """
+        found = {}
+        for policy in self._cache.all(KIND):
+            known, about = self._known.get(policy.metadata.name), self._about(policy)
+            if known is not None and known[0] is policy and known[1].about == about:
+                text = known[1]
+            else:
+                text = replace(text_of(policy, self._rights), about=about)
+                if known is not None and replace(text, former=known[1].former) == known[1]:
+                    text = known[1]
+            found[policy.metadata.name] = policy, text
+        self._known = found
+        return {name: text for name, (_, text) in found.items()}
+
+    def _about(self, policy: SchedulingPolicy) -> Reference | None:
+        """What events about the policy are about: of one that an app has brought along the app, and so in its namespace."""
         key = app_key_of(policy)
         if key is None:
-            return text
+            return reference_of(policy)
         app = self._cache.get("PolicyApp", key)
-        return replace(text, about=None if app is None else reference_of(app))
+        return None if app is None else reference_of(app)
 
     async def _news(self, reported: str | None) -> None:
         """Waits until a policy changes, or until `refused` returns another reason than before."""
@@ -167,7 +190,7 @@ class Policies(Protocol):
     """What the controller reads about policies."""
 
     def status(self, key: str) -> PolicyStatus | None:
-        """The status of the SchedulingPolicy of that name; None if it is not known yet."""
+        """The policy of the SchedulingPolicy of that name; None if it is not known."""
 
     def compiled(self, name: str) -> CompiledPolicy | None:
         """The policy of that name that holds, deciding or in the shadow."""
@@ -188,6 +211,48 @@ class KnownPods(Protocol):
         """A number that changes whenever a pod changes, comes or goes."""
 
 
+Census: TypeAlias = Mapping[str, Mapping[bytes, list[PodView]]]
+"""Pods by namespace and template."""
+
+
+class PodCensus:
+    """The pods of the cluster by namespace and template, counted once for all policies; again in steps, with pauses, if pods change."""
+
+    def __init__(self, pods: KnownPods, clock: Clock) -> None:
+        self._pods = pods
+        self._clock = clock
+        self._found: Census = {}
+        self._rests_until = 0.0
+        self.revision = -1
+        """The revision of the pods that were counted."""
+
+    def taken(self) -> Generator[None, None, Census]:
+        """A generator of steps that returns the pods, perhaps as they were before the last changes."""
+        if self.revision != self._pods.pods_revision and self._clock.monotonic() >= self._rests_until:
+            revision, counting = self._pods.pods_revision, TimedSteps(_by_template(list(self._pods.known_pods)), self._clock)
+            self._found, self.revision = (yield from counting.run()), revision
+            self._rests_until = self._clock.monotonic() + PAUSE_RATIO * counting.seconds
+        return self._found
+
+
+def _by_template(pods: Sequence[PodView]) -> Generator[None, None, Census]:
+    found: dict[str, dict[bytes, list[PodView]]] = {}
+    for number, pod in enumerate(pods):
+        found.setdefault(pod.namespace, {}).setdefault(pod.template, []).append(pod)
+        if number % _BATCH == 0:
+            yield
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """What was counted for a policy: the state that it was counted in, the fields of the status, and the seconds that it took."""
+
+    question: Any
+    counts: dict[str, Any]
+    took: float
+
+
 class PolicyStatusReconciler:
     """Writes the status of SchedulingPolicies."""
 
@@ -206,8 +271,8 @@ class PolicyStatusReconciler:
         self._policies = policies
         self._pods = pods
         self._clock = clock
-        self._counted: dict[str, tuple[Any, dict[str, Any]]] = {}
-        self._rests_until = 0.0
+        self._counted: dict[str, _Counted] = {}
+        self._census = PodCensus(pods, clock)
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next reconcile; None if the policy is deleted."""
@@ -221,7 +286,7 @@ class PolicyStatusReconciler:
         status = await self._status(key, policy, found)
         if status != policy.status:
             await self._writer.apply_status(policy, status)
-        return REFRESH
+        return max(REFRESH, PAUSE_RATIO * sum(known.took for known in self._counted.values()))
 
     async def _status(self, key: str, policy: SchedulingPolicy, found: PolicyStatus) -> dict[str, Any]:
         held = None if found.name is None or not found.holds else self._policies.compiled(found.name)
@@ -248,22 +313,27 @@ class PolicyStatusReconciler:
         return status
 
     async def _counts(self, key: str, held: CompiledPolicy | None, before: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The counts of a policy for its status; those `before` while counting rests, and for a policy that is suspended (None)."""
-        known, began = self._counted.get(key), self._clock.monotonic()
-        if held is None or began < self._rests_until:
-            return {name: before[name] for name in _COUNTS if name in before} if known is None else known[1]
+        """The counts of a policy for its status; those `before` for a policy that is suspended (None)."""
+        known = self._counted.get(key)
+        if held is None:
+            return {name: before[name] for name in _COUNTS if name in before} if known is None else known.counts
         question = (held.revision, self._judge.revision, self._pods.pods_revision)
-        if known is None or known[0] != question:
-            covered = (pod for pod in list(self._pods.known_pods) if held.authority.covers(pod.namespace))
-            governed = await in_slices(_governed(held, covered, self._judge.circumstances), self._clock)
-            counts: dict[str, Any] = {"matched": len(governed), "nodes": self._judge.snapshot().n_nodes}
-            pod = typical(governed)
-            if pod is not None:
-                counts["eligible"] = eligible(held, pod, self._judge.snapshot())
-            known = self._counted[key] = (question, counts)
-            ended = self._clock.monotonic()
-            self._rests_until = ended + PAUSE_RATIO * (ended - began)
-        return known[1]
+        if known is None or known.question != question:
+            counting = TimedSteps(self._counting(held), self._clock)
+            counts = await in_slices(counting.run(), self._clock)
+            question = (*question[:-1], self._census.revision)  # which may be an earlier one
+            known = self._counted[key] = _Counted(question=question, counts=counts, took=counting.seconds)
+        return known.counts
+
+    def _counting(self, held: CompiledPolicy) -> Generator[None, None, dict[str, Any]]:
+        census = yield from self._census.taken()
+        matched, pod = yield from governed(held, census, self._judge.circumstances)
+        yield
+        snapshot = self._judge.snapshot()
+        counts: dict[str, Any] = {"matched": matched, "nodes": snapshot.n_nodes}
+        if pod is not None:
+            counts["eligible"] = eligible(held, pod, snapshot)
+        return counts
 
 
 def conditions_of(found: PolicyStatus, metrics: Sequence[MetricStatus] | None) -> list[Condition]:
@@ -356,16 +426,29 @@ def _diagnostic(found: Finding) -> PolicyDiagnostic:
     )
 
 
-def _governed(policy: CompiledPolicy, pods: Iterable[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
-    """A generator of steps that returns the pods that a policy governs; evaluated once per template where that is enough."""
-    known: dict[bytes, bool] = {}
-    found = []
-    for count, pod in enumerate(pods):
-        if count % _BATCH == _BATCH - 1:
+def governed(policy: CompiledPolicy, census: Census, at: Circumstances) -> Generator[None, None, tuple[int, PodView | None]]:
+    """A generator of steps that returns the number of pods that a policy governs, and one of the template that most of them have.
+
+    It is evaluated once per template where that is enough, for pods that its authority covers.
+    """
+    total, most, typical = 0, 0, None
+    for namespace, templates in census.items():
+        for pods in templates.values() if policy.authority.covers(namespace) else ():
             yield
-        governs = None if policy.scope_varies else known.get(pod.template)
-        if governs is None:
-            governs = known[pod.template] = policy.governs(pod, at)
-        if governs:
+            if policy.scope_varies:
+                found = yield from _governed_one_by_one(policy, pods, at)
+            else:
+                found = pods if policy.governs(pods[0], at) else []
+            total += len(found)
+            if len(found) > most:
+                most, typical = len(found), found[0]
+    return total, typical
+
+
+def _governed_one_by_one(policy: CompiledPolicy, pods: Sequence[PodView], at: Circumstances) -> Generator[None, None, list[PodView]]:
+    found = []
+    for pod in pods:
+        yield
+        if policy.governs(pod, at):
             found.append(pod)
     return found

@@ -108,6 +108,15 @@ class Entry:
         return self.outcome is not None and self.outcome.version is not None and not self.objection
 
     @property
+    def name(self) -> str | None:
+        """The name of the policy: of the version that holds, or else of the last text; None if none could be read."""
+        held = None if self.mode is Mode.OFF else self.held
+        version = held or self.candidate
+        if version is not None:
+            return version.policy.name
+        return None if self.outcome is None else self.outcome.title
+
+    @property
     def status(self) -> PolicyStatus:
         """The status of the entry, as it is shown."""
         held = None if self.mode is Mode.OFF else self.held
@@ -119,7 +128,7 @@ class Entry:
             findings = (clash, *findings)
             report = f"error: {clash}\n{report}"
         return PolicyStatus(
-            name=held.policy.name if held is not None else self.candidate.policy.name if self.candidate is not None else outcome.title,
+            name=self.name,
             source=self.source,
             key=self.key,
             mode=self.mode,

@@ -233,13 +233,21 @@ class PolicyStore:
             known = entry.status if entry is not None and entry.is_policy else None
         return None if known is None else _as_of_now(known, self._scheduling.suspended)
 
+    def named(self, name: str) -> list[PolicyStatus]:
+        """Those of `statuses` that are policies of that name, without a look at the others."""
+        if self._statuses_before is not None:
+            known = [status for status in self._statuses_before.values() if status.name == name]
+        else:
+            known = [entry.status for entry in self._ledger if entry.name == name and entry.is_policy]
+        return [_as_of_now(status, self._scheduling.suspended) for status in known]
+
     def _statuses_now(self) -> dict[tuple[str, str], PolicyStatus]:
         return {(entry.source, entry.key): entry.status for entry in self._ledger if entry.is_policy}
 
     def suspension_changed(self, policy: str, revision: str) -> None:
         """Emit that the policy of that name and revision is suspended, or is not any more."""
-        for status in self.statuses:
-            if (status.name, status.revision) == (policy, revision) and status.mode is Mode.ENFORCE:
+        for status in self.named(policy):
+            if status.revision == revision and status.mode is Mode.ENFORCE:
                 self._emit(PolicySuspended(status) if status.suspended else PolicyResumed(status))
 
     @property

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
@@ -175,19 +175,22 @@ class Suspensions:
     def __init__(self) -> None:
         self.known: Mapping[tuple[str, str, str], Suspension] = {}
 
-    def look(self, policies: Iterable[typed.Policy], snapshot: Snapshot, answered: frozenset[str]) -> list[Suspension]:
-        """The metrics that were suspended or resumed since the last check.
+    def look(
+        self, policies: Iterable[typed.Policy], snapshot: Callable[[], Snapshot], answered: frozenset[str]
+    ) -> Generator[None, None, list[Suspension]]:
+        """A generator of steps that returns the metrics that were suspended or resumed since the last check.
 
         Only metrics whose signal is among `answered` are checked: the others wait for their first answer.
         """
-        before = self.known
-        now = {
-            (policy.name, metric.name, metric.signal): replace(look(policy.name, metric, snapshot), authority=policy.authority)
-            for policy in policies
-            for metric in policy.metrics
-            if metric.signal in answered
-        }
-        now = {key: replace(found, since=_since(found, before.get(key), snapshot.now)) for key, found in now.items()}
+        before, now = self.known, dict[tuple[str, str, str], Suspension]()
+        for policy in policies:
+            seen = snapshot()
+            for metric in policy.metrics:
+                if metric.signal in answered:
+                    key = policy.name, metric.name, metric.signal
+                    found = replace(look(policy.name, metric, seen), authority=policy.authority)
+                    now[key] = replace(found, since=_since(found, before.get(key), seen.now))
+            yield
         self.known = now
         return [found for key, found in now.items() if found.is_one != (key in before and before[key].is_one)]
 
@@ -371,7 +374,8 @@ class Signals:
                 self._start(key)
             while True:
                 await self._clock.sleep(POLL_SECONDS)
-                self.look()
+                for _ in self.look():
+                    await self._clock.sleep(0)
         finally:
             self._running = False
             for task in self._tasks.values():
@@ -379,12 +383,13 @@ class Signals:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
             self._tasks.clear()
 
-    def look(self) -> None:
-        """Reports the metrics that have been suspended or resumed since the last check."""
+    def look(self) -> Generator[None, None, None]:
+        """The steps of reporting the metrics that have been suspended or resumed since the last check."""
         answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.standing.attempts)
-        changed = self._suspensions.look(self._policies, self._sink.snapshot(), answered)
+        changed = yield from self._suspensions.look(self._policies, self._sink.snapshot, answered)
         for found in changed:
             self._emit(MetricSuspended(found) if found.is_one else MetricResumed(found))
+            yield
         if changed:
             self._sink.retry_rejected()
 

@@ -308,8 +308,8 @@ class SignalEvents:
     def _record(self, what: Suspension, type_: str, reason: str, note: str) -> None:
         if not self._leads():
             return
-        for status in self._policies.statuses:
-            is_his = (status.name, status.authority.namespace) == (what.policy, what.authority.namespace)
+        for status in self._policies.named(what.policy):
+            is_his = status.authority.namespace == what.authority.namespace
             if is_his and status.about is not None:  # another's text of that name has been refused
                 event = Event(type=type_, reason=reason, action=MEASURE, note=note)
                 self._recorder.record_about(status.about, event, distinct=note)

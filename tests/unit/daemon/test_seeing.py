@@ -161,7 +161,9 @@ def test_an_explained_policy_comes_with_its_state_and_what_it_would_have_decided
     )
     health = Health()
     health.daemon = SimpleNamespace(
-        scheduler=running.scheduler, shadows=SimpleNamespace(reports={"mix": report}), signals=SimpleNamespace(metrics=())
+        scheduler=running.scheduler,
+        shadows=SimpleNamespace(reports={"mix": report}),
+        signals=SimpleNamespace(metrics=(), metrics_of=lambda _policy: ()),
     )
 
     async def ask():

@@ -1,6 +1,7 @@
 """Controllers: the leader's workers reconcile, and one object's trouble is not that of the others."""
 
 import asyncio
+from itertools import pairwise
 
 from tests.in_memory import ManualClock
 from tests.observed import subscribed
@@ -124,3 +125,18 @@ def test_what_was_skipped_while_the_lease_was_lost_for_a_moment_is_looked_at():
         assert script.calls == ["a", "a"]
 
     run(script, test, known=["a"])
+
+
+def test_other_tasks_run_between_two_keys_that_have_nothing_to_wait_for():
+    script = Scripted()
+
+    async def test(controller, *_):
+        seen = []
+        for number in range(20):
+            controller.queue.add(str(number))
+        while len(script.calls) < 20:
+            await asyncio.sleep(0)
+            seen.append(len(script.calls))
+        assert all(later - earlier <= 2 for earlier, later in pairwise([0, *seen])), "one key of each worker at a time"
+
+    run(script, test)

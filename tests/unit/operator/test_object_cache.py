@@ -1,11 +1,13 @@
 """The cache of the reconcilers, and its handlers."""
 
+from itertools import pairwise
+
 import pytest
 
 from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.operator.controller import AppPods, ObjectCache
+from wharfinger.operator.controller import OBJECTS_PER_STEP, AppPods, ObjectCache
 
 APP = "scheduling.wharfinger.dev/app"
 
@@ -61,3 +63,13 @@ def test_a_pod_that_changes_its_label_changes_its_app(reported):
 
     assert reported == ["shop/web", "shop/web", "shop/api", "shop/api"]
     assert pods.of("shop/web") == pods.of("shop/api") == []
+
+
+def test_a_long_list_of_pods_is_applied_in_steps(reported):
+    pods, listed = AppPods(reported.append), [pod(f"p{number}", of=f"app-{number % 7}") for number in range(2 * OBJECTS_PER_STEP)]
+    at_each_step = [len(reported) for _ in pods.replacing("Pod", listed)]
+
+    assert all(later - earlier <= OBJECTS_PER_STEP for earlier, later in pairwise([0, *at_each_step, len(reported)]))
+    assert len(reported) == len(listed)
+    pods.replace("Pod", listed[:3])
+    assert [each.metadata.name for app in range(7) for each in pods.of(f"shop/app-{app}")] == ["p0", "p1", "p2"]

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from tests.in_memory import ManualClock
 from wharfinger.crd import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
@@ -136,3 +137,33 @@ def test_every_field_of_the_spec_is_read(field):
         return text_of(SchedulingPolicy(metadata=ObjectMeta(name="p"), spec=given), TenantRights())
 
     assert text({**spec, field: OTHER_VALUES[field]}) != text(spec)
+
+
+def test_a_status_that_is_written_is_no_offer():
+    async def story():
+        cache, sink = ObjectCache([KIND, "PolicyApp"]), Heard()
+        first = policy("shop.web", **{"app": "web", "app-namespace": "shop"})
+        cache.upsert(KIND, first)
+        cache.synced(KIND)
+        running = asyncio.create_task(SchedulingPolicySource(cache, ManualClock(), lambda: None).run(sink))
+        await calm()
+
+        async def changed(**fields):
+            version = str(len(versions))
+            versions.append(version)
+            (now,) = cache.all(KIND)
+            cache.upsert(KIND, structs.replace(now, metadata=structs.replace(now.metadata, resource_version=version), **fields))
+            await calm()
+            return len(sink.said)
+
+        versions = []
+        good = {"source": 'policy "p"', "generation": 1, "since": "2026-01-01T00:00:00Z"}
+        assert await changed(status={"matched": 3}) == 1
+        assert await changed(status={"matched": 3, "lastKnownGood": good}) == 1
+        assert await changed(spec={"source": 'policy "p" version "2"'}) == 2
+        cache.upsert("PolicyApp", PolicyApp(metadata=ObjectMeta(name="web", namespace="shop", uid="uid of web")))
+        assert await changed() == 3, "events are about the app from now on"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(story())

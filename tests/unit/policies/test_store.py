@@ -484,3 +484,25 @@ async def test_policies_that_could_not_be_adopted_are_adopted_later_without_anot
         assert (world.states(), len(world.seen.failures)) == ({"a.policy": "active"}, 1)
     finally:
         running.cancel()
+
+
+@story
+async def test_a_policy_is_found_by_its_key_and_by_its_name_as_among_all():
+    world = World()
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b"), "c.policy": policy("a"), "d.policy": BROKEN})
+    revision = world.status("a.policy").revision
+    world.scheduling.suspended = {("a", revision): "it takes too long"}
+
+    def found():
+        every = world.store.statuses
+        assert [world.store.status(status.source, status.key) for status in every] == list(every)
+        assert world.store.named("a") == [status for status in every if status.name == "a"]
+        return [status.key for status in world.store.named("a")]
+
+    assert found() == ["a.policy", "c.policy"]
+    assert world.store.status("folder", "none") is None
+    seen = []
+    world.scheduling.sample = lambda: seen.append(found())
+    await world.offer({"a.policy": policy("a", "two")})
+    assert seen == [["a.policy", "c.policy"]], "as before while texts are built"
+    assert found() == ["a.policy"]

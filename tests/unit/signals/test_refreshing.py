@@ -1,6 +1,7 @@
 """Refreshers and what they are made for: samples that arrive, grow old, and are missed."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -346,3 +347,21 @@ def test_the_state_of_a_metric_is_reported_as_of_now():
         assert "failed" not in reported()
 
     living(story)
+
+
+def test_many_metrics_are_checked_and_reported_in_steps():
+    scene = Scene()
+
+    async def story():
+        scene.signals.follow([policy(f"p{number}") for number in range(30)])
+        running = asyncio.create_task(scene.signals.run())
+        await scene.pass_(2)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        scene.clock.move(61.0)
+        seen = [len(scene.reported) for _ in scene.signals.look()]
+        assert max(later - earlier for earlier, later in pairwise(seen)) == 1
+        assert len(seen) == 60, "a step for the check of each, and one for each report"
+        assert sum("suspended" in said for said in scene.reported) == 30
+
+    asyncio.run(story())

@@ -117,12 +117,16 @@ def status(name, about, authority=CLUSTER):
     return SimpleNamespace(name=name, about=about, authority=authority)
 
 
+def named(statuses):
+    return SimpleNamespace(named=lambda name: [found for found in statuses if found.name == name])
+
+
 def test_events_of_a_policy_are_not_about_the_object_of_another_with_its_name():
     recorded = []
     recorder = SimpleNamespace(record_about=lambda what, *_, **__: recorded.append(what.name))
     whose = {"cluster": CLUSTER, "team-a": Authority("team-a"), "team-b": Authority("team-b")}
     statuses = [status("p", Reference(kind="PolicyApp", name=name), authority) for name, authority in whose.items()]
-    emit = subscribed(SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: True).handlers).emit
+    emit = subscribed(SignalEvents(recorder, named(statuses), lambda: True).handlers).emit
     for authority in whose.values():
         emit(MetricSuspended(suspension(0.1, authority)))
     assert recorded == list(whose)
@@ -133,7 +137,7 @@ def test_events_are_about_the_object_that_has_the_policy_and_written_by_the_lead
     recorder = SimpleNamespace(record_about=lambda what, event, **_: recorded.append((what, event.type, event.reason, event.note)))
     statuses = [status("p", about), status("other", about), status("p", None)]
     leads = [True]
-    emit = subscribed(SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: leads[0]).handlers).emit
+    emit = subscribed(SignalEvents(recorder, named(statuses), lambda: leads[0]).handlers).emit
     emit(MetricSuspended(suspension(0.1)))
     emit(MetricResumed(suspension(0.9)))
     leads[0] = False
