@@ -13,6 +13,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
+from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Kind
 from wharfinger.policies import policy_tests
 
@@ -98,3 +99,12 @@ def test_every_construct_of_the_grammar_is_in_one_of_them():
 def has_no_syntax_error(text):
     found = Diagnostics()
     return parse(Source(name="text", text=text), found) is not None and not found.has_errors
+
+
+def test_a_large_table_is_never_compared_with_one_that_was_checked_before(monkeypatch):
+    text = texts.WITHIN["looks of pods into a large table"]()
+    checked_and_compiled(text, list)
+    compared = []
+    monkeypatch.setattr(typed.Entries, "__eq__", lambda left, right: compared.append(left) or left is right)
+    checked_and_compiled(text, list)
+    assert compared == []

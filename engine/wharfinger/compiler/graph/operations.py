@@ -15,6 +15,7 @@ import operator
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from types import CodeType
 from typing import Any
 
@@ -100,14 +101,17 @@ TABLE = "table entries"
 SEARCH = "search"
 
 
-@lru_cache(maxsize=64)  # as below: each look into a table asks for it
 def _identity(entries: typed.Entries) -> Hashable:
-    """The identity of a table, independent of its name; it distinguishes 1 and true, which are equal in Python."""
-    return entries.kind, entries.keys, tuple(map(repr, entries.values))
+    """The identity of a table, independent of its name: a digest, because each look into the table needs its hash."""
+    return entries.once("identity", lambda each: sha256(repr((each.kind, each.keys, each.values)).encode()).digest())
 
 
-@lru_cache(maxsize=64)
 def _plain(entries: typed.Entries) -> Mapping[str | float, Any]:
+    """The values of a table by their keys."""
+    return entries.once("plain", _read)
+
+
+def _read(entries: typed.Entries) -> Mapping[str | float, Any]:
     numbers = entries.kind in NUMERIC
     pairs = zip(entries.keys, entries.values, strict=True)
     return {key: float(value) if numbers else value for key, value in pairs}
@@ -125,9 +129,12 @@ def table_of_texts(entries: typed.Entries) -> Op:
     return Op(name=TABLE, scalar=lambda strings: texts.CodeTable(strings, known.get, dtype), key=_identity(entries))
 
 
-@lru_cache(maxsize=64)
 def search(entries: typed.Entries) -> Op:
     """The operation that finds the value of a table under each number of a column; texts are found as codes, of the strings given first."""
+    return entries.once("search", _search)
+
+
+def _search(entries: typed.Entries) -> Op:
     order = sorted(_plain(entries).items())
     keys = np.array([key for key, _ in order], dtype=np.float64)
     of_texts = entries.kind in {Kind.STRING, Kind.VERSION}

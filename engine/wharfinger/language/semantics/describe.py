@@ -75,10 +75,11 @@ def _set_text(members: frozenset[Any], kind: Kind) -> str:
     return "[" + ", ".join(sorted(value_text(v, kind) for v in members)) + "]"
 
 
-@lru_cache(maxsize=64)  # likewise
 def _table_text(table: typed.Entries) -> str:
-    if table.name is not None:
-        return table.name
+    return table.name if table.name is not None else table.once("text", _entries_text)
+
+
+def _entries_text(table: typed.Entries) -> str:
     return "{ " + ", ".join(f"{_key_text(key)}: {value_text(value, table.kind)}" for key, value in _pairs(table)) + " }"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final
 
 from wharfinger.language.semantics import bounds, typed
@@ -147,12 +146,7 @@ def _curve(self: Intervals, expr: typed.Curve) -> Interval:
 
 
 def _lookup(_self: Intervals, expr: typed.Lookup) -> Interval:
-    return _of_entries(expr.entries)
-
-
-@lru_cache(maxsize=64)  # a table may be long, and is asked for with each look into it
-def _of_entries(entries: typed.Entries) -> Interval:
-    return (min(entries.values), max(entries.values))
+    return expr.entries.once("interval", lambda entries: (min(entries.values), max(entries.values)))
 
 
 def _aggregate(self: Intervals, expr: typed.Aggregate) -> Interval:
@@ -241,11 +235,6 @@ ATTRIBUTE: Final = Magnitude(-64.0, 64.0)  # int64 amounts, and times in seconds
 COUNTED: Final = 40.0  # no cluster has 2 ** 40 pods
 
 
-@lru_cache(maxsize=64)  # likewise
-def _magnitude_of_entries(entries: typed.Entries) -> Magnitude:
-    return either(*map(bounds.of_number, entries.values))
-
-
 class Magnitudes:
     """The magnitudes of the expressions of one policy.
 
@@ -311,7 +300,7 @@ class Magnitudes:
     def _of_choice(self, expr: typed.If | typed.Lookup) -> Magnitude:
         if isinstance(expr, typed.If):
             return either(self.of(expr.then), self.of(expr.otherwise))
-        return _magnitude_of_entries(expr.entries)
+        return expr.entries.once("magnitude", lambda entries: either(*map(bounds.of_number, entries.values)))
 
     def _slopes(self, curve: typed.Curve) -> Magnitude:
         xs, ys = (either(*(self.of(point[place]) for point in curve.points)) for place in (0, 1))

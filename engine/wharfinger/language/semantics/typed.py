@@ -5,16 +5,18 @@ At the end of the module: walking through typed expressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from wharfinger.language.ast import MissingAction, Normalize, Test
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.language.semantics.types import Kind, Type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +140,17 @@ class Entries:
     values: tuple[Any, ...]
     kind: Kind
     name: str | None = None
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         return hash((self.kind, self.name, len(self.keys), self.keys[:1]))  # not of all: each look into a large table asks for it
+
+    def once(self, what: str, make: Callable[[Entries], T]) -> T:
+        """What is made of the table, by its name: made once, because each look into a large table asks for it."""
+        if what not in self._made:
+            self._made[what] = make(self)
+        found: T = self._made[what]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
