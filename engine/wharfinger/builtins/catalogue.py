@@ -88,7 +88,7 @@ class Builtins:
         return PLUGINS
 
     def score_plugins(self) -> Mapping[str, PluginRecord]:
-        """Those of them that score, which `base kubernetes` may reweigh."""
+        """The score plugins, whose weights `base kubernetes` can set."""
         return {name: record for name, record in PLUGINS.items() if record.weight is not None}
 
 

@@ -1,4 +1,4 @@
-"""Why a pod is on its node or pending, and what would have to change: an explanation of the decision that would be made about it.
+"""Explains a pod by the decision that would be made about it now: why it is on its node or pending, and what would have to change.
 
 A pod that waits is decided about as it is. A bound pod was decided about some time ago; it is decided about again as if it waited, on the
 cluster as it is, without the pod itself in it.

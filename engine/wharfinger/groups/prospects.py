@@ -1,4 +1,4 @@
-"""What a group that does not fit now can expect: how many members each domain takes, and where and when all of them may be placed.
+"""The prospects of a group that does not fit now: the number of members that each domain takes, and when and where all can be placed.
 
 `domain_fits`: members are assumed in each domain in sequence, as the chain places them, until it refuses one of each kind; then they are
 forgotten. An exact search may fit more into a domain than this, so a number is what surely fits.

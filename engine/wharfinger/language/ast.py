@@ -306,7 +306,7 @@ class Filter(Item):
 
 
 class Normalize(Enum):
-    """How raw points become 0..100."""
+    """The normalisation of raw points to 0..100."""
 
     NONE = "none"
     MAX = "max"

@@ -135,7 +135,7 @@ Fetch = Callable[[str], "ast.File | str"]
 
 
 class _Total:
-    """How large a file is with its imports so far."""
+    """The size of a file with its imports so far."""
 
     def __init__(self, file: ast.File) -> None:
         self.words = self.bytes = 0

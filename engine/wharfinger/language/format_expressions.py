@@ -79,7 +79,7 @@ def _operation(expr: ast.Expr) -> str:
 
 
 def _binding(expr: ast.Expr) -> int:
-    """How tightly the parts of an expression hold together."""
+    """The binding strength of an expression's operator."""
     match expr:
         case ast.Binary():
             return BINDING.get(expr.op, COMPARE)
@@ -242,7 +242,7 @@ def _argument_line(part: ast.Argument, indent: str) -> str:
 
 
 def _filled(parts: Sequence[str], indent: str) -> str:
-    """As many parts a line as fit."""
+    """The parts, as many per line as fit."""
     text, width = "", WIDTH
     for part in parts:
         width += len(part) + 2

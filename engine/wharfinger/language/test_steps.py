@@ -12,7 +12,7 @@ from wharfinger.language.report.diagnostics import Span
 
 
 class ObjectKind(Enum):
-    """What a test block may declare."""
+    """The objects that a test can declare."""
 
     NODE = "node"
     POD = "pod"
@@ -101,7 +101,7 @@ class PlaceGroup(ast.TestStep):
 
 
 class GroupState(Enum):
-    """What `expect group` asserts."""
+    """The outcomes that `expect group` can assert."""
 
     PLACED = "placed"  # at least as many members as are needed have nodes
     PENDING = "pending"  # no member was placed
@@ -120,7 +120,7 @@ class ExpectGroup(ast.TestStep):
 
 
 class Expectation(Enum):
-    """What an `expect` line asserts."""
+    """The outcomes that an `expect` line can assert."""
 
     ON = "on"  # pod on node (several nodes: one of them)
     ON_DEVICE = "on device"  # pod has these devices of its node, and no others
@@ -174,7 +174,7 @@ class Expect(ast.TestStep):
 
 
 class Form(Enum):
-    """How a value is written."""
+    """The form in which a value is written."""
 
     AMOUNT = "an amount"  # of the resource that the field, or the key in it, names: `4cpu`, `16Gi`, `2`
     TEXT = "a text"
@@ -186,7 +186,7 @@ class Form(Enum):
 
 
 class Many(Enum):
-    """How many values a field holds: one or several."""
+    """The number of values of a field: one or several."""
 
     ONE = "one"
     LIST = "list"

@@ -181,7 +181,7 @@ class Operator:
         server.informers.subscribe(self._reconcilers.pods)
 
     def depths(self) -> dict[tuple[str, ...], float]:
-        """How many objects wait for each controller."""
+        """The number of objects that wait for each controller."""
         controllers = () if self._reconcilers is None else self._reconcilers.controllers
         return {(controller.name,): float(len(controller.queue)) for controller in controllers}
 

@@ -1,4 +1,4 @@
-"""Which policies govern a pod, whether a running pod satisfies them, and which nodes a policy allows.
+"""The policies that govern a pod, whether a running pod satisfies them, and the nodes that a policy allows.
 
 Everything here reads the scheduler's own state between two of its cycles, so each call has to be short. Callers with many questions let the
 event loop run between them.

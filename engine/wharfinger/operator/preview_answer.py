@@ -39,7 +39,7 @@ MAX_DRAIN_STEPS = 5 * MAX_PODS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """How the cluster is supposed to be changed, and whether further pods are counted."""
+    """The supposed changes of the cluster, and whether further pods are counted."""
 
     nodes: tuple[NodesLike, ...] = ()
     drain: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherCapacity:
-    """How many further pods fit, and why the next one does not; "" if the limit ended the count."""
+    """The number of further pods that fit, and why the next one does not; "" if the limit ended the count."""
 
     count: int
     message: str
@@ -65,7 +65,7 @@ class FurtherCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained:
-    """How many pods leave drained nodes and are made again, how many of these are placed, and how many may not leave.
+    """The number of pods that leave drained nodes and are created again, that are placed, and that may not leave.
 
     PodDisruptionBudgets forbid it for some, `kubectl drain` without flags refuses others.
     """

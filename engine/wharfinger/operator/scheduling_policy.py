@@ -187,7 +187,7 @@ def namespace_of(policy: SchedulingPolicy) -> str | None:
 
 
 class Policies(Protocol):
-    """What the controller reads about policies."""
+    """The state of policies that the controller reads."""
 
     def status(self, key: str) -> PolicyStatus | None:
         """The policy of the SchedulingPolicy of that name; None if it is not known."""

@@ -98,7 +98,7 @@ class Suspension:
 
 
 class Allowance:
-    """How one policy keeps to its budget; `suspended_until` is a monotonic time, None if it is not suspended."""
+    """The use of the budget by one policy; `suspended_until` is a monotonic time, None if it is not suspended."""
 
     __slots__ = ("_over", "_settings", "_steady", "pauses", "suspended_until")
 
@@ -397,7 +397,7 @@ class WatchedLaps(TimedLaps):
 
 
 def seconds_by_policy(laps: TimedLaps) -> dict[str, float]:
-    """What each policy took of a decision."""
+    """The seconds of a decision that each policy took."""
     found = dict(laps.by_policy)
     for _, slot, seconds in laps.laps:
         if isinstance(slot.plugin, PolicyFilter | PolicyScore):

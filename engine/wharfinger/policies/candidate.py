@@ -1,4 +1,4 @@
-"""Builds a text of a source into a policy that may decide: parses, checks, tests and compiles it, and tries it on a sample of the cluster.
+"""Builds a text of a source into a policy: parses, checks, tests and compiles it, and tries it on a sample of the cluster.
 
 The sample of the cluster is taken on the event loop by reference; the thread that compiles builds a cluster from it, so scheduling does
 not wait. A policy that rejects every node may be intended: it is accepted with a warning. Nothing raises: every problem is a finding.
@@ -137,7 +137,7 @@ def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
 
 
 def _passing_nodes(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
-    """How many nodes of the sample the policy leaves for a pod, after everything in it has been evaluated."""
+    """The number of sample nodes that the policy allows for a pod, after all of its parts were evaluated."""
     snapshot = sample.snapshot
     bound = BoundPolicy(policy, pod, snapshot)
     left = np.ones(snapshot.n_nodes, np.bool_)

@@ -1,4 +1,4 @@
-"""What the tests of a policy have covered: the answers of its conditions, scores and preferences that some test produced.
+"""The coverage of a policy's tests: the answers of its conditions, scores and preferences that some test produced.
 
 A clause that no test ever made false has never been seen to reject anything; one whose missing case was never reached may surprise.
 Whether a condition can be missing is in its type, so a coverage of 100 % is always possible.

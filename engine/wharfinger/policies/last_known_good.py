@@ -21,7 +21,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is needed to build a policy again. `texts` are by name, its own under `name`; `params` are those of the text itself.
+    """The input to build a policy again. `texts` are by name, its own under `name`; `params` are those of the text itself.
 
     `namespace` is the one that owns the policy, None for the cluster.
     """

@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Entry:
-    """What a source offers under a key, and the version that holds meanwhile.
+    """The text that a source offers under a key, and the version in force.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
     from `stored`. They differ while the candidate conflicts with other policies; `objection` is the reason. `announced` are state and
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def mode(self) -> Mode:
-        """What the policy may do; set by the source, so it holds for former versions as well."""
+        """The mode of the policy; set by the source, so it applies to former versions as well."""
         return self.text.mode
 
     def stale(self, texts: Mapping[str, bytes]) -> bool:

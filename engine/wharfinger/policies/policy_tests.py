@@ -66,7 +66,7 @@ class Report:
 
     @property
     def failed(self) -> int:
-        """How many tests failed."""
+        """The number of failed tests."""
         return sum(not result.passed for result in self.results)
 
 

@@ -262,7 +262,7 @@ class PolicyStore:
 
     @property
     def record_errors(self) -> Sequence[str]:
-        """What went wrong with the files of the last known good versions, the latest last."""
+        """The errors with files of last known good versions, the latest last."""
         return self._records.errors
 
     # ── building and adopting ──

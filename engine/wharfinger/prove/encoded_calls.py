@@ -145,7 +145,7 @@ def _of_strings(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
 
 
 def _of_taints(encoder: Encoder, expr: typed.Call, place: Place) -> Value:
-    """How many taints of an effect a node has, and whether the pod tolerates a taint."""
+    """The number of a node's taints with an effect, and whether the pod tolerates a taint."""
     text = expr.arguments[1]
     value = text.value if isinstance(text, typed.Const) else ""
     if expr.function.name == "tolerates":

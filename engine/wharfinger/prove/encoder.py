@@ -63,7 +63,7 @@ class EncodedExpression:
 
 @dataclass(slots=True)
 class Shared:
-    """What the encoders of several policies have in common in one world."""
+    """The state that the encoders of several policies share in one world."""
 
     world: World
     selections: list[Selection] = field(default_factory=list)

@@ -185,7 +185,7 @@ class Example:
         yield from _group("requests", extended)
 
     def _extended(self, index: int) -> list[str]:
-        """What the pods on a node request of extended resources."""
+        """The requests of extended resources by the pods on a node."""
         return [entry for entry in self._keyed(node(index), "requested") if not entry.endswith(": 0")]
 
     # ── metrics ──

@@ -39,7 +39,7 @@ SETTINGS: tuple[Mapping[str, int], ...] = (
 
 
 class Verdict(Enum):
-    """What is known of a statement."""
+    """The verdict about a statement."""
 
     PROVED = "proved"
     REFUTED = "counterexample"

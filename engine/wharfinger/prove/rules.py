@@ -1,4 +1,4 @@
-"""What the rules of a policy decide, as conditions: which nodes pass, how many points they get, who wins, and where two policies differ.
+"""The rules of a policy as conditions: which nodes pass, their points, the chosen node, and where two policies differ.
 
 Points of `normalize` depend on the other feasible nodes. In a general world there may be any others, so only properties of all of them are
 stated: the points lie within 0..100, equal values have equal points, and a larger value has no fewer. An example has its own nodes alone.
@@ -65,7 +65,7 @@ def accepts(encoder: Encoder, index: int) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a score gives a node: `weighted` points where it `counts`; its raw value and whether that is there."""
+    """The result of a score for a node: `weighted` points where it `counts`; its raw value, and whether it is present."""
 
     counts: Condition
     points: Term
@@ -91,7 +91,7 @@ def _finite(world: World, value: Value) -> Condition:
 
 
 def points(encoder: Encoder, rule: typed.Score, compiled: CompiledScore) -> list[Counted]:
-    """What a score gives each node of the world; all of them are taken to be feasible."""
+    """The points of a score for each node of the world; all nodes are assumed to be feasible."""
     world = encoder.world
     nodes = range(world.n_nodes)
     states = [state(encoder, rule, index) for index in nodes]
@@ -129,7 +129,7 @@ def _scaled(world: World, tag: str, index: int, states: list[tuple[Condition, Te
 
 
 def _exactly(world: World, index: int, term: Term, states: list[tuple[Condition, Term, Condition]], compiled: CompiledScore) -> None:
-    """What is known of the points where there are no other nodes."""
+    """The facts about the points if there are no other nodes."""
     value = states[index][1]
     ranked = [both(applying, present) for applying, _, present in states]
     lowest = both(*(implied(there, value <= raw) for there, (_, raw, _) in zip(ranked, states, strict=True)))
@@ -166,7 +166,7 @@ def _filled(world: World, tag: str, given: list[Term], states: list[tuple[Condit
 
 
 def fits(encoder: Encoder) -> Condition:
-    """What must hold of the pod and node 0 where Kubernetes lets the pod onto the node; more may be needed."""
+    """Conditions that are true if Kubernetes accepts the pod on node 0; they are necessary, and may not be sufficient."""
     world = encoder.world
     conditions: list[Condition] = [negated(world.attribute(node(0), of_node("unschedulable")).term)] if world.example else []
     for native in NATIVE:
@@ -324,7 +324,7 @@ def _score_differences(a: Encoder, b: Encoder) -> list[Condition]:
 
 
 def _shape(score: CompiledScore) -> tuple[object, ...]:
-    """What two scores must have in common for equal values to give equal totals."""
+    """The properties that two scores must share so that equal values give equal totals."""
     spread = score.min_spread if score.normalize is Normalize.MINMAX else None
     instead = score.missing_points if score.on_missing is MissingAction.POINTS else None
     leaves_out = score.on_missing in (None, MissingAction.SKIP)

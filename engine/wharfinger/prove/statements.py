@@ -264,7 +264,7 @@ def _idle(side: Side, rule: typed.Filter) -> Answer:
 
 
 def _clauses(side: Side, rule: typed.Filter) -> list[Answer]:
-    """What is proved of a filter that rejects some nodes: clauses that reject none, or none that others let pass; that it rejects all."""
+    """Findings about a filter: it rejects all nodes, or a clause rejects none, or none that other clauses let pass."""
     found = []
     for number, clause in enumerate(rule.clauses if len(rule.clauses) > 1 else (), start=1):
         name = f"clause {number} of filter {rule.name} rejects no node"
@@ -390,7 +390,7 @@ def _device_preferences(policy: typed.Policy) -> list[str]:
 
 
 def _ordering_devices(policy: typed.Policy) -> str | None:
-    """What of a policy chooses devices, which no statement about nodes covers; None without any."""
+    """The part of a policy that chooses devices, which no statement about nodes covers, or None."""
     first = next(iter(policy.device_preferences), None)
     return None if first is None else f"`prefer device` ({first.span}): which of a node's devices a pod gets"
 

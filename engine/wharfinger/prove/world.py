@@ -1,4 +1,4 @@
-"""What a statement is about: any pod, and one or two of the nodes of any cluster, as unknowns of z3.
+"""The unknowns of a statement in z3: any pod, and one or two of the nodes of any cluster.
 
 A string is the number of a text in `texts`; numbers beyond it are texts that nothing names. A function of strings is an uninterpreted
 function of z3, with the results for all texts that the policies name. So a statement that holds whatever the other texts are is proved.
@@ -111,7 +111,7 @@ class World:
 
     @property
     def facts(self) -> list[Any]:
-        """What is known of the unknowns."""
+        """The facts about the unknowns."""
         return self.numbers.facts
 
     @property

@@ -453,7 +453,7 @@ class GroupCycle:
         return terms.priority
 
     def _preemption(self, attempt: _Attempt) -> Generator[None, None, PreemptionAnswer]:
-        """Which pods must leave; nothing is searched for if no pod has a lower priority."""
+        """The pods that must leave; there is no search if no pod has a lower priority."""
         group, snapshot = attempt.group, self._cluster.snapshot()
         if (hopeless := no_victims(group, snapshot)) is not None:
             return hopeless

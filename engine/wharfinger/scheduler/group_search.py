@@ -173,7 +173,7 @@ class GroupSearch:
 
 
 class _Checks:
-    """Which members have to be checked on the present state, and the checks."""
+    """The members that must be checked on the present state, and the checks."""
 
     def __init__(self, decider: Decider, snapshot: Snapshot, since: int) -> None:
         self._decider = decider
@@ -204,7 +204,7 @@ class _Checks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What is kept for a group: its members' nodes, since and until when (monotonic), and the text about it."""
+    """The reservation for a group: its members' nodes, its start and end (monotonic), and the text about it."""
 
     key: str
     size: int

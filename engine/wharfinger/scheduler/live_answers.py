@@ -197,7 +197,7 @@ class Comparison:
 
 
 def compare(state: ClusterState, nodes: Sequence[Node], pods: Iterable[Pod]) -> Comparison:
-    """How a state differs from all nodes and pods of the API server; the state is not changed."""
+    """The differences between a state and all nodes and pods of the API server; the state is not changed."""
     actual = {view.uid: view for view in map(PodView, pods) if view.node_name and not view.finished}
     believed = {view.uid: (view, assumed) for view, assumed in state.placements()}
     snapshot = state.snapshot()
@@ -234,7 +234,7 @@ def _wrong_sums(snapshot: Snapshot, nodes: Iterable[Node], believed: Iterable[Po
 
 
 def _sums(snapshot: Snapshot, name: str) -> Demand:
-    """What is requested on a node by resource, and the number of its pods, in the columns; without zeros."""
+    """The requests on a node by resource, and the number of its pods, by the columns; without zeros."""
     row = snapshot.row(name)
     amounts = [*zip(snapshot.resource_names, snapshot.requested[:, row], strict=True), ("pods", snapshot.pod_count[row])]
     return {resource: int(amount) for resource, amount in amounts if amount}

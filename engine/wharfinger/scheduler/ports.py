@@ -52,7 +52,7 @@ def not_measured(_profile: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What the scheduler calls outside itself.
+    """The interfaces that the scheduler calls.
 
     Without `volumes`, pods whose claims are bound with them are not placed, and without `claims` those that need devices.
     Without `groups`, PodGroups get no conditions.

@@ -234,7 +234,7 @@ class InFlight:
 
     @property
     def n_changes(self) -> int:
-        """How many changes are kept."""
+        """The number of kept changes."""
         return len(self._changes)
 
     def begin(self, uid: str) -> None:

@@ -163,12 +163,12 @@ class Scheduler:
 
     @property
     def n_binding(self) -> int:
-        """How many pods are being bound."""
+        """The number of pods that are being bound."""
         return len(self._binding)
 
     @property
     def n_writing(self) -> int:
-        """How many statuses are being written or wait to be."""
+        """The number of statuses that are being written or wait to be."""
         return len(self._writes) + len(self._group_status)
 
     def snapshot(self) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What is written about pods and groups: conditions, nominations and events, in kube-scheduler's words.
+"""Writes conditions, nominations and events of pods and groups, in kube-scheduler's words.
 
 The next decision does not wait until the API server has stored that a pod is unschedulable. Each pod has at most one write under way and
 one waiting, the newest; a write that would change nothing is not sent. A pod about to be bound first waits for the write under way, so that

@@ -133,7 +133,7 @@ class Series(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SeriesProblem:
-    """How many series had a problem, and one example."""
+    """The number of series with a problem, and one example."""
 
     count: int = 0
     example: str = ""

@@ -119,7 +119,7 @@ class Suspension:
 
     @property
     def fresh(self) -> int:
-        """How many nodes have a fresh sample."""
+        """The number of nodes with a fresh sample."""
         return round(self.coverage * self.n_nodes)
 
     @property

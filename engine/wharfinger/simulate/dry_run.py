@@ -131,12 +131,12 @@ class DryRun:
 
     @property
     def placed(self) -> int:
-        """How many pods found a node."""
+        """The number of pods that found a node."""
         return sum(result.node is not None for result in self.results)
 
     @property
     def unplaced(self) -> int:
-        """How many did not."""
+        """The number of pods that found none."""
         return len(self.results) - self.placed
 
     @property
@@ -146,7 +146,7 @@ class DryRun:
 
     @property
     def evicted(self) -> int:
-        """How many pods were evicted for others."""
+        """The number of pods that were evicted for others."""
         return sum(len(result.victims) for result in self.results) if self.mode is Mode.SEQUENTIAL else 0
 
     @property

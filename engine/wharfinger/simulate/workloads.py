@@ -106,7 +106,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many nodes, pods and templates a workload has."""
+    """The number of nodes, pods and templates of a workload."""
 
     nodes: int
     pods: int

@@ -1,4 +1,4 @@
-"""What is reported about policies and their metrics' samples: metrics, log lines, events of Kubernetes, and the history of reloads.
+"""Reports policies and samples of their metrics: as metrics, log lines, events of Kubernetes, and the history of reloads.
 
 Events are about the objects that hold the policies; only the leader records them. The history is for the live page.
 """

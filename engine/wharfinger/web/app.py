@@ -274,7 +274,7 @@ CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debug:
-    """What is served under `/debug`: only to this machine, unless `from_anywhere`."""
+    """The pages under `/debug`: only for this machine, unless `from_anywhere`."""
 
     cache: CacheReport | None = None
     from_anywhere: bool = False

@@ -1,4 +1,4 @@
-"""What was decided lately and why, and what would be decided now.
+"""Recent decisions with their reasons, and decisions that would be made now.
 
 /decisions, /decisions/<namespace>/<pod>                            the recent decisions
 /explain/<namespace>/<pod>, /explain/group/<namespace>/<name>       what would be decided now, and why

@@ -149,7 +149,7 @@ def _pending(pod: Any) -> dict[str, Any]:
 
 
 def _chosen(ranked: Sequence[RankedGroup]) -> str:
-    """What decided for the first group."""
+    """The reason why the first group was chosen."""
     first, others = ranked[0], ranked[1:]
     if not others:
         return "; chosen: the only one"

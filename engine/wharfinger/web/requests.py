@@ -1,4 +1,4 @@
-"""What all routes have in common: who may ask, how long a body is, how often and how expensively one may ask, how failures are answered.
+"""Common parts of all routes: allowed callers, limits of body size, rate and cost, and answers to failures.
 
 Routes that show all namespaces are for clients on this machine, until a setting opens them. A browser here could be led to them by a
 page of another site, under a host name of that site; so the host name has to be an address or `localhost`.

@@ -1,4 +1,4 @@
-"""How many more pods fit, where, what stops the next one, and how far one change each would help.
+"""Capacity: the number of further pods that fit, where, what stops the next one, and how far each single change would help.
 
 First the given pods are placed, in the order of the scheduling queue. Then each workload gets further pods until one finds no node: the
 workload with the highest priority first, the next one on what is left. A pod that would have to evict others does not fit.
@@ -70,7 +70,7 @@ Change = NodesLike | LessOf | WithoutRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How many pods, or groups, a change adds; `at_least` if the limit of pods ended the count."""
+    """The number of pods or groups that a change adds; `at_least` if the limit of pods ended the count."""
 
     change: Change
     more: int
@@ -79,7 +79,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How many pods go to a node, or to the nodes with one value of a label (None: without it)."""
+    """The number of pods on a node, or on the nodes with one value of a label (None: without it)."""
 
     place: str | None
     placed: int
@@ -114,7 +114,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainGroups:
-    """How many groups are within a domain: `value` of the topology key `key`; "" for groups that no level binds."""
+    """The number of groups in a domain, `value` of the topology key `key`; "" for groups without a level."""
 
     key: str
     value: str

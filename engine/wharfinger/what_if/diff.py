@@ -1,4 +1,4 @@
-"""What another set of policies or settings changes: each pod placed by the chain before and by the chain after, and the two compared.
+"""The effect of other policies or settings: each pod is placed by the chain before and by the chain after, and the two are compared.
 
 Each chain places all pods in sequence on its own copy of the cluster. A pod can end on another node because a rule decided differently, or
 only because earlier pods are on other nodes. To distinguish these, the chain before decides the pod again, on the state of the chain after:
@@ -41,7 +41,7 @@ from wharfinger.what_if.leaving_pods import recreated
 
 
 class Way(Enum):
-    """How a pod changes: to another node, to none, to a node where it had none, or to other devices of the same node."""
+    """The ways in which a pod changes: to another node, to none, from none to a node, or to other devices of the same node."""
 
     ELSEWHERE = "elsewhere"
     LOST = "lost"
@@ -96,7 +96,7 @@ class PodChange:
 
     @property
     def way(self) -> Way:
-        """How the pod changes."""
+        """The way in which the pod changes."""
         if self.before is None:
             return Way.GAINED
         if self.after is None:
@@ -124,7 +124,7 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """How many pods change in which way, and by which rules; a pod counts once for each of its causes."""
+    """The number of pods by the way in which they change, and by rule; a pod counts once for each of its causes."""
 
     elsewhere: int
     lost: int
@@ -135,7 +135,7 @@ class Totals:
 
     @property
     def changes(self) -> int:
-        """How many pods change; `devices` of them only their devices."""
+        """The number of pods that change; for `devices` of them, only their devices."""
         return self.elsewhere + self.lost + self.gained + self.devices
 
 
@@ -199,7 +199,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     labels: Sequence[str] = (ZONE,),
     advance: Callable[[], None] = lambda: None,
 ) -> Diff:
-    """How `pods`, which wait, and `replaced`, which run, are placed by the two chains. `state` stays as it is.
+    """Compares where two chains place the waiting `pods` and the running `replaced`. `state` stays as it is.
 
     Where pods are replaced, they are taken from their nodes and placed with all others in order of age, as if the cluster were filled
     again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted. `advance` is called for every
@@ -389,7 +389,7 @@ class LogDiff:
 
 
 def log_diff(path: str | Path, after: replay.Others, before: replay.Others | None = None) -> LogDiff:
-    """What the chains of `after` decide otherwise than those of `before`, by default those of the log.
+    """The decisions that the chains of `after` make differently from those of `before`, by default those of the log.
 
     Raises UsageError for a log that is not there, BrokenLog where it cannot be read on.
     """

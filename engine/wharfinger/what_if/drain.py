@@ -290,7 +290,7 @@ class _Drain:
         )
 
     def outcomes(self) -> tuple[DrainedPod, ...]:
-        """What has become of each pod: those that have left by step and order, then those that have not, then those from the queue."""
+        """The outcome of each pod: first those that have left, by step and order, then those that have not, then those from the queue."""
         ordered = sorted(
             enumerate(self._moving.values()),
             key=lambda item: (not item[1].source, item[1].step is None, item[1].step or 0, item[1].order, item[0]),
@@ -468,7 +468,7 @@ def _seen(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...])
 
 
 def final_result(index: GroupIndex, key: str, tried: GroupResult) -> GroupResult:
-    """What has become of a group in the end, when later steps may have placed members of it, or evicted them."""
+    """The final result of a group: later steps may have placed or evicted some of its members."""
     members, placed = index.members(key), index.n_placed(key)
     if placed == len(members):
         return dataclasses.replace(tried, members=len(members), placed=placed, state=GroupState.PLACED, message="", nearest=())

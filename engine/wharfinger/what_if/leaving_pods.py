@@ -111,7 +111,7 @@ class _Count:
 
 
 class Evictions:
-    """What the budgets of a cluster allow now. It changes with each eviction, loss and replacement that is counted."""
+    """The evictions that the budgets of a cluster allow now; updated with each counted eviction, loss and replacement."""
 
     __slots__ = ("_budgets", "_counts")
 
@@ -130,7 +130,7 @@ class Evictions:
         return self._count(budget).allowed
 
     def guarding(self, pod: PodView) -> Mapping[str, int]:
-        """How many evictions each budget allows now that takes a disruption for the pod, by name; none of a pod with several budgets."""
+        """The evictions that each budget of the pod allows now, by name; empty for a pod with several budgets."""
         found = self.covering(pod)
         if len(found) > 1:
             return {objects.key_of(budget): 0 for budget in found}

@@ -120,7 +120,7 @@ class EvaluatedPod(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class EvaluatedDomain(Struct, frozen=True, kw_only=True):
-    """How many members of a group a domain takes."""
+    """The number of members of a group that a domain takes."""
 
     key: Annotated[str, Meta(description="The topology key; empty for the whole cluster.")]
     value: Annotated[str, Meta(description="The value of the label.")]

@@ -1,4 +1,4 @@
-"""Which of several groups of nodes an autoscaler should grow, so that pending pods get the nodes that the policies prefer.
+"""Ranks groups of nodes for an autoscaler, so that pending pods get the nodes that the policies prefer.
 
 Each group is tried alone: its nodes are added, and its pods are placed by the chain. Most pods placed wins; a pod that finds a node only
 where others are evicted for it does not count. Among equal groups the points decide: one node of each is added at the same time, and each
@@ -48,7 +48,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedGroup:
-    """What growing a group would do.
+    """The effect of growing a group.
 
     `placed` of the first `tried` of `pods` find a node, on `nodes` new ones; `free` is the share of the cpu and memory of all new nodes
     that stays free. `points` are the sums of the pods' totals on a new node, in the order of the tiers; empty if they did not have to

@@ -54,7 +54,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """What could be changed to make more pods fit, the most promising first."""
+    """Changes that could make more pods fit, the most promising first."""
 
     models: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Candidates:
 
 @dataclass(slots=True)
 class Found:
-    """What is counted for one workload: the node of each pod placed."""
+    """The result for one workload: the node of each placed pod."""
 
     group: WorkloadPods
     placed: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Found:
 
 @dataclass(slots=True)
 class FoundGroup:
-    """What is counted for one group: the nodes of its members, and for each further group like it the nodes of that one's members.
+    """The result for one group: the nodes of its members, and of the members of each further group like it.
 
     `domains` has the domains of each placed group, the given one first. `stop` is the reason why the next one has no place, and `stopped`
     is one of its members without a node.
@@ -93,7 +93,7 @@ class FoundGroup:
 
     @property
     def total(self) -> int:
-        """How many of these groups have a place, each with all of its members."""
+        """The number of groups that have a place for all of their members."""
         return len(self.more) + (len(self.placed) == len(self.pods))
 
 
@@ -125,7 +125,7 @@ class Count:
     def count(
         self, groups: Sequence[WorkloadPods], new: Sequence[NewNode] = (), last: int | None = None, *, candidates: bool = False
     ) -> list[Found]:
-        """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`.
+        """The pods of each workload that fit with these new nodes; further pods are counted up to workload number `last`.
 
         With `candidates`, these are also found for groups.
         """
@@ -154,7 +154,7 @@ class Count:
         return len(found.placed) + len(found.more), found.at_least
 
     def fit_on(self, groups: Sequence[WorkloadPods], new: Sequence[NewNode], most: int) -> int | None:
-        """How many further pods of one workload of equal pods these new nodes take, `most` at most; None where the other nodes matter."""
+        """The number of further equal pods that these new nodes take, `most` at most; None if other nodes matter."""
         if len(groups) > 1 or not groups[0].are_equal or self._members:
             return None
         names, placed = {node.name for node in new}, 0
@@ -306,7 +306,7 @@ class Count:
         return decision.diagnosis.are_local(self._state.snapshot())
 
     def _room_by_requests(self, decision: Decision) -> int:
-        """How many pods like that of a decision its feasible nodes have room for, at least one on each; other filters may allow fewer."""
+        """The number of pods that the feasible nodes of a decision have resources for, at least one each; other filters may allow fewer."""
         snapshot = self._state.snapshot()
         rows = np.flatnonzero(decision.evaluation.filtering.feasible)
         room = snapshot.allowed_pods[rows] - snapshot.pod_count[rows]
@@ -319,7 +319,7 @@ class Count:
     # ── candidates ──
 
     def _candidates(self, decision: Decision, *, zonal: bool = False) -> Candidates:
-        """What could be changed for a pod; with `zonal`, nodes of different zones are different."""
+        """Changes that could help a pod; with `zonal`, nodes of different zones are different."""
         of_policies = {f"{policy.name}/{rule.name}" for policy in self._chain.policies for rule in policy.policy.filters}
         filters = [found for found in decision.diagnosis.filters if found.alone]
         rules = sorted((found for found in filters if found.plugin in of_policies), key=lambda found: (-found.alone, found.plugin))
@@ -336,7 +336,7 @@ class Count:
         )
 
     def _candidates_for_group(self, member: PodView) -> Candidates:
-        """What could be changed for a group that stops at a member; that may fit alone, and then any of its resources may be short."""
+        """Changes that could help a group that stops at a member. If the member fits alone, any of its resources may be short."""
         found = self._candidates(self._decide(member), zonal=True)
         asked = tuple(sorted(name for name, amount in member.requests.items() if amount > 1))
         return replace(found, resources=found.resources or asked[:MAX_RESOURCES])

@@ -1,4 +1,4 @@
-"""What a question supposes: a state with further nodes and pods placed on it, which is put back when the question is answered.
+"""Supposed changes: further nodes and pods in a state, which are removed after a question is answered.
 
 A copy of a large cluster takes longer than most questions. So a question changes the state that it is given, and undoes its changes.
 

@@ -1,4 +1,4 @@
-"""What surrounds the rules: the base scores of Kubernetes, quanta, the tie break, annotations, preemption, groups and `permit`."""
+"""Checks everything except filters and scores: `base kubernetes`, quanta, the tie break, annotations, preemption, groups and `permit`."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def constant(name: str) -> Place:
 
 @dataclass(slots=True, kw_only=True)
 class Binding:
-    """What a name of the policy means. `reference` builds the typed reference.
+    """The meaning of a name of the policy. `reference` builds the typed reference.
 
     An import has `members` instead, and a function a `function` (`check.expressions.functions.OwnFunction`).
     """
@@ -103,7 +103,7 @@ class Binding:
 
 @dataclass(slots=True)
 class Notes:
-    """What a check has found out, for those who show it: each expression with its typed form, what names mean, and the intervals.
+    """The results of a check for editors: each expression with its typed form, the meaning of names, and the intervals.
 
     `policy` is the typed policy as far as it could be typed, also where it has errors.
     """
@@ -116,7 +116,7 @@ class Notes:
 
 @dataclass(slots=True)
 class Grouping:
-    """How the policy groups pods: the typed `by` and `min_count` of its `group` block, once they are checked.
+    """The typed `by` and `min_count` of the policy's `group` block, after they are checked.
 
     A library has none, and does not know that of the policy that imports it (`library`).
     """

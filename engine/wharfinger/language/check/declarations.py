@@ -305,7 +305,7 @@ def _is_too_deep(context: Context, own: OwnFunction) -> bool:
 
 
 def _depth(context: Context, root: ast.Expr) -> int:
-    """How deep an expression is, with the bodies of the functions that it calls written out."""
+    """The depth of an expression, with the bodies of the functions that it calls written out."""
     deepest = 0
     waiting: list[tuple[ast.Node, int]] = [(root, 1)]
     while waiting:

@@ -37,7 +37,7 @@ from wharfinger.language.semantics.types import NUMERIC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lints:
-    """What the lints of a policy work on."""
+    """The input of the lints of a policy."""
 
     context: Context
     presence: Presence
@@ -143,7 +143,7 @@ def unused_names(lints: Lints, names: Mapping[str, Binding]) -> None:
 
 
 def _scope(lints: Lints) -> Known:
-    """What is known of governed pods."""
+    """The facts known of governed pods."""
     scope = lints.policy.scope
     if scope is None:
         return {}
@@ -155,7 +155,7 @@ def _scope(lints: Lints) -> Known:
 
 
 def _when(lints: Lints, when: typed.Expr | None, rule: Span, known: Known) -> Known:
-    """What is known where a rule applies."""
+    """The facts known where a rule applies."""
     if when is None:
         return known
     facts = lints.presence.where_true(lints.policy.scope) if lints.policy.scope is not None else frozenset[str]()
@@ -187,7 +187,7 @@ def _filter(lints: Lints, rule: typed.Filter, known: Known) -> None:
 
 
 class Demanded:
-    """What the earlier clauses of a filter demand: conditions by their text, and what they leave of quantities."""
+    """The demands of the earlier clauses of a filter: conditions by their text, and the remaining intervals of quantities."""
 
     def __init__(self, lints: Lints) -> None:
         self.lints = lints

@@ -54,11 +54,11 @@ class Presence:
         return self._causes[key]
 
     def with_more(self, expr: typed.Expr, facts: Facts, more: Facts) -> Facts:
-        """Those of some facts, and of some more, that can matter to an expression."""
+        """The facts, old and new, that can matter to an expression."""
         return self.about(expr, facts) | self.about(expr, more)
 
     def about(self, expr: typed.Expr, facts: Facts) -> Facts:
-        """Those of some facts that can matter to an expression."""
+        """The facts that can matter to an expression."""
         return facts & self._mentions(expr) if facts else facts
 
     def _mentions(self, expr: typed.Expr) -> Facts:
@@ -90,7 +90,7 @@ class Presence:
         return tuple({self._text(cause): cause for cause in reversed(causes)}.values())[::-1]
 
     def present(self, expr: typed.Expr) -> Facts:
-        """What has a value where `expr` has one."""
+        """The expressions that have a value where `expr` has one."""
         if id(expr) not in self._present:
             found = self._present[self._id(expr)] = self._present_with(expr) | {self._text(expr)}
             self._work.put_together(len(found))
@@ -114,26 +114,26 @@ class Presence:
         return NO_FACTS.union(*(self.present(e) for e in exprs))
 
     def where_true(self, expr: typed.Expr) -> Facts:
-        """What has a value where a condition is true."""
+        """The expressions that have a value where a condition is true."""
         return self._where(expr, truth=True)
 
     def where_false(self, expr: typed.Expr) -> Facts:
-        """What has a value where a condition is false."""
+        """The expressions that have a value where a condition is false."""
         return self._where(expr, truth=False)
 
     def not_false(self, expr: typed.Expr) -> Facts:
-        """What has a value where a condition is true or missing."""
+        """The expressions that have a value where a condition is true or missing."""
         return self._unless(expr, truth=False)
 
     def not_true(self, expr: typed.Expr) -> Facts:
-        """What has a value where a condition is false or missing."""
+        """The expressions that have a value where a condition is false or missing."""
         return self._unless(expr, truth=True)
 
     def _where(self, expr: typed.Expr, *, truth: bool) -> Facts:
         return self._once(expr, "where", truth, self._find_where)
 
     def _unless(self, expr: typed.Expr, *, truth: bool) -> Facts:
-        """What is known where a condition is not `truth`: it is the opposite, or missing."""
+        """The facts where a condition is not `truth`: it is the opposite, or missing."""
         return self._once(expr, "unless", truth, self._find_unless)
 
     def _once(self, expr: typed.Expr, question: str, truth: bool, find: Callable[[typed.Expr, bool], Facts]) -> Facts:
@@ -307,7 +307,7 @@ def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes
 
 
 def subject_of(cause: typed.Expr) -> str:
-    """What is missing, for a sentence."""
+    """A phrase for what is missing."""
     if isinstance(cause, typed.Aggregate):
         return f'`node.labels["{cause.topology_key}"]`' if cause.topology_key else f"`{describe(cause)}`"
     return f"`{describe(cause)}`"

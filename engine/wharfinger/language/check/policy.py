@@ -66,7 +66,7 @@ def check(  # noqa: PLR0913, PLR0917 — the parts of one question
 
 
 def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | None]) -> typed.Policy | None:
-    """As `check`; raises `TooMuchWork` and `EnoughFindings`."""
+    """Like `check`; raises `TooMuchWork` and `EnoughFindings`."""
     _declare_lost(context, file)
     declared = Declared()
     import_all(context, declared, file, imports)
@@ -254,7 +254,7 @@ def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> i
 
 
 def _about_pods(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> list[typed.Expr]:
-    """What some expressions ask of placed pods: the conditions of selections, and the values that are added up."""
+    """The parts of expressions that are evaluated for placed pods: conditions of selections, and aggregated values."""
     found: list[typed.Expr] = []
     pending, followed = list(exprs), set[str]()
     while pending:

@@ -34,7 +34,7 @@ class RuleContext:
     known: Facts
 
     def given(self, when: typed.Expr | None) -> Facts:
-        """What has a value in a rule with this guard."""
+        """The expressions that have a value in a rule with this guard."""
         return self.known | self.presence.where_true(when) if when is not None else self.known
 
 

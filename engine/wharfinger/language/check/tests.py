@@ -139,7 +139,7 @@ def is_literal(value: ast.Expr) -> bool:
 
 
 def _fault(name: str, found: typed.Const, field: Field) -> tuple[str, str | None] | None:
-    """What is wrong with a value: a sentence and how to fix it; None when it fits."""
+    """The error in a value, with a help to fix it; None if it fits."""
     kind, text = found.type.kind, found.span.text
     if field.form is Form.AMOUNT:
         return _amount_fault(name, found)
@@ -179,7 +179,7 @@ MAX_BUILT_LENGTH = 2_000_000  # letters of the fields of all objects, as if noth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testable:
-    """What tests may name: the rules of the policy and what its params and metrics are. `lost` names could not be read and are accepted.
+    """The names that tests can use: rules, params and metrics of the policy. `lost` names could not be read and are accepted.
 
     `operations` are those of all rules about one node, `of_pods` those about one placed pod.
     """
@@ -221,7 +221,7 @@ def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -
 
 
 def _questions(policy: Testable, test: ast.Test) -> int:
-    """What running a test takes.
+    """The number of evaluations that a test needs.
 
     For each pod that it places (any may be of a group): a decision, every rule asked about every node, and every selection about every pod.
     For each expectation, every rule asked about a node; about all nodes where a message of any of them is looked for.
@@ -239,7 +239,7 @@ def _questions(policy: Testable, test: ast.Test) -> int:
 
 
 def _built(test: ast.Test) -> int:
-    """How many letters the fields of a test's objects have, each with those that it takes over from others."""
+    """The number of characters in the fields of a test's objects, including the fields taken over by `like`."""
     letters: dict[str, int] = {}
     total = 0
     for step in test.steps:

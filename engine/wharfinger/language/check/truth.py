@@ -119,7 +119,7 @@ def _one_of(values: frozenset[Any], truth: bool) -> Domain:
 
 
 def _ordered(op: typed.Op, low: float, high: float) -> Domain:
-    """What is left of x where `x op y` and y lies between low and high."""
+    """The values of x for which `x op y` is true, where y is between low and high."""
     if op in (typed.Op.LT, typed.Op.LE):
         return Domain(high=high, open_high=op is typed.Op.LT)
     return Domain(low=low, open_low=op is typed.Op.GT)
@@ -158,7 +158,7 @@ def _negated_or(expr: typed.Expr) -> list[typed.Expr] | None:
 
 
 def known_from(intervals: Intervals, conditions: Iterable[typed.Expr], known: Known) -> dict[str, Domain]:
-    """What is known of the quantities that these conditions are about, where all of them are true."""
+    """The domains of the quantities in these conditions, where all of them are true."""
     quantities: dict[str, typed.Expr] = {}
     found: dict[str, list[Domain]] = {}
     for condition in conditions:
@@ -171,7 +171,7 @@ def known_from(intervals: Intervals, conditions: Iterable[typed.Expr], known: Kn
 
 
 def own_domain(intervals: Intervals, quantity: typed.Expr) -> Domain:
-    """What is known of a quantity by itself."""
+    """The domain of a quantity without further conditions."""
     if isinstance(quantity, typed.Const) and quantity.type.kind in (Kind.STRING, Kind.BOOL):
         return Domain(allowed=frozenset({quantity.value}))
     if isinstance(quantity, typed.Lookup) and quantity.type.kind is Kind.STRING:
@@ -202,7 +202,7 @@ class Truths:
         self._of_lets: dict[str, Truth] = {}  # under what is known
 
     def of(self, expr: typed.Expr, known: Known | None = None) -> Truth:
-        """What a condition can be where it is not missing."""
+        """The values that a condition can have where it is not missing."""
         self._work.spend(STEPS_PER_QUESTION)
         known = NOTHING_KNOWN if known is None else known
         if known is not self._known:

@@ -151,7 +151,7 @@ class Place:
         return 0
 
     def unfinished_statement(self, at: int) -> int:
-        """As `statement`, but where a token begins a statement too early, the one before it, which lacks something."""
+        """Like `statement`, but if a token begins a statement too early, the incomplete statement before it."""
         begins = at > 0 and self.statement(at) == at
         return self.statement(at - 1) if begins and self.level() is None else self.statement(at)
 
@@ -184,7 +184,7 @@ class Place:
         return None
 
     def open_braces(self) -> int:
-        """How many braces are open."""
+        """The number of open braces."""
         return sum(token.type == "LBRACE" for _, token in self._open())
 
     def level(self) -> str | None:

@@ -78,7 +78,7 @@ FOREIGN_WORDS: dict[str, ForeignWord] = {
 
 
 class BrokenText:
-    """What a repair sees and may change: the place of the token, the tokens, and the findings."""
+    """The state that a repair reads and may change: the place of the token, the tokens, and the findings."""
 
     def __init__(self, place: Place, doubtful: list[int], diagnostics: Diagnostics) -> None:
         self.place = place

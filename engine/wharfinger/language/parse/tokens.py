@@ -110,7 +110,7 @@ def _scanner() -> re.Pattern[str]:
 
 @cache
 def spelling(terminal: str) -> str:
-    """How a keyword or symbol is written: `AND` is `and`, `LBRACE` is `{`; the terminal itself for names, numbers and strings."""
+    """The spelling of a keyword or symbol: `AND` is `and`, `LBRACE` is `{`; the terminal itself for names, numbers and strings."""
     terminals = grammar.terminals()
     return next((text for words in (terminals.symbols, terminals.keywords) for text, name in words.items() if name == terminal), terminal)
 

@@ -1,4 +1,4 @@
-"""What programs read, as JSON and YAML have it: the keys of every answer are in camelCase, as the fields of Kubernetes' objects are."""
+"""Answers as plain values for JSON and YAML, with keys in camelCase like the fields of Kubernetes' objects."""
 
 from __future__ import annotations
 

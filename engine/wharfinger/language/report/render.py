@@ -53,7 +53,7 @@ class Place:
 
 
 def gutter(diagnostic: Diagnostic) -> int:
-    """How wide the line numbers of a diagnostic are, with the space before them."""
+    """The width of the line numbers of a diagnostic, including the space before them."""
     return 1 + max(len(str(span.line)) for span in (diagnostic.span, *(label.span for label in diagnostic.others)))
 
 
@@ -184,7 +184,7 @@ def as_json(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:
-    """How many errors and warnings there are: "2 errors, 1 warning"."""
+    """The numbers of errors and warnings: "2 errors, 1 warning"."""
     counts = Counter(d.severity for d in diagnostics)
     named = ((counts[severity], severity.value) for severity in Severity)
     return ", ".join(count(n, word) for n, word in named if n)

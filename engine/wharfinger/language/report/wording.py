@@ -22,7 +22,7 @@ MAX_LETTERS_COMPARED = 300_000  # compared in one search for a name; a third of 
 
 @dataclass(slots=True)
 class LetterBudget:
-    """How many letters may still be compared in the search for many names. There are no more suggestions when it is used up."""
+    """The number of letters that may still be compared in the search for similar names. There are no more suggestions at 0."""
 
     letters: int = MAX_LETTERS_COMPARED
 
@@ -74,7 +74,7 @@ def _full(word: str, names: Sequence[str]) -> str | None:
 
 
 def limit(word: str) -> int:
-    """How many letters of a word may be wrong: a third, at least one; none of a word of one or two letters."""
+    """The number of letters of a word that may be wrong: a third, at least one; none of a word of one or two letters."""
     return max(1, len(word) // 3) if len(word) > 2 else 0
 
 

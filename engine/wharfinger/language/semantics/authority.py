@@ -15,7 +15,7 @@ Libraries: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class TenantPolicies(Enum):
-    """What policies of namespaces may do: nothing at all, what harms no other namespace, or what those of the cluster may."""
+    """The rights of policies of namespaces: none, those that harm no other namespace, or those of policies of the cluster."""
 
     OFF = "Off"
     RESTRICTED = "Restricted"
@@ -40,7 +40,7 @@ class Authority:
 
     @property
     def confined_to(self) -> str | None:
-        """The namespace whose pods alone the policy may look at, None where it may look at all."""
+        """The only namespace whose pods the policy may read; None if it may read all."""
         return None if self.allowed is TenantPolicies.TRUSTED else self.namespace
 
     @property
@@ -62,7 +62,7 @@ CLUSTER = Authority()
 
 @dataclass(frozen=True, slots=True)
 class TenantRights:
-    """What the settings allow policies of namespaces; the same for every namespace."""
+    """The settings for policies of namespaces; the same for every namespace."""
 
     policies: TenantPolicies = TenantPolicies.RESTRICTED
     servers: frozenset[str] = frozenset()

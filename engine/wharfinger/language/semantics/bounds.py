@@ -1,4 +1,4 @@
-"""What is known about a number before it is computed: the interval that it is in, and its magnitude.
+"""Bounds of a number before it is computed: its interval, and its magnitude.
 
 An interval bounds the number itself. A magnitude bounds its exponent. It shows whether arithmetic can leave the finite numbers. Both err on
 the wide side: what is outside cannot occur, what is inside may. The arithmetic here is what the records of operators and builtins refer to.

@@ -28,7 +28,7 @@ class Subject(Enum):
 
     @property
     def word(self) -> str:
-        """What a policy writes: a device is `it`, as a placed pod is."""
+        """The word in a policy: a device is `it`, like a placed pod."""
         return "it" if self is Subject.DEVICE else self.value
 
     @property
@@ -38,7 +38,7 @@ class Subject(Enum):
 
 
 class Volatility(IntEnum):
-    """What can change a value while the pod's template stays the same; the cycle evaluates again only what this requires.
+    """The kinds of change that can change a value of a pod template; the cycle evaluates again only what this requires.
 
     STATIC: only an update of the node object of that row. ROW: also pods added to or removed from that row. TIMED: also the time and the
     samples of metrics. GLOBAL: a change of any row (topology counts, cluster totals).
@@ -170,7 +170,7 @@ class PluginRecord:
 
 
 class Catalogue(Protocol):
-    """What the checker may ask about names."""
+    """The names that the checker knows."""
 
     def attribute(self, subject: Subject, path: str) -> Attribute | None:
         """The attribute of that exact path, or None."""
@@ -185,13 +185,13 @@ class Catalogue(Protocol):
         """Every builtin, in the order of the reference page."""
 
     def regex_fault(self, pattern: str) -> str | None:
-        """What is wrong with a regular expression, or None."""
+        """The error in a regular expression, or None."""
 
     def plugins(self) -> Mapping[str, PluginRecord]:
         """The built-in plugins that filter or score nodes, by name."""
 
     def score_plugins(self) -> Mapping[str, PluginRecord]:
-        """Those of them that score, which `base kubernetes` may reweigh."""
+        """The score plugins, whose weights `base kubernetes` can set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Which numbers an expression can have: its interval, and its magnitude.
+"""The numbers that an expression can have: its interval, and its magnitude.
 
 Intervals prove that a score stays within 0..100 points, and that one constant expression is larger than another for every value of the
 params. Magnitudes say where arithmetic can leave the finite numbers.
@@ -104,7 +104,7 @@ _BELOW = {typed.Op.LT: True, typed.Op.LE: True, typed.Op.GT: False, typed.Op.GE:
 
 
 def meet(a: Interval, b: Interval) -> Interval:
-    """What two intervals have in common; the second where they have nothing, because then the value does not occur."""
+    """The intersection of two intervals; the second one if it is empty, because then the value does not occur."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else b
 

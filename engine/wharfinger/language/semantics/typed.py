@@ -241,7 +241,7 @@ class Reduction(Enum):
 
 
 class Per(Enum):
-    """What an aggregate is taken over: pods on the candidate node, pods in the candidate's topology domain, or the whole cluster."""
+    """The pods of an aggregate: those on the candidate node, in its topology domain, or in the whole cluster."""
 
     NODE = "node"
     DOMAIN = "domain"
@@ -332,7 +332,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePreference:
-    """Which devices of a node come first where several will do: those with the larger `value`, at last those where it is missing.
+    """The order in which suitable devices of a node are chosen: larger `value` first, missing values last.
 
     Preferences are applied in order, each to the devices that are equal so far. A preference does not apply if its `when` is not true.
     """
@@ -400,7 +400,7 @@ class Metric:
 
     @property
     def signal(self) -> str:
-        """What is measured, in words that differ where the values may: its kind and the query with the options that matter to it.
+        """The measured signal as text that differs if its values may differ: the kind, and the query with its relevant options.
 
         Metrics of one signal share its samples, whatever policy declares them and under whatever name.
         """
@@ -449,7 +449,7 @@ MAX_TIMEOUT = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What holds for groups of governed pods.
+    """The terms of groups of governed pods.
 
     `by` is the name of a pod's group within its namespace; None, or missing for a pod: only the pod itself may name a group. `name` is both
     together. `min_count` reads the pod and is never missing; `timeout` is constant. `levels` are from the widest to the narrowest. `whole`:
@@ -540,7 +540,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def height(expr: Expr, lets: dict[str, int]) -> int:
-    """How deep an expression is, lets included; `lets` holds their heights."""
+    """The depth of an expression including its lets; `lets` has their heights."""
     deepest = 0
     pending = [(expr, 1)]
     while pending:

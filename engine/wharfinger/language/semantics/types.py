@@ -26,7 +26,7 @@ from wharfinger.language.report.wording import closest
 
 
 class Kind(Enum):
-    """What a value measures."""
+    """The quantity that a value measures."""
 
     BOOL = "bool"
     STRING = "string"
@@ -65,7 +65,7 @@ def unified(a: Kind, b: Kind) -> Kind | None:
 
 
 class Shape(IntEnum):
-    """How many values there are, smallest first. NODE and ITEM never meet in one operation except through an aggregate."""
+    """The number of values, smallest first. NODE and ITEM are combined only by an aggregate."""
 
     CONST = 0
     POD = 1

@@ -1,4 +1,4 @@
-"""What is read from each node, one node after another: all outdated nodes at once, or in steps between which other work is done."""
+"""Reads values from each outdated node: all at once, or in steps between which other work is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod claims, from the decision to the binding: its devices and its volumes.
+"""The devices and volumes that a pod claims, from the decision to the binding.
 
 Devices:
 

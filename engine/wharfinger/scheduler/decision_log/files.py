@@ -242,7 +242,7 @@ def _size(path: Path) -> int:
 
 
 def _not_a_log(path: Path) -> str:
-    """What is there that must not be moved or overwritten; "" if nothing is."""
+    """Why an existing file must not be moved or overwritten, or ""."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):

@@ -47,7 +47,7 @@ HEAD = b'{"t":"log"'
 
 
 class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision was about: the profile, the time and the revision of the state."""
+    """The input of a decision: the profile, the time and the revision of the state."""
 
     profile: str
     now: float
@@ -72,7 +72,7 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search for a group was about: `waiting` are uids of members, `placed` those with a node, with it.
+    """The input of a search for a group: the uids of `waiting` members, and `placed` members with their nodes.
 
     `others` are the keys of the groups that leave as a whole, in a search for the pods that must leave; None in one for a place.
     """

@@ -70,7 +70,7 @@ class QueuePlaces:
 
     @property
     def depths(self) -> dict[str, int]:
-        """How many pods are in each place, as `scheduler_pending_pods` names them, and `in_flight`; gated pods are not counted."""
+        """The number of pods in each place, as `scheduler_pending_pods` names them, and `in_flight`; gated pods are not counted."""
         return {
             "active": len(self._active) + len(self._active_groups),
             "backoff": len(self._backoff) + len(self._error_backoff),

@@ -92,7 +92,7 @@ class SchedulingQueue:
 
     @property
     def depths(self) -> Mapping[str, int]:
-        """How many pods wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
+        """The number of pods that wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
         gated = sum(1 for queued in self._pods.values() if queued.place is Place.GATED)
         return self.groups.depths({**self._places.depths, "gated": gated})
 

@@ -46,7 +46,7 @@ Row = Mapping[str, str]
 
 
 class Variant(Enum):
-    """Which pod list: DEFAULT has no GPU model constraints, GPUSPEC33 has them on a third of the GPU pods."""
+    """The pod list: DEFAULT has no GPU model constraints, GPUSPEC33 has them on a third of the GPU pods."""
 
     DEFAULT = "default"
     GPUSPEC33 = "gpuspec33"
@@ -131,7 +131,7 @@ def _pod(name: str, row: Row, gpu_spec: str) -> dict[str, Any]:
 
 
 def _gpu_amounts(count: int, milli_each: int) -> dict[str, str]:
-    """What a pod asks for: always milli, and whole GPUs too when it does not share them."""
+    """The GPU requests of a pod: always milli, and whole GPUs too if it does not share them."""
     if count == 0:
         return {}
     if milli_each < 1000:

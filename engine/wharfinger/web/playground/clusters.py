@@ -71,7 +71,7 @@ class Run(Protocol):
     """Runs long work outside the event loop."""
 
     async def __call__(self, function: Callable[[], T], /) -> T:
-        """What the function returns."""
+        """The result of the function."""
 
 
 class Clusters(Protocol):

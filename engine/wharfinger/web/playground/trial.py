@@ -96,7 +96,7 @@ def _uncovered(point: Covered, positions: Positions) -> Mapping[str, Any]:
 
 
 def _attempt(scenario: Scenario, attempt: Attempt) -> Mapping[str, Any]:
-    """What was decided about a pod of a test, and each node's verdicts and scores, the best node first."""
+    """The decision about a pod of a test, and each node's verdicts and scores, the best node first."""
     decision, snapshot = attempt.decision, attempt.snapshot
     shown = explain_decision(decision, snapshot, PolicyCommentary(decision.chain), snapshot.names[:MAX_NODES_SHOWN])
     reports = sorted(shown.asked, key=lambda report: (report.node != decision.node, not report.totals, [-total for total in report.totals]))
@@ -170,7 +170,7 @@ def written(manifest: str, opened: Opened) -> tuple[PodView, workloads.Expansion
 def decided(  # noqa: PLR0913, PLR0917 — a question has these parts
     opened: Opened, policy: CompiledPolicy | None, key: str, manifest: str, nodes: Sequence[str], layout: str
 ) -> Mapping[str, Any]:
-    """What is decided about a pod with a policy and without it: the map in the colours of its scores, and why.
+    """The decisions about a pod with a policy and without it: the map in the colours of its scores, and the reasons.
 
     The pod is the one of `key`, or the one of `manifest` where that is not empty; it is decided about as if it waited. `layout` is the one
     whose tiles the caller has. Raises UnknownObject for a pod or node that is not there, InvalidObject for a manifest that is none.

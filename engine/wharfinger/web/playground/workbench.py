@@ -163,7 +163,7 @@ class Placing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a workbench does.
+    """The limits of a workbench.
 
     `rest`: the pause after an answer, as a multiple of the time that it took. `patience` are seconds that a question waits for its turn,
     and `waiting` how many may. A policy may cost `budget` to be decided about.
@@ -190,7 +190,7 @@ class Workbench:
         self._compiled: dict[str, CompiledPolicy | WharfingerError | None] = {}
 
     def start(self) -> Mapping[str, Any]:
-        """What there is to choose from."""
+        """The choices of the page: clusters, examples and policies."""
         return {
             "clusters": plain(list(self.clusters.choices())),
             "policies": [{"name": path.stem, "text": path.read_text("utf-8")} for path in sorted(shipped_policies().glob("*.policy"))],
@@ -203,7 +203,7 @@ class Workbench:
             return await self._run(partial(self._checked, asked.text))
 
     async def complete(self, asked: About) -> Mapping[str, Any]:
-        """What may be written at a place."""
+        """The completion items at a place."""
         async with self._taking_turns():
             known = (await self._opened(asked.cluster)).known if asked.cluster else None
             return await self._run(lambda: _completion(self._document(asked.text), asked.at, known))
@@ -350,7 +350,7 @@ def _finding(found: Finding, positions: Positions) -> Mapping[str, Any]:
 
 
 def _completion(document: Document, at: int, cluster: KnownCluster | None) -> Mapping[str, Any]:
-    """What may be written at a place."""
+    """The completion items at a place."""
     positions = Positions(document.text)
     found = offers(document, positions.from_units(at), cluster)[:MAX_OFFERS]
     return {
@@ -371,7 +371,7 @@ def _completion(document: Document, at: int, cluster: KnownCluster | None) -> Ma
 
 
 def _hover(document: Document, at: int, cluster: KnownCluster | None) -> Mapping[str, Any] | None:
-    """What is shown of the word at a place, as Markdown; None for nothing."""
+    """The hover text of the word at a place, as Markdown, or None."""
     positions = Positions(document.text)
     found = hover(document, positions.from_units(at), cluster)
     return None if found is None else {"from": positions.to_units(found.start), "to": positions.to_units(found.end), "text": found.text}

@@ -93,7 +93,7 @@ class Board(Protocol):
         """The nodes in a colouring; UnknownObject if there is no such colouring. `known` is the layout that the caller has."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
-        """What all pages show alike, by name, as plain values; None for a step without a value. Other tasks run between two steps."""
+        """The values that all pages show, by name; None for a step without a value. Other tasks run between two steps."""
 
     def pods(self, query: PodQuery) -> Iterator[tuple[str, Any] | None]:
         """Decisions and pending pods, in the same way."""

@@ -217,7 +217,7 @@ class Room:
         self.amounts = {name: np.maximum(np.maximum(amounts, used[name]), 0) for name, amounts in self.amounts.items()}
 
     def taken(self, placed: Iterable[Place]) -> Amounts:
-        """What pods of these groups take of these nodes."""
+        """The amounts that pods of these groups use on these nodes."""
         taken = {name: np.zeros(len(self.names), np.int64) for name in self.amounts}
         for template, node in placed:
             row = self._rows[node]
@@ -229,7 +229,7 @@ class Room:
 
 
 def _amounts(chain: Chain, snapshot: Snapshot, one: Mapping[bytes, PodView], asks: Mapping[bytes, Mapping[str, int]]) -> Amounts:
-    """What is free on each node of the resources that a filter of the chain compares with requests, and of devices."""
+    """The free amounts on each node of devices, and of resources that a filter of the chain compares with requests."""
     fit = chain.plugin(NodeResourcesFit.name)
     wanted = {name for pod in one.values() for name in pod.requests if isinstance(fit, NodeResourcesFit) and fit.checks(name)}
     of_devices = {name for template, asked in asks.items() for name in asked if name not in one[template].requests}
@@ -244,7 +244,7 @@ def _amounts(chain: Chain, snapshot: Snapshot, one: Mapping[bytes, PodView], ask
 
 
 def _devices_of(pod: PodView, snapshot: Snapshot) -> Mapping[str, int]:
-    """How many devices the pod needs for itself, by their requirements; the pod names claims that exist."""
+    """The number of devices that the pod needs for itself, by their requirements; its claims exist."""
     found: Counter[str] = Counter()
     for each in _requests(pod, snapshot):
         found[_KEY(replace(each, count=1)).decode()] += each.count or 1
@@ -262,7 +262,7 @@ def _requests(pod: PodView, snapshot: Snapshot) -> Iterator[objects.ExactDeviceR
 
 
 def _room_for(asked: str, snapshot: Snapshot) -> list[int | None]:
-    """How many free devices of each row fit the requirements, a key of `_devices_of`; None without a limit."""
+    """The number of free devices of each row that fit the requirements, a key of `_devices_of`; None without a limit."""
     exactly = msgspec.json.decode(asked, type=objects.ExactDeviceRequest)
     store = snapshot.objects
     if store.get(objects.DeviceClass, exactly.device_class_name) is None:

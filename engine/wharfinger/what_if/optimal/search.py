@@ -226,7 +226,7 @@ class _Search:
         return (self._evicted(other), other.moves, not other.fewest) < (self._evicted(one), one.moves, not one.fewest)
 
     def _evicted(self, found: Optimal) -> tuple[int, ...]:
-        """How many pods of each level are evicted."""
+        """The number of evicted pods of each priority."""
         keys = {each.pod for each in found.evicted}
         number = Counter(pod.priority for pod, _ in self._movable if pod.key in keys)
         return tuple(number[level] for level in self._levels)
@@ -255,7 +255,7 @@ class _Search:
 
     @property
     def _without(self) -> Counter[bytes]:
-        """How many pods of each group have no place in `_base`."""
+        """The number of pods of each group without a place in `_base`."""
         without = Counter(self._size)
         for (template, _), number in self._base.items():
             without[template] -= number

@@ -43,7 +43,7 @@ def best_fit(
     room: Amounts,
     used: Amounts,
 ) -> Mapping[tuple[bytes, int], int]:
-    """How many pods of each group go to each row: the largest first, each where it leaves least free.
+    """The number of pods of each group on each row: the largest first, each where it leaves least free.
 
     Pods that fit on no node are missing.
     """

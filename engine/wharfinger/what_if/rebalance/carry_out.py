@@ -60,7 +60,7 @@ def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def cordon_hint(left: Mapping[str, str]) -> str:
-    """What to do about cordons that are left."""
+    """A sentence that says how to remove remaining cordons."""
     owners = ", ".join(sorted(set(left.values())))
     return (
         f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
@@ -89,7 +89,7 @@ class Landing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut:
-    """What was done of a plan; `stopped` is the reason why the rest was not, and `closed` are nodes that could not be opened again.
+    """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
 
     `evicted` is the number of pods that were evicted: one more than there are landings if the last one has no replacement on a node.
     """

@@ -1,4 +1,4 @@
-"""What the moves of a consolidation gain and cost: whole nodes, or whole GPUs, that are free, less the cost of each move.
+"""The gain and cost of a consolidation's moves: whole nodes or whole GPUs that become free, less the cost of each move.
 
 The value of a cluster is a sum over its nodes, so a move changes it at two nodes only. A bundle is the smallest set of pods of one node
 whose leaving gains something there. Nodes that were cordoned from the start count for nothing: no pod could use what is freed there.
@@ -55,7 +55,7 @@ class NodeValue(Protocol):
         """True for each node whose value would fall with this pod on it, `(n_nodes,) bool`."""
 
     def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """What is free on each node without its value falling, (n_resources, n_nodes) int64: no pods take more in all."""
+        """The amounts that pods can use on each node without reducing its value, (n_resources, n_nodes) int64."""
 
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
         """The bundles of a node whose movable pods are these."""
@@ -84,7 +84,7 @@ class FreeNodes:
         return np.asarray(self.others(snapshot) == 0)
 
     def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """What is free on the nodes that are not free."""
+        """The free amounts of nodes that are not free."""
         return np.where(self.others(snapshot) == 0, 0, np.maximum(snapshot.allocatable - snapshot.requested, 0))
 
     def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
@@ -125,7 +125,7 @@ class FreeUnits:
         return np.asarray(self._free(snapshot, pod.requests) < self._free(snapshot, {}))
 
     def spare(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """What is free without the whole units."""
+        """The free amounts without the whole units."""
         left = np.maximum(snapshot.allocatable - snapshot.requested, 0)
         free = self._free(snapshot, {})
         for name, amount in self._unit.items():
@@ -172,7 +172,7 @@ class FreeUnits:
         return np.asarray(self._free(snapshot, {}) < limit)
 
     def _fewest(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView]) -> int | None:
-        """How many pods have to leave so that this many units are free, the largest first; None if all are too few."""
+        """The number of pods that must leave, the largest first, so that this many units are free; None if all are too few."""
         for n_pods in range(1, len(pods) + 1):
             if self._without(snapshot, row, pods[:n_pods]) >= units:
                 return n_pods
@@ -222,7 +222,7 @@ def _rows(snapshot: Snapshot, names: frozenset[str]) -> list[int]:
 
 
 def one_gpu(snapshot: Snapshot) -> dict[str, int]:
-    """What one whole GPU of this cluster takes: `nvidia.com/gpu: 1`, and 1000 milli where nodes offer shares of GPUs by the milli."""
+    """The requests for one whole GPU of this cluster: `nvidia.com/gpu: 1`, and 1000 milli if nodes offer shares of GPUs."""
     index = snapshot.resource_index(SHARED_GPU)
     shared = index is not None and bool(snapshot.allocatable[index].any())
     return {GPU: 1, SHARED_GPU: 1000} if shared else {GPU: 1}
@@ -230,14 +230,14 @@ def one_gpu(snapshot: Snapshot) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a plan may cost: the gain that each move must be worth, and how many there may be at most."""
+    """The limits of a plan: the gain that each move must bring, and the maximum number of moves."""
 
     cost: float
     most_moves: int
 
 
 class Outcome(NamedTuple):
-    """What a set of bundles led to, so that the better one is greater: gains less costs, then fewer moves, then fewer cordons."""
+    """The result of moving some bundles; a better one is greater: gains less costs, then fewer moves, then fewer cordons."""
 
     worth: float
     moves: int
@@ -290,7 +290,7 @@ class Search:
         return self.total(), len(self.draft.moves)
 
     def since(self, begun: tuple[float, int]) -> Outcome:
-        """What the moves since then led to."""
+        """The result of the moves since then."""
         value, n_moves = begun
         moved = len(self.draft.moves) - n_moves
         return Outcome(round(self.total() - value - self.terms.cost * moved, 9), -moved, -len(self.draft.cordoned))

@@ -38,7 +38,7 @@ class _Revisions(msgspec.Struct, frozen=True):
 
 
 class KeptPlan(msgspec.Struct, frozen=True):
-    """What is read of a plan in a file; other fields are for readers."""
+    """The fields of a plan in a file that are read; other fields are for people."""
 
     goals: list[_Goal]
     unit: dict[str, int]

@@ -1,4 +1,4 @@
-"""Which placed pods a plan may move, and why the others stay.
+"""The placed pods that a plan may move, and why the others stay.
 
 A move is an eviction, after which the controller of the pod creates it again. So a pod without a controller never moves, and neither does a
 pod that would come back to its node (DaemonSet, mirror pod) or begin its work again (Job). Rules of policies about victims, budgets,

@@ -44,7 +44,7 @@ DEFAULT_MOVES = 100
 
 
 class Goal(Enum):
-    """What a plan makes better: fewer pods on nodes that rules reject, more free nodes, more whole free GPUs, more points."""
+    """The goal of a plan: fewer pods on nodes that rules reject, more free nodes, more whole free GPUs, more points."""
 
     VIOLATIONS = "violations"
     FREE_NODES = "free-nodes"
@@ -286,7 +286,7 @@ class _Planning:
 
 
 def value_of(goal: Goal, plan_options: PlanOptions, snapshot: Snapshot) -> tuple[NodeValue, str]:
-    """What a goal about nodes counts, and the verb of its moves. Raises UsageError for a unit that no node offers."""
+    """The value that a goal about nodes counts, and the verb of its moves. Raises UsageError for a unit that no node offers."""
     if goal is Goal.FREE_NODES:
         return FreeNodes(), "frees"
     unit = plan_options.unit or one_gpu(snapshot)
@@ -345,7 +345,7 @@ def violation(decision: Decision, source: str) -> str | None:
 
 
 def points_gained(decision: Decision, source: str) -> float:
-    """How many more points the chosen node has than the pod's own, in the first tier in which they differ.
+    """The points by which the chosen node is better than the pod's own, in the first tier in which they differ.
 
     0 if they are the same node, the pod has no place, or the own node is rejected.
     """

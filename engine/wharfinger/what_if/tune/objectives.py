@@ -1,4 +1,4 @@
-"""What a search makes small: named measures of a finished placement, and expressions over them.
+"""Objectives that a search minimises: named measures of a finished placement, and expressions over them.
 
     unplaced             pods that have no node at the end
     evicted              pods that preemption evicted

@@ -33,7 +33,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSetup:
-    """What all trials of a search have in common.
+    """The input that all trials of a search share.
 
     `policies` are (name of the source, values of params that are given); `imports` the texts of libraries by name; `measures` names.
     """

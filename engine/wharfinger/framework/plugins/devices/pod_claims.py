@@ -1,4 +1,4 @@
-"""The claims of a pod: which they are, what about them keeps the pod from every node, and whether their devices are ready to be bound.
+"""The claims of a pod: their objects, the reasons why they reject every node, and whether their devices are ready.
 
 A pod names claims, or templates; the claim made of a template is named in the pod's status. The claim that the scheduler itself makes for
 extended resources comes last. `PodClaims.key` is equal for two pods whose claims ask for the same and are in the same state, whatever their

@@ -141,7 +141,7 @@ NO_LIMIT: Final = 2**62
 
 
 class _OnNode(NamedTuple):
-    """What was read of a node: its pods with volumes, and unless no driver has a limit, what counts there and what that depends on."""
+    """The values read of a node: its pods with volumes and, if a driver has a limit, the counted volumes and the objects they depend on."""
 
     pods: list[PodView]
     limits: Mapping[str, int] = MappingProxyType({})

@@ -107,7 +107,7 @@ def _not_pods(context: Context, expr: ast.Call, chosen: typed.Expr | None) -> ty
 
 
 def _extent(context: Context, expr: ast.Call, *, of_devices: bool) -> tuple[typed.Per, str | None] | None:
-    """What the aggregate is taken over, by its `on:` and `within:`; None when they are wrong."""
+    """The pods that the aggregate is taken over, by its `on:` and `within:`; None after reporting an error."""
     named = [a for a in expr.arguments if a.name is not None]
     if of_devices and [a.name for a in named] != ["on"]:
         help_ = "write `on: node` behind the selection"
@@ -161,7 +161,7 @@ def _within(context: Context, argument: ast.Argument) -> tuple[typed.Per, str | 
 
 
 def _measured(context: Context, expr: ast.Call, reduction: typed.Reduction, positional: list[ast.Argument]) -> typed.Expr | None:
-    """What is summed up of each pod; None for `count`, or where it is not there."""
+    """The value of each pod that is aggregated; None for `count`, or if it is not given."""
     wanted = 1 if reduction is typed.Reduction.COUNT else 2
     if len(positional) != wanted:
         text = "only a selection" if wanted == 1 else "a selection and a value, for example `it.requests.cpu`"

@@ -267,7 +267,7 @@ def _assign_positional(bound: _Bound, function: Function, argument: ast.Argument
 
 
 def signature(function: Function) -> str:
-    """How a function is called: "`clamp(x, low, high)`"."""
+    """The signature of a function: "`clamp(x, low, high)`"."""
     parts = [p.name if p.required else f"{p.name}?" for p in function.parameters]
     parts += [f"{function.variadic.name}…"] if function.variadic else []
     parts += [f"{name}:" for name in function.named if name != ANY_NAME]

@@ -47,7 +47,7 @@ class OwnFunction:
 
     @property
     def signature(self) -> str:
-        """How the function is called: "`headroom(x: memory)`"."""
+        """The signature of the function: "`headroom(x: memory)`"."""
         return f"`{self.item.name}({', '.join(f'{p.name}: {t}' for p, t in zip(self.item.parameters, self.types, strict=True))})`"
 
 

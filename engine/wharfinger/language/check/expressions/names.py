@@ -117,7 +117,7 @@ def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member],
 
 
 def _known_fields(context: Context, subject: Subject, fields: list[ast.Member]) -> int:
-    """How many of the fields, from the first, are part of some attribute's path."""
+    """The number of leading fields that are part of some attribute's path."""
     for count in range(len(fields), 0, -1):
         prefix = ".".join(f.field for f in fields[:count])
         if _members(context, subject, prefix) or context.catalogue.attribute(subject, prefix):

@@ -75,7 +75,7 @@ def unify_operands(left: typed.Expr, right: typed.Expr) -> tuple[typed.Expr, typ
 
 
 def whole_help(side: typed.Expr) -> str | None:
-    """What to write instead of something that is not a single value; None when it is one."""
+    """A help for something that is not a single value; None if it is one."""
     if side.type.kind is Kind.LABELS:
         return f'take one of them, `{side.span.text}["key"]`, or use `matches`'
     if side.type.kind is Kind.PODS:
@@ -88,7 +88,7 @@ def whole_help(side: typed.Expr) -> str | None:
 
 
 def ratio_help(left: typed.Expr, right: typed.Expr) -> str | None:
-    """How to get a percentage where a quotient is a plain number; None if neither side is a quotient."""
+    """A help to get a percentage from a quotient that is a plain number; None if neither side is a quotient."""
     for side in (left, right):
         if isinstance(side, typed.Operation) and side.op is typed.Op.DIV and side.type.kind is Kind.NUMBER:
             a, b = side.operands
@@ -201,7 +201,7 @@ _MILLI = {Kind.DURATION: "min", Kind.MEMORY: "Mi"}  # what is meant by `m` where
 
 
 def unit_help(wanted: Kind, bare: typed.Expr) -> str | None:
-    """How to write a bare number so that it measures `wanted`: "write the unit: `2Gi` or `2Mi`"; None if that is not the mistake."""
+    """A help for a number without a unit where `wanted` has one: "write the unit: `2Gi` or `2Mi`"; None if that is not the mistake."""
     digits = bare.span.text
     if isinstance(bare, typed.Const) and bare.type.kind is Kind.CPU and digits.endswith("m") and wanted in _MILLI:
         return f"`m` is milli: write `{digits[:-1]}{_MILLI[wanted]}`"
