@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -218,13 +218,12 @@ class PostFilterPlugin(Plugin, ABC):
         """The outcome; the messages of all plugins that ran are joined with ", "."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A pod and the node chosen for it, for the extension points after the decision; `shared` is that of the attempt."""
 
     pod: PodView
     node: str
-    shared: Shared = field(default_factory=Shared)
+    shared: Shared = msgspec.field(default_factory=Shared)
 
 
 class AnnotatingPlugin(Plugin, ABC):

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject
     from wharfinger.model.objects import (
@@ -189,8 +191,7 @@ class PodGroupWriter(Protocol):
         """Sets the condition of the PodGroup with this uid; raises `WriteFailed`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """The object that an event is about, or related to."""
 
     kind: str
@@ -200,8 +201,7 @@ class Reference:
     api_version: str = "v1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """The content of an event; the writer cuts the note to the allowed length. `reporter`: the profile, "" for the pod's own."""
 
     type: str

@@ -166,7 +166,9 @@ class GroupIndex:
         key = f"{pod.namespace}/{name}"
         if old != key:
             self._forget(pod.uid)
-        members = self._groups.setdefault(key, _Members())
+        members = self._groups.get(key)
+        if members is None:
+            members = self._groups[key] = _Members()
         members.by_uid[pod.uid] = pod
         members.of_policies.pop(pod.uid, None)
         if policy is not None:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import writers_behind_bindings
@@ -29,8 +31,7 @@ from wharfinger.model.objects.pod_view import PodView
 _MAX_NOTE_LENGTH = 1024
 
 
-@dataclass(slots=True, kw_only=True)
-class Series:
+class Series(Struct, kw_only=True):
     """An event to be written, and how often it has happened. Thousands may wait, so the API object is made only when it is written."""
 
     namespace: str

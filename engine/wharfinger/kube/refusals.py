@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from wharfinger.errors import WharfingerError
 
@@ -153,8 +153,7 @@ def _seconds(header: str | None) -> float | None:
         return None
 
 
-@dataclass(slots=True, kw_only=True)
-class Backoff:
+class Backoff(Struct, kw_only=True):
     """Waits in seconds: doubled after each failure up to `longest`, each extended by up to `jitter` so that clients spread out.
 
     Without any answer at most `longest_unanswered`: such requests cost nothing, and the return of the server is noticed soon.
