@@ -13,7 +13,7 @@ the server stores a kind separately or has compacted that version, the current o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
 from wharfinger.model import objects
+from wharfinger.model.objects import AnyObject
 from wharfinger.model.reading import decode, snapshot_file
 
 _END_OF_LIST = "k8s.io/initial-events-end"
@@ -247,16 +248,16 @@ async def pages(connection: Connection, path: str, params: Mapping[str, str], si
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """The encoded items of a snapshot, their number by kind, and how it was captured."""
+    """The objects of a snapshot, each with the version of its API; their number by kind, and how it was captured."""
 
-    items: Sequence[bytes]
+    objects: Sequence[tuple[AnyObject, str]]
     counts: Mapping[str, int]
     word: snapshot_file.Capture
 
     @property
-    def content(self) -> bytes:
-        """The file."""
-        return b"".join(snapshot_file.document(self.items, self.word))
+    def items(self) -> Iterator[bytes]:
+        """The objects as items of a file."""
+        return (snapshot_file.encoded(obj, api_version) for obj, api_version in self.objects)
 
 
 async def captured(connection: Connection, clock: Clock) -> Captured:
@@ -268,7 +269,7 @@ async def captured(connection: Connection, clock: Clock) -> Captured:
     taken_at = clock.now()
     for resource in SCHEDULING:
         await reading.read(resource)
-    return Captured(items=reading.items, counts=reading.counts, word=snapshot_file.capture_at(taken_at, reading.not_read))
+    return Captured(objects=reading.objects, counts=reading.counts, word=snapshot_file.capture_at(taken_at, reading.not_read))
 
 
 @dataclass(slots=True)
@@ -276,12 +277,12 @@ class _Reading:
     connection: Connection
     clock: Clock
     version: str = ""
-    items: list[bytes] = field(default_factory=list)
+    objects: list[tuple[AnyObject, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     not_read: list[str] = field(default_factory=list)
 
     async def read(self, resource: Resource) -> None:
-        """Adds the objects of a kind to `items`, or the reason to `not_read`."""
+        """Adds the objects of a kind to `objects`, or the reason to `not_read`."""
         try:
             resource, found = await self._at_a_version(resource)
         except (refusals.Forbidden, refusals.NotFound) as error:
@@ -296,13 +297,13 @@ class _Reading:
         except (refusals.ApiError, InvalidObject) as error:
             raise UsageError(f"cannot read {resource.plural} from {self.connection.credentials.server}: {error}") from error
         else:
-            encoded = [item for raw in found if (item := self._item(resource, raw)) is not None]
-            self.items += encoded
-            self.counts[resource.name] += len(encoded)
+            readable = [obj for raw in found if (obj := self._object(resource, raw)) is not None]
+            self.objects += [(obj, resource.api_version) for obj in readable]
+            self.counts[resource.name] += len(readable)
 
-    def _item(self, resource: Resource, raw: msgspec.Raw) -> bytes | None:
+    def _object(self, resource: Resource, raw: msgspec.Raw) -> AnyObject | None:
         try:
-            return snapshot_file.encoded(struct_of(raw, resource.kind), resource.api_version)
+            return struct_of(raw, resource.kind)
         except InvalidObject as error:
             self.not_read.append(f"left out: {error}")
             return None

@@ -35,7 +35,7 @@ def serve(server, **by_path):
 
 async def content(connection):
     found = await captured(connection, RealClock())
-    return found, files.read_bytes(found.content, "the cluster")
+    return found, files.of_capture((obj for obj, _ in found.objects), found.word, "the cluster")
 
 
 def test_everything_is_asked_for_as_it_was_when_the_first_was(run):
@@ -158,8 +158,8 @@ def test_secrets_of_a_pod_stay_out_of_the_file(run):
         pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(pod), "team": "shop"}
         serve(server, pods=[listed(pod)])
         found, read = await content(connection)
-        assert b"hush" not in found.content
-        assert b"managedFields" not in found.content
+        assert b"hush" not in b"".join(found.items)
+        assert b"managedFields" not in b"".join(found.items)
         assert read.pods[0].metadata.annotations == {"team": "shop"}
         assert read.pods[0].spec.containers[0].resources.requests == {"cpu": "1"}
 
@@ -180,7 +180,7 @@ def test_podgroups_are_read_at_the_version_that_the_server_has(run):
         server.on("GET", PODGROUPS.older[1], listed(group))
         found, read = await content(connection)
         assert found.word.not_read == ()
-        assert b'"apiVersion":"scheduling.k8s.io/v1alpha2","kind":"PodGroup"' in found.content
+        assert b'"apiVersion":"scheduling.k8s.io/v1alpha2","kind":"PodGroup"' in b"".join(found.items)
         (podgroup,) = read.by_kind[objects.PodGroup]
         assert podgroup.spec.scheduling_policy.gang.min_count == 4
 

@@ -162,6 +162,16 @@ def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False, 
     return reader.finish()
 
 
+def of_capture(found: Iterable[objects.AnyObject], capture: snapshot_file.Capture, label: str) -> Objects:
+    """Captured objects, equal to those that are read from the file of the capture; `label` is its name in messages."""
+    reader = _Reader(skip_invalid=False)
+    with _paused_collection():
+        for obj in found:
+            reader.keep(snapshot_file.kept(obj))
+    reader.note(capture, label)
+    return reader.finish()
+
+
 @contextmanager
 def _paused_collection() -> Iterator[None]:
     """A context without garbage collection: reading creates millions of objects and no cycles, and collection would double the time."""
@@ -257,14 +267,16 @@ class _Reader:
         obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
         if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
             raise InvalidObject("metadata.name: it has no name")
-        self._keep(self._shared(obj))
+        self.keep(obj)
 
     def _shared(self, obj: objects.AnyObject) -> objects.AnyObject:
         if isinstance(obj, objects.Pod):
             return self._sharing.pod(obj)
         return self._sharing.node(obj) if isinstance(obj, objects.Node) else obj
 
-    def _keep(self, obj: objects.AnyObject) -> None:
+    def keep(self, obj: objects.AnyObject) -> None:
+        """Add an object, which shares its parts with those before it."""
+        obj = self._shared(obj)
         found = self._found.setdefault(type(obj), {})
         key = objects.key_of(obj) if obj.metadata.name else f"{objects.key_of(obj)}{obj.metadata.generate_name}{len(found)}"
         if key in found:
@@ -284,6 +296,10 @@ class _Reader:
         except InvalidObject as error:
             self._refuse(f"{label}: capture", str(error))
             return
+        self.note(found, label)
+
+    def note(self, found: snapshot_file.Capture, label: str) -> None:
+        """Add when a file was captured, and what was left out then."""
         self._taken_at = max(filter(None, (self._taken_at, found.seconds)), default=None)
         self._skipped += [f"{label}: {sentence}" for sentence in found.not_read]
 

@@ -93,12 +93,18 @@ def capture_at(seconds: float, not_read: Iterable[str] = ()) -> Capture:
     return Capture(taken_at=datetime.fromtimestamp(int(seconds), UTC), not_read=tuple(not_read))
 
 
+def kept(obj: objects.AnyObject) -> objects.AnyObject:
+    """The object as the file has it, without the annotation of `kubectl apply`."""
+    annotations = obj.metadata.annotations
+    if LAST_APPLIED not in annotations:
+        return obj
+    others = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=others))
+
+
 def encoded(obj: objects.AnyObject, api_version: str) -> bytes:
     """The object as an item of the file: JSON that starts with its kind."""
-    annotations = obj.metadata.annotations
-    if LAST_APPLIED in annotations:
-        kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
-        obj = msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, annotations=kept))
+    obj = kept(obj)
     return b'{"apiVersion":"%s","kind":"%s",%s' % (api_version.encode(), objects.written_kind(obj).encode(), msgspec.json.encode(obj)[1:])
 
 

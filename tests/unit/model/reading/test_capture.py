@@ -139,6 +139,22 @@ def test_large_files_are_read_in_pieces(monkeypatch, chunk):
     assert (len(found.pods), found.taken_at, found.skipped) == (5, 1_800_000_000.0, ("-: nodes: no",))
 
 
+def test_a_captured_cluster_is_the_same_with_and_without_a_file():
+    applied = {snapshot_file.LAST_APPLIED: "{}", "kept": "yes"}
+    alike = {"spec": {"containers": [{"name": "main", "image": "web"}]}}
+    made = [
+        (version, decode.convert({"metadata": {"name": "x"}, **each}, objects.KINDS[version.rpartition("/")[0], kind]))
+        for version, kind, each in MANIFESTS
+    ]
+    made += [("v1", decode.convert({"metadata": {"name": f"p{i}", "annotations": applied}, **alike}, objects.Pod)) for i in range(2)]
+    word = snapshot_file.capture_at(NOON, ["nodes: no"])
+    found = files.of_capture([obj for _, obj in made], word, "-")
+    assert found == files.read_bytes(written(made, word))
+    first, second = found.pods
+    assert first.spec.containers is second.spec.containers
+    assert first.metadata.annotations == {"kept": "yes"}
+
+
 def test_a_cluster_without_objects_is_a_file_too():
     found = files.read_bytes(written([]))
     assert (len(found), found.taken_at) == (0, 1_800_000_000.0)
