@@ -23,7 +23,6 @@ from wharfinger.groups.turns import all_groups
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
-from wharfinger.model.node_labels import ZONE
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
@@ -137,7 +136,7 @@ def diff(
     pods: Sequence[Pod] | None = None,
     *,
     replace: Sequence[str] = (),
-    by: Sequence[str] = (ZONE,),
+    by: Sequence[str] = (),
     config: ChainConfig | None = None,
     against_config: ChainConfig | None = None,
 ) -> Diff: ...
@@ -160,7 +159,7 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     pods: Sequence[Pod] | None = None,
     *,
     replace: Sequence[str] = (),
-    by: Sequence[str] = (ZONE,),
+    by: Sequence[str] = (),
     config: ChainConfig | None = None,
     against_config: ChainConfig | None = None,
     log: str | Path | None = None,
@@ -169,13 +168,13 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     """The pods that `policies` place differently from `against`; `config` and `against_config` are the settings of each side.
 
     `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
-    anew. `by` are labels of nodes by which pods are counted on both sides. The cluster's state stays as it is.
+    anew. `by` are labels of nodes by which pods are counted on both sides; by default the zone. The cluster's state stays as it is.
 
     With `log`, the decisions of a decision log are compared, each on the cluster as it was then: those of the profile `scheduler_name`, or
     all. `against` is then by default what the log has.
 
-    Raises UsageError for a word of `replace` that names no pod, a log that is not there, and unless there is either a cluster or a log;
-    BrokenLog where a log cannot be read on.
+    Raises UnknownObject for a label that no node has; UsageError for a word of `replace` that names no pod, a log that is not there, and
+    unless there is either a cluster or a log; BrokenLog where a log cannot be read on.
     """
     if log is not None:
         if cluster is not None or pods is not None or replace or config is not None or against_config is not None:
@@ -204,8 +203,8 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     """The number of further pods of each workload of `pods` (by default the pending ones) that fit, where, and what stops the next one.
 
     `by` are labels of nodes to count by; `nodes` further nodes like the node `like` are supposed. At most `most` further pods of a workload
-    are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, a label that no node has,
-    and `nodes` without `like`; UnknownObject for a node that is not there.
+    are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, and
+    for `nodes` without `like`; UnknownObject for a node, or a label of nodes, that is not there.
     """
     if nodes and like is None:
         raise UsageError("nodes= is the number of nodes; like= is the node to copy")

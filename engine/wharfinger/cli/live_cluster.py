@@ -31,13 +31,20 @@ if TYPE_CHECKING:
 
 
 def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool, skip_invalid: bool) -> Cluster:
-    """The cluster that files describe, or the one that a kubeconfig leads to; UsageError unless it is one of the two."""
+    """The cluster that files describe, or the one that a kubeconfig leads to. UsageError unless it is one of the two, or for no node."""
+    found = _cluster_of(paths, kubeconfig, context, live=live, skip_invalid=skip_invalid)
+    if not live and not found.objects.nodes:
+        raise UsageError("the snapshot has no node, so no pod can be placed; `wharf snapshot` captures what decisions depend on")
+    return found
+
+
+def _cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool, skip_invalid: bool) -> Cluster:
     if paths and live:
         raise UsageError("--snapshot and --live exclude each other: a file, or the cluster as it is now")
     if not live and (kubeconfig is not None or context is not None):
         raise UsageError("--kubeconfig and --context select the cluster of --live; give --live too")
     if live:
-        return cluster.cluster_of(files.read_bytes(capture(kubeconfig, context).content, "the cluster"))
+        return cluster.cluster_of(_objects(capture(kubeconfig, context)))
     if not paths:
         raise UsageError("which cluster? Give a file with --snapshot, or --live for the one that the kubeconfig names")
     return cluster.load_cluster(paths, skip_invalid=skip_invalid)
@@ -57,6 +64,10 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
             return await captured(connection, clock)
 
     return asyncio.run(read_cluster())
+
+
+def _objects(found: Captured) -> files.Objects:
+    return files.of_capture((obj for obj, _ in found.objects), found.word, "the cluster")
 
 
 SYNC_TIMEOUT = 120.0
@@ -131,7 +142,7 @@ def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, 
     """The cluster that is named, None if none is. Objects that cannot be read are left out with a warning."""
     if not paths and not live:
         return None
-    found = cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)
+    found = _cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)
     streams.warn(found.skipped)
     return found.state
 
@@ -178,7 +189,7 @@ async def _read_samples(
     from wharfinger.signals.query import queries_of  # noqa: PLC0415 — as above
     from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — as above
 
-    nodes = NodeNames(*cluster.cluster_of(files.read_bytes(found.content, "the cluster")).state.nodes_listed())
+    nodes = NodeNames(*cluster.cluster_of(_objects(found)).state.nodes_listed())
     async with sources(policies, settings, kubeconfig, context) as opened:
         answers = await asked(queries_of(policies).values(), opened, nodes, SystemClock())
     lost = [f"no samples of {', '.join(each.query.users)}: {each.failure}" for each in answers.values() if each.failure is not None]

@@ -85,8 +85,6 @@ def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]]
     settings = chosen_policies.chosen(flags.config, flags.scheduler_name)
     chain = assemble(policies, settings)
     found = live_cluster.cluster_of(flags.snapshot or [], flags.kubeconfig, flags.context, live=flags.live, skip_invalid=flags.skip_invalid)
-    if not flags.live and not found.objects.nodes:
-        raise UsageError("the snapshot has no node, so no pod can be placed; `wharf snapshot` captures what decisions depend on")
     pods, remarks = _pods(flags, found, waiting)
     streams.warn([*found.skipped, *cluster.oversized_amounts(found.objects), *remarks])
     streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))

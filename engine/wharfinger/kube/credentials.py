@@ -154,7 +154,8 @@ class Credentials:
         except (TypeError, KeyError, AttributeError) as error:
             raise UsageError(f"cannot read how to connect to the API server: this is no kubeconfig: {error}") from error
         except _UNREADABLE as error:
-            raise UsageError(f"cannot read how to connect to the API server: {error}") from error
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+            raise UsageError(f"cannot read how to connect to the API server: {why}") from error
         self._read_at = self._now()
 
     async def authorization(self) -> str | None:

@@ -27,11 +27,9 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, without_rule
 from wharfinger.groups.results import GroupResult
 from wharfinger.groups.turns import groups_among
-from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.placing import queue_order
 from wharfinger.what_if.further_pods import WorkloadPods, grouped, reductions, with_less
 from wharfinger.what_if.room_count import Candidates, Count, Found, FoundGroup, Stop
@@ -181,12 +179,12 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
     """The room for the workloads of `pods`; `state` is as before afterwards, but for its revision.
 
     Shares are by each label of `by`. At most `most` further pods are counted for each workload. Without `changes` none are tried. `advance`
-    is called for each pod placed. UsageError for no pods, for pods of a DaemonSet, and for a label that no node has; UnknownObject for a
-    node that is not there.
+    is called for each pod placed. UsageError for no pods, and for pods of a DaemonSet; UnknownObject for a node, and for a
+    label of nodes, that is not there.
     """
     if not pods:
         raise UsageError("there are no pods to count room for; name a pod, or a workload with at least one pod")
-    _known_labels(state.snapshot(), by)
+    state.snapshot().see_labels(by)
     with SupposedChanges(state) as supposed:
         index = groups_among(chain, state, pods)
         members = [pod for pod in pods if index.key_of(pod.uid) is not None] if index else []
@@ -206,15 +204,6 @@ def capacity(  # noqa: PLR0913 — the keywords are independent choices
             rooms = [tries.gains(room, number, plain[number].candidates) for number, room in enumerate(rooms)]
             group_rooms = {key: tries.gains(room, key, count.candidates.get(key, Candidates())) for key, room in group_rooms.items()}
     return Capacity(chain=chain, rooms=tuple(rooms), extra=extra, groups=tuple(group_rooms.values()))
-
-
-def _known_labels(snapshot: Snapshot, keys: Sequence[str]) -> None:
-    """Raises UsageError for a label that no node has."""
-    for key in keys:
-        if not (snapshot.label(key) >= 0).any():
-            known = sorted({label for row in range(snapshot.n_nodes) for label in snapshot.node(row).labels})
-            meant = wording.closest(key, known)
-            raise UsageError(f"no node has the label {key}" + (f"; did you mean {meant}?" if meant else ""))
 
 
 # ── what is found ──

@@ -196,16 +196,17 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
     pods: Sequence[PodView],
     *,
     replaced: Sequence[PodView] = (),
-    labels: Sequence[str] = (ZONE,),
+    labels: Sequence[str] = (),
     advance: Callable[[], None] = lambda: None,
 ) -> Diff:
     """Compares where two chains place the waiting `pods` and the running `replaced`. `state` stays as it is.
 
     Where pods are replaced, they are taken from their nodes and placed with all others in order of age, as if the cluster were filled
-    again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted. `advance` is called for every
-    pod and side.
+    again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted, by default the zone.
+    `advance` is called for every pod and side. UnknownObject for a label that no node has.
     """
-    placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels, advance)
+    state.snapshot().see_labels(labels)
+    placing = _Placing(state, [*map(recreated, replaced), *pods], replaced, labels or (ZONE,), advance)
     former = placing.by(before)
     comparison = _Comparison(before, after, former.nodes, frozenset(group.group for group in former.side.run.groups))
     later = placing.by(after, comparison.tried)

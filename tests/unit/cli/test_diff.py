@@ -88,6 +88,7 @@ def test_params_of_policies_are_compared(wharf):
         (["--log", "log.jsonl"], "which policies would decide otherwise?"),
         (["--log", "log.jsonl", *POLICY], "log.jsonl: no such decision log"),
         ([*POLICY], "which cluster?"),
+        ([*CLUSTER, *POLICY, "--by", "zoen"], "no node has the label zoen"),
     ],
 )
 def test_what_is_refused(wharf, flags, said):

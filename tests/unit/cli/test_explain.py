@@ -252,3 +252,10 @@ def test_a_running_scheduler_is_asked_about_a_group(wharf, scheduler):
     url, answers = scheduler
     answers["/explain/group/ml/training?format=text"] = (200, "told\n")
     assert wharf("explain", "group", "ml/training", "--url", url) == (0, "told\n", "")
+
+
+def test_a_snapshot_without_nodes_is_refused(wharf, tmp_path):
+    (tmp_path / "pods.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n")
+    code, out, err = wharf("explain", "pod", "web", "--snapshot", tmp_path / "pods.yaml")
+    assert (code, out) == (2, "")
+    assert "the snapshot has no node" in err

@@ -190,6 +190,8 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
     try:
         items, start = open_stream(stream)
         if items is None:
+            if b"\0" in start:  # also a device without an end, such as /dev/zero
+                raise NotReadable("neither JSON nor YAML: it is not UTF-8 text, as it has zero bytes")
             yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
         else:
             yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)

@@ -268,7 +268,10 @@ def _reference(owner: objects.AnyObject) -> objects.OwnerReference:
     )
 
 
-def _count(replicas: int | None) -> range:
+def _count(owner: objects.AnyObject, replicas: int | None) -> range:
+    """The numbers of the pods of a workload; InvalidObject for more than `MAX_PODS`, before any is made."""
+    if replicas is not None and replicas > MAX_PODS:
+        raise InvalidObject(f"{objects.kind_of(owner)} {objects.key_of(owner)} has {replicas:,} pods; at most {MAX_PODS:,} are supported")
     return range(1 if replicas is None else max(replicas, 0))
 
 
@@ -290,7 +293,7 @@ def _deployment(deployment: objects.Deployment) -> Iterator[objects.AnyObject]:
         spec=structs.replace(spec, selector=structs.replace(selector, match_labels={**selector.match_labels, **label}), template=template),
     )
     yield replica_set
-    for number in _count(spec.replicas):
+    for number in _count(deployment, spec.replicas):
         name = f"{deployment.metadata.name}-{number}"
         yield _from_template(deployment, template, name, owned_by=_reference(replica_set))
 
@@ -302,14 +305,14 @@ def _short_hash(template: objects.PodTemplateSpec) -> str:
 
 def _replicated(owner: objects.ReplicaSet | objects.ReplicationController) -> Iterator[objects.AnyObject]:
     yield owner
-    for number in _count(owner.spec.replicas):
+    for number in _count(owner, owner.spec.replicas):
         yield _from_template(owner, owner.spec.template, f"{owner.metadata.name}-{number}")
 
 
 def _stateful_set(owner: objects.StatefulSet) -> Iterator[objects.AnyObject]:
     spec = owner.spec
     yield owner
-    for index in _count(spec.replicas):
+    for index in _count(owner, spec.replicas):
         ordinal = index + (spec.ordinals.start if spec.ordinals is not None else 0)
         name = f"{owner.metadata.name}-{ordinal}"
         labels = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal)}
@@ -336,11 +339,11 @@ def _with_claims(spec: objects.PodSpec, claims: Mapping[str, str]) -> objects.Po
 def _job(owner: objects.Job) -> Iterator[objects.AnyObject]:
     """The pods that run at the same time: parallelism, but no more than completions."""
     spec = owner.spec
-    at_once = 1 if spec.parallelism is None else max(spec.parallelism, 0)
+    at_once = spec.parallelism
     if spec.completions is not None:
-        at_once = min(at_once, spec.completions)
+        at_once = min(1 if at_once is None else at_once, spec.completions)
     indexed = spec.completion_mode == "Indexed"
-    for index in range(0 if spec.suspend else at_once):
+    for index in _count(owner, 0 if spec.suspend else at_once):
         completion = {"batch.kubernetes.io/job-completion-index": str(index)} if indexed else {}
         labels = {"batch.kubernetes.io/job-name": owner.metadata.name, "job-name": owner.metadata.name, **completion}
         metadata = structs.replace(spec.template.metadata, annotations={**spec.template.metadata.annotations, **completion})

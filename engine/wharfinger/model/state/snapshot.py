@@ -103,6 +103,14 @@ class Snapshot:
             raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
         return row
 
+    def see_labels(self, keys: Iterable[str]) -> None:
+        """Raises UnknownObject, which proposes the nearest label, for a label that no node has."""
+        for key in keys:
+            if not (self.label(key) >= 0).any():
+                known = sorted({label for row in range(self.n_nodes) for label in self.node_object(row).metadata.labels})
+                meant = wording.closest(key, known)
+                raise UnknownObject(f"no node has the label {key}" + (f"; did you mean {meant}?" if meant else ""))
+
     def node(self, row: int) -> NodeView:
         """One node in plain Python values."""
         tables = self._current()

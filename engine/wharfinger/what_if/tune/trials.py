@@ -12,6 +12,7 @@ import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -106,7 +107,7 @@ class InThisProcess(Executor):
 
 @contextmanager
 def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
-    """An executor for `run` with a number of processes; this one alone for 1."""
+    """An executor for `run` with a number of processes; this one alone for 1. UsageError if one of the others is ended."""
     if jobs == 1:
         keep(pickle.dumps(setup))
         yield InThisProcess()
@@ -116,6 +117,8 @@ def processes(setup: SearchSetup, jobs: int) -> Iterator[Executor]:
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_keep_in_child, initargs=(pickle.dumps(setup),))
     try:
         yield executor
+    except BrokenProcessPool as error:
+        raise UsageError(f"one of {jobs} processes was ended, perhaps as there is no more memory; try fewer with --jobs") from error
     finally:
         executor.shutdown(cancel_futures=True)
 

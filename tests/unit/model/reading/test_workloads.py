@@ -65,8 +65,11 @@ def test_replicas_default_to_one(replicas, count):
 
 def test_more_pods_than_anyone_means_are_refused(monkeypatch):
     monkeypatch.setattr(workloads, "MAX_PODS", 100)
-    with pytest.raises(InvalidObject, match=r"more than 100 pods; shop/web-100 is one too many"):
+    with pytest.raises(InvalidObject, match=r"Deployment shop/web has 2,000,000,000 pods; at most 100 are supported"):
         expand(DEPLOYMENT.replace("replicas: 3", "replicas: 2000000000"))
+    many = DEPLOYMENT.replace("replicas: 3", "replicas: 60")
+    with pytest.raises(InvalidObject, match=r"more than 100 pods; shop/api-40 is one too many"):
+        expand(f"{many}---\n{many.replace('name: web', 'name: api')}")
 
 
 def test_a_stateful_sets_pods_have_ordinals_and_claims():

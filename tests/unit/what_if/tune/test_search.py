@@ -1,5 +1,6 @@
 """A search: deterministic however many processes run its trials, and better than what ships where there is something better."""
 
+import os
 import pickle
 from collections import deque
 from concurrent.futures import Executor, Future
@@ -227,3 +228,8 @@ def test_python_places_running_pods_anew_and_some_twice(tmp_path):
     found = wharfinger.tune([policy(TEXT)], cluster, ["moves"], replace=["all"], load=1.5, kubernetes=True, held_out=0, trials=1)
     assert found.searched == ("cluster: 8 nodes, 9 pods to place",)
     assert any(knob.own_name == "NodeAffinity" for knob in found.knobs)
+
+
+def test_a_process_that_is_ended_is_no_error_of_our_own():
+    with pytest.raises(UsageError, match="try fewer with --jobs"), trials.processes(None, 2) as executor:
+        executor.submit(os._exit, 1).result()

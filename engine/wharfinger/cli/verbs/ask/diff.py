@@ -73,7 +73,7 @@ def wharf_diff(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """
     found: Diff | LogDiff
     if log is None:
-        found, titles = _over_pods(flags, against, replace or [], by or [ZONE])
+        found, titles = _over_pods(flags, against, replace or [], by or [])
     else:
         _refuse_cluster(flags, against, replace, by)
         found, titles = _over_log(log, flags, against)
