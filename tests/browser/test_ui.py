@@ -299,6 +299,19 @@ def test_a_pod_that_waits_says_first_what_is_missing_and_what_would_have_to_chan
     assert widths == ["100%", "96.67%", "95%", "0%"]
 
 
+def policies_of(page):
+    return [policy.name for profile in page.scheduler.profiles for policy in profile.chain.policies]
+
+
+def test_expressions_of_policies_are_set_as_code(scheduler, policies, visit):
+    policies("room", 'policy "room"\nfilter room { require node.free.cpu - pod.requests.cpu >= 1cpu else "no room" }\n')
+    eventually(lambda: "room" in scheduler.ask(policies_of))
+    scheduler.put([pod("huge", cpu="900")], POD)
+    tab = visit(f"{scheduler.url}?pod=shop/huge").tab
+    wait_text(tab, "#detail .card code", "node.free.cpu - pod.requests.cpu")
+    assert "`" not in tab.locator("#detail").inner_text()
+
+
 def test_the_scores_of_the_best_nodes_stand_side_by_side(scheduler, visit):
     scheduler.put([pod("web", cpu="900m")], POD)
     tab = visit(f"{scheduler.url}?pod=shop/web").tab

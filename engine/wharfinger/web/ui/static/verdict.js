@@ -19,10 +19,16 @@ export function verdict(tone, title, ...more) {
   return make("div", { class: `verdict ${tone}` }, make("p", { class: "headline" }, title), ...more.filter(Boolean).map((text) => make("p", {}, text)));
 }
 
+// What stands between backticks is code.
+function worded(text) {
+  const pieces = text.split("`");
+  return pieces.length % 2 ? pieces.map((piece, index) => (index % 2 ? make("code", {}, piece) : piece)) : text;
+}
+
 // Sentences that begin with blanks belong to the one above.
 export function sentences(all) {
   const list = make("ul", { class: "sentences" });
-  for (const text of all) list.append(make("li", { class: text.startsWith(" ") ? "deeper" : undefined }, text.trim()));
+  for (const text of all) list.append(make("li", { class: text.startsWith(" ") ? "deeper" : undefined }, worded(text.trim())));
   return list;
 }
 
