@@ -13,12 +13,17 @@ from tests.cluster.replicas import (
     wait_for_bindings,
 )
 from tests.cluster.soundness import assert_sound
-from tests.cluster.waiting import wait_bound
+from tests.cluster.waiting import eventually, wait_bound
 
 N_NODES = 50
 N_PODS = 2000
 MIDDLE = 500
 N_SLOWLY = 400  # pods that arrive one after the other, so that there is always one to bind
+
+
+def reported(control_plane):
+    """The names of the pods with an event of their binding."""
+    return {event["regarding"]["name"] for event in control_plane.api.list("Event") if event["reason"] == "Scheduled"}
 
 
 @pytest.fixture
@@ -40,6 +45,7 @@ def test_the_leader_is_killed_in_the_middle(control_plane, replicas):
     assert_sound(control_plane)
     assert MIDDLE <= sum(leader.bound().values()) < N_PODS
     assert max((leader.bound() + standby.bound()).values()) == 1
+    eventually(lambda: len(reported(control_plane)) == N_PODS)
 
 
 def test_the_leader_is_stopped_for_longer_than_its_lease_and_binds_nothing_when_it_goes_on(control_plane, replicas):
@@ -87,6 +93,5 @@ def test_a_leader_that_is_stopped_ends_what_it_began_and_gives_the_lease_back(co
     assert_sound(control_plane)
     assert leader.gave_back()
     bound = leader.bound()
-    reported = {event["regarding"]["name"] for event in control_plane.api.list("Event") if event["reason"] == "Scheduled"}
-    assert bound.keys() - reported == set()
+    assert bound.keys() - reported(control_plane) == set()
     assert max((bound + standby.bound()).values()) == 1

@@ -202,7 +202,10 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """The content of an event; the writer cuts the note to the allowed length. `reporter`: the profile, "" for the pod's own."""
+    """The content of an event; the writer cuts the note to the allowed length. `reporter`: the profile, "" for the pod's own.
+
+    `once`: it happens to an object at most once. It may be recorded again, by another process too, and is written once.
+    """
 
     type: str
     reason: str
@@ -210,6 +213,7 @@ class Event(Struct, frozen=True, kw_only=True):
     note: str
     related: Reference | None = None
     reporter: str = ""
+    once: bool = False
 
 
 class EventSink(Protocol):

@@ -1,10 +1,14 @@
 """Events of `events.k8s.io/v1`, written in the background at a low priority.
 
 Recording only takes a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are in flight few
-are written at a time: one at first, and more the longer the oldest has waited. Events so follow the bindings by a second or two, and a
-process that is killed loses no more than these. Repetitions (the same type, reason and action about the same pod) become a series. Its
-count is patched at the first repetition and then at most every few minutes, as client-go's recorder does
-(tools/events/event_broadcaster.go, Kubernetes 1.36). The note stays that of the first event, because the API server does not allow changes.
+are written at a time: one at first, and more the longer the oldest has waited. Events so follow the bindings by a second or two.
+
+An event that happens once to an object is named after the object's uid. The next leader can record it again after this process was killed:
+the API server refuses it if it is there.
+
+Repetitions (the same type, reason and action about the same pod) become a series. Its count is patched at the first repetition and then at
+most every few minutes, as client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36). The note stays that of the first
+event, because the API server does not allow changes.
 """
 
 from __future__ import annotations
@@ -141,7 +145,8 @@ class EventRecorder:
         known = self._series.get(key)
         if known is not None:
             self._series.move_to_end(key)
-            self._repeat(known)
+            if not event.once:
+                self._repeat(known)
             return
         note = cut(event.note)
         short = event if note is event.note else replace(event, note=note)
@@ -185,7 +190,8 @@ class EventRecorder:
 
     def _new(self, about: Reference, event: Event, reporter: str) -> Series:
         now = self._clock.now()
-        name = f"{about.name[:200]}.{int(now * 1e9):x}{self.n_waiting:x}"
+        suffix = f"{about.uid}.{event.reason.lower()}" if event.once and about.uid else f"{int(now * 1e9):x}{self.n_waiting:x}"
+        name = f"{about.name[:200]}.{suffix}"
         namespace = about.namespace or "default"
         return Series(namespace=namespace, name=name, event_time=now, about=about, event=event, reporter=reporter)
 
@@ -277,4 +283,4 @@ class EventRecorder:
         try:
             await self._connection.request("POST", path, body=msgspec.json.encode(body), urgent=True)
         except refusals.Conflict:
-            return  # the previous attempt wrote it, and its answer was lost
+            return  # the previous attempt wrote it and its answer was lost, or a former leader wrote it

@@ -33,7 +33,7 @@ from wharfinger.scheduler.profiles import Profiles
 from wharfinger.scheduler.queue.places import QueueSettings
 from wharfinger.scheduler.queue.scheduling_queue import SchedulingQueue
 from wharfinger.scheduler.queued_pods import QueuedGroup
-from wharfinger.scheduler.status import Failures, GroupStatus, StatusWrites
+from wharfinger.scheduler.status import Failures, GroupStatus, StatusWrites, assigned, bound_lately
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 SHORTER = 4
 """How many times shorter a slice is while policies are being built."""
+PODS_OF_STEP = 1000
+"""How many pods a new leader looks at in one step for bindings whose events may be missing."""
 MAX_IDLE_SECONDS = 1.0
 """Seconds after which an idle loop checks backoffs, pods that have waited too long, and the lease."""
 
@@ -107,6 +109,8 @@ class Scheduler:
         self._rest = rest
         self._stopping = False
         self._regrouping: Iterator[None] | None = None  # what is left of following other policies, or labels of namespaces
+        self._missing_events: Iterator[PodView] = iter(())  # pods left to look at, whose events a former leader may not have written
+        self._led = False  # at the last step
         self._namespaces: set[str] = set()  # whose labels have changed since the groups of their pods were computed
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         self._group_status = GroupStatus(self._cluster, binding=lambda: bool(self.n_binding))
@@ -230,6 +234,9 @@ class Scheduler:
         if not deciding:
             self._cycle.cancel()
             self._group_cycle.cancel()
+        if deciding and not self._led:
+            self._missing_events = iter(tuple(self.known_pods))
+        self._led = deciding
         if self._regrouping is None and self._namespaces and deciding:
             namespaces, self._namespaces = self._namespaces, set()
             self._regrouping = itertools.chain(self._following_labels(namespaces), self.queue.regroup())
@@ -239,6 +246,7 @@ class Scheduler:
         if not deciding:
             await until(self._wake, self._ports.clock, MAX_IDLE_SECONDS)
             return
+        self._record_missing_events()
         self.queue.flush()
         self._group_cycle.reservations.review()
         if self.budget.review():
@@ -249,6 +257,14 @@ class Scheduler:
             await self._ports.clock.sleep(self._rest())
         else:
             await until(self._wake, self._ports.clock, self._nap())
+
+    def _record_missing_events(self) -> None:
+        """Record the events of pods that were bound lately again: a leader that was killed may not have written them."""
+        now = self._ports.clock.now()
+        for pod in itertools.islice(self._missing_events, PODS_OF_STEP):
+            self._wake.set()  # for the pods that are left
+            if bound_lately(pod, now) and self.profiles.of(pod) is not None:
+                self._ports.events.record(pod, assigned(pod, pod.node_name))
 
     def _schedule_slice(self) -> bool:
         """True if more pods may be ready after a slice of time; False when no pod is ready."""

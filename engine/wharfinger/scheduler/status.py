@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+RECENT = 300.0
+"""Seconds after a binding in which a new leader writes the event of the pod again."""
 WRITE_DELAY = 2.0
 """Seconds after which conditions are written with all writers although pods are being bound."""
 _MAX_REMEMBERED = 4096
@@ -366,7 +368,17 @@ def failed_scheduling(message: str) -> Event:
 
 def assigned(pod: PodView, node: str) -> Event:
     """The event of a bound pod."""
-    return Event(type=NORMAL, reason="Scheduled", action="Binding", note=f"Successfully assigned {pod.key} to {node}")
+    return Event(type=NORMAL, reason="Scheduled", action="Binding", note=f"Successfully assigned {pod.key} to {node}", once=True)
+
+
+def bound_lately(pod: PodView, now: float) -> bool:
+    """True if a pod was bound in the last `RECENT` seconds, as far as its status says.
+
+    The kubelet writes the start of a pod soon after the binding. Before that, the creation of the pod counts.
+    """
+    created = pod.object.metadata.creation_timestamp
+    since = pod.started if pod.started is not None or created is None else created.timestamp()
+    return bool(pod.node_name) and since is not None and now - since <= RECENT
 
 
 def waiting_for_devices(node: str) -> Event:

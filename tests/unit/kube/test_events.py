@@ -57,6 +57,20 @@ def test_the_profile_that_decided_reports(recording):
     recording(scenario)
 
 
+def test_an_event_that_happens_once_is_written_once_whoever_records_it(recording):
+    once = Event(type=NORMAL, reason="Scheduled", action="Binding", note="assigned", once=True)
+
+    async def scenario(events, server, recorder):
+        events.record(pod(), once)
+        await events.drain()
+        events.record(pod(), once)
+        await events.drain()
+        assert [seen.body["metadata"]["name"] for seen in server.seen] == ["web.uid-web.scheduled"]
+        assert events.dropped == 0
+
+    recording(scenario, refused(409, "AlreadyExists"))
+
+
 def test_an_event_has_the_fields_of_the_api(recording):
     async def scenario(events, server, recorder):
         note, related = "Successfully assigned shop/web to n1", Reference(kind="Node", name="n1")

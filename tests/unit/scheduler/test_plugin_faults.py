@@ -51,6 +51,7 @@ METHODS = sorted(
         *plugin_calls.calls_of(PreparedFilter),
         *plugin_calls.calls_of(PreparedScore),
     }
+    - {"is_local"}  # which counting equal pods alone asks
 )
 
 

@@ -1,6 +1,9 @@
 import asyncio
+from datetime import UTC, datetime
 
-from tests.unit.scheduler.running import node, pod, running
+from msgspec.structs import replace
+
+from tests.unit.scheduler.running import Running, node, pod, running, scheduling
 from wharfinger.model.objects.pod_view import PodView
 
 
@@ -14,6 +17,42 @@ def test_places_every_pod_and_reports_it():
             note = f"Successfully assigned default/p0 to {world.cluster.nodes_of_pods()['default/p0']}"
             assert [(e.type, e.reason, e.action, e.note) for e in scheduled] == [("Normal", "Scheduled", "Binding", note)]
             assert [attempt.result for attempt in world.seen.attempts] == ["scheduled"] * 8
+
+    asyncio.run(story())
+
+
+BOUND = [  # name, scheduler, node, created and started so many seconds ago (None: not at all)
+    ("lately", "wharfinger", "a", 400, 100),
+    ("before the kubelet saw it", "wharfinger", "a", 20, None),
+    ("long ago", "wharfinger", "a", 900, 800),
+    ("never started", "wharfinger", "a", 900, None),
+    ("by another scheduler", "else", "a", 20, 10),
+    ("waiting", "wharfinger", "", 20, None),
+]
+
+
+def test_a_new_leader_records_the_bindings_of_the_last_minutes_again():
+    world = Running()
+
+    def ago(seconds):
+        return None if seconds is None else datetime.fromtimestamp(world.clock.now() - seconds, UTC)
+
+    def bound(name, scheduler, on, created, started):
+        made = pod(name.replace(" ", "-"), scheduler=scheduler, nodeName=on, cpu="1m" if on else "9")
+        metadata = replace(made.metadata, creation_timestamp=ago(created))
+        return replace(made, metadata=metadata, status=replace(made.status, start_time=ago(started)))
+
+    async def story():
+        world.office.is_leader = False
+        for thing in (node("a"), *(bound(*case) for case in BOUND)):
+            world.cluster.put(thing)
+        async with scheduling(world):
+            assert world.cluster.events == []
+            world.office.is_leader = True
+            await world.pass_time(2)
+            again = [(of, event.note, event.once) for of, event in world.cluster.events if event.reason == "Scheduled"]
+            names = "default/lately", "default/before-the-kubelet-saw-it"
+            assert again == [(name, f"Successfully assigned {name} to a", True) for name in names]
 
     asyncio.run(story())
 
