@@ -13,6 +13,9 @@ from wharfinger.language.semantics.catalogue import Attribute, Function, PluginR
 from wharfinger.model import attributes
 
 PLUGINS: Mapping[str, PluginRecord] = {
+    # pkg/scheduler/apis/config/v1/default_plugins.go, Kubernetes 1.36: the order decides which reason a node is counted under.
+    "SchedulingGates": PluginRecord(),
+    "PrioritySort": PluginRecord(),
     "NodeUnschedulable": PluginRecord(is_filter=True),
     "NodeName": PluginRecord(is_filter=True),
     "TaintToleration": PluginRecord(is_filter=True, weight=3),
@@ -28,11 +31,14 @@ PLUGINS: Mapping[str, PluginRecord] = {
         is_filter=True, weight=2, arguments=frozenset({"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"})
     ),
     "DynamicResources": PluginRecord(is_filter=True, weight=2, arguments=frozenset({"filterTimeout", "bindingTimeout"})),
+    "DefaultPreemption": PluginRecord(),
     "NodeResourcesBalancedAllocation": PluginRecord(weight=1, arguments=frozenset({"resources"})),
     "ImageLocality": PluginRecord(weight=1),
+    "DefaultBinder": PluginRecord(),
     "NodeDeclaredFeatures": PluginRecord(is_filter=True),
-    "GpuShares": PluginRecord(is_filter=True),
+    "GpuShares": PluginRecord(is_filter=True),  # not one of Kubernetes' own
 }
+"""Every built-in plugin, in the order in which a chain runs them."""
 
 FUNCTIONS = (
     *numbers.NUMBERS,
@@ -85,7 +91,7 @@ class Builtins:
 
     def plugins(self) -> Mapping[str, PluginRecord]:
         """The built-in plugins that filter or score nodes, by name, in the order in which a chain runs them."""
-        return PLUGINS
+        return {name: record for name, record in PLUGINS.items() if record.is_filter or record.weight is not None}
 
     def score_plugins(self) -> Mapping[str, PluginRecord]:
         """The score plugins, whose weights `base kubernetes` can set."""

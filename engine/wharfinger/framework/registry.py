@@ -1,7 +1,7 @@
 """The registry of plugins.
 
-Built-in plugins are the classes in the modules of `framework/plugins/`, in Kubernetes' default order below. Plugins of other packages
-announce themselves by an entry point in the group `wharfinger.plugins` whose value is the plugin class.
+Built-in plugins are the classes in the modules of `framework/plugins/`, in the order of their records (`builtins.catalogue`). Plugins of
+other packages announce themselves by an entry point in the group `wharfinger.plugins` whose value is the plugin class.
 """
 
 from __future__ import annotations
@@ -13,36 +13,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
 
+from wharfinger.builtins.catalogue import PLUGINS
 from wharfinger.errors import PluginContractError, UnknownObject
 from wharfinger.framework import extension, plugins
 from wharfinger.language.report import wording
 
 ENTRY_POINT_GROUP = "wharfinger.plugins"
 
-DEFAULT_ORDER = (
-    # pkg/scheduler/apis/config/v1/default_plugins.go, Kubernetes 1.36: the order decides which reason a node is counted under.
-    "SchedulingGates",
-    "PrioritySort",
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "DynamicResources",
-    "DefaultPreemption",
-    "NodeResourcesBalancedAllocation",
-    "ImageLocality",
-    "DefaultBinder",
-    "NodeDeclaredFeatures",
-    "GpuShares",  # not one of Kubernetes' own
-)
+DEFAULT_ORDER = tuple(PLUGINS)
+"""The names of the built-in plugins, in the order in which a chain runs them."""
 
 
 class Registry(Mapping[str, type[extension.Plugin]]):
@@ -101,7 +80,7 @@ def built_in() -> list[tuple[str, type[extension.Plugin]]]:
         ]
     for origin, plugin in found:
         if plugin.name not in DEFAULT_ORDER:
-            raise PluginContractError(f"built-in plugin {plugin.name} ({origin}) has no place in registry.DEFAULT_ORDER")
+            raise PluginContractError(f"built-in plugin {plugin.name} ({origin}) has no record in builtins.catalogue.PLUGINS")
     return found
 
 
