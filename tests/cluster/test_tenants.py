@@ -12,6 +12,8 @@ from tests.cluster import custom, objects
 from tests.cluster.api import Api, Refused
 from tests.cluster.control_plane import GUEST_TOKEN
 from tests.cluster.permissions import RBAC
+from tests.cluster.process import WharfProcess
+from tests.cluster.replicas import configuration
 from tests.cluster.waiting import eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "security.md"
@@ -136,3 +138,28 @@ def test_an_inline_policy_sees_and_governs_its_own_pods_only(defined, tenant, ba
     assert (code, [each["authority"] for each in json.loads(answer)["policies"]]) == (200, [f"namespace {NAMESPACE}"])
     tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/web")
     eventually(lambda: custom.get(defined, "PolicyApp", "web", NAMESPACE) is None)
+
+
+def test_the_oldest_apps_of_a_namespace_are_acted_upon_as_many_as_the_settings_allow(control_plane, defined, tenant, nodes):
+    nodes(2)
+    spec = {"image": "web:1", "replicas": 1, "policy": {"inline": custom.EAST.replace('"east"', '""')}}
+    head = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "PolicyApp"}
+
+    def ready(name):
+        found = tenant.request("GET", f"{custom.path('PolicyApp', NAMESPACE)}/{name}").get("status") or {}
+        return next((each for each in found.get("conditions", ()) if each["type"] == "Ready"), {"status": "", "reason": ""})
+
+    with WharfProcess(control_plane, f"--config={configuration(control_plane, limits={'policyApps': 2})}") as wharf:
+        wharf.wait_scheduling()
+        for number in range(3):
+            tenant.request("POST", custom.path("PolicyApp", NAMESPACE), {**head, "metadata": {"name": f"app-{number}"}, "spec": spec})
+        last = eventually(lambda: (found := ready("app-2"))["reason"] == "Failed" and found)
+        assert f"namespace {NAMESPACE} has 3 PolicyApps, and the scheduler acts upon the 2 oldest of a namespace" in last["message"]
+        eventually(lambda: [ready(f"app-{number}")["status"] for number in range(2)] == ["True", "True"])
+        assert custom.get(defined, "SchedulingPolicy", f"{NAMESPACE}.app-2") is None
+
+        tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/app-0")
+        eventually(lambda: ready("app-2")["status"] == "True")
+        for number in range(1, 3):
+            tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/app-{number}")
+        eventually(lambda: all(custom.get(defined, "PolicyApp", f"app-{number}", NAMESPACE) is None for number in range(3)))

@@ -78,6 +78,11 @@ class BoundPolicy:
         """The metrics of the policy that too few nodes have; rules that use them are left out."""
         return tuple(sorted(self._policy.freshness.suspended(snapshot)))
 
+    def forget_columns(self) -> None:
+        """Forget what was computed for all rows: until the next question about them the cluster has changed."""
+        if self._frame is not None and isinstance(self._frame.rows, slice):
+            self._frame, self._registers = None, self._start
+
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
         """Why filter number `index` rejects nodes, `(n_rows,) uint64`: bit k is `filters[index].bits[k]`, 0 passes."""
         return self.bits_of(self._policy.filters[index], snapshot, rows)
@@ -211,7 +216,7 @@ class BoundPolicy:
         for part in plan.static:
             if self._registers[part.register] is None:
                 self._registers[part.register] = self.static_column(part, frame.snapshot)
-        schedule.run(plan.rest, self._registers)
+        schedule.run_for_all_rows(plan, self._registers)
 
     def _at(self, snapshot: Snapshot, rows: Rows) -> AtRows:
         """The frame for these rows; a new one empties the registers."""

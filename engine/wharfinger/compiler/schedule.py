@@ -7,6 +7,7 @@ any tree to walk, and each step is one NumPy call.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,14 +79,16 @@ class Plan:
     """The steps that compute some nodes: `steps` for any rows, or `rest` for all rows after the static parts were looked up.
 
     `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `hazardous` plans contain operations that may
-    divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `domains` are the topology keys whose
-    domains alone decide the result for a node; None if anything else about the node does.
+    divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `done_with` are, for each step of
+    `rest`, the registers that no step of any plan reads after it: for all rows each of them holds a whole column. `domains` are the
+    topology keys whose domains alone decide the result for a node; None if anything else about the node does.
     """
 
     outputs: tuple[int, ...]
     steps: tuple[Step, ...]
     static: tuple[StaticPart, ...]
     rest: tuple[Step, ...]
+    done_with: tuple[tuple[int, ...], ...]
     one_row: tuple[RowStep, ...] | None
     hazardous: bool
     watch: Watch
@@ -121,6 +124,15 @@ def run(steps: Iterable[Step], registers: Registers) -> None:
             registers[register] = compute(registers)
 
 
+def run_for_all_rows(plan: Plan, registers: Registers) -> None:
+    """Fills the registers of `rest` that are still empty, and empties those that nothing needs any more."""
+    for (register, compute), done_with in zip(plan.rest, plan.done_with, strict=True):
+        if registers[register] is None:
+            registers[register] = compute(registers)
+        for each in done_with:
+            registers[each] = None
+
+
 def schedule(module: Module, groups: Mapping[str, Sequence[str]]) -> Program:
     """The program that computes the roots of a module; roots named together in `groups` have one plan."""
     return _Scheduling(module).program(groups)
@@ -133,6 +145,7 @@ class _Scheduling:
         self.selects = {node.number: selections.select_kernel(node) for node in self.nodes if is_selection(node)}
         self.lasting = {node.number for node in self.nodes if is_selection(node) and selections.is_fixed_for_template(node)}
         self.tables = _tables(self.nodes)
+        self.of_one_plan = frozenset[int]()
         self.places: dict[int, int] = {}
         self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
         for node in self.nodes:
@@ -162,6 +175,8 @@ class _Scheduling:
 
     def program(self, groups: Mapping[str, Sequence[str]]) -> Program:
         roots = self.module.roots
+        users = Counter(number for names in groups.values() for number in self._needed([roots[name] for name in names]))
+        self.of_one_plan = frozenset(number for number, plans in users.items() if plans == 1)
         return Program(
             module=self.module,
             groups=groups,
@@ -183,6 +198,19 @@ class _Scheduling:
     def _steps(self, nodes: Iterable[Node]) -> tuple[Step, ...]:
         return tuple(self.steps[node.number] for node in nodes)
 
+    def _needed(self, roots: Sequence[Node]) -> set[int]:
+        """The numbers of the nodes that a plan for these roots reads, or gives."""
+        return {arg.number for node in self._run_nodes(roots) for arg in node.args} | {root.number for root in roots}
+
+    def _done_with(self, rest: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[int, ...], ...]:
+        """The registers that each step of a plan is the last to read, of those that the plan fills for itself alone."""
+        own = {node.number for node in rest if node.number in self.of_one_plan} - {root.number for root in roots}
+        last = {arg.number: step for step, node in enumerate(rest) for arg in node.args if arg.number in own}
+        found: list[list[int]] = [[] for _ in rest]
+        for number, step in last.items():
+            found[step].append(self.places[number])
+        return tuple(map(tuple, found))
+
     def _plan(self, roots: Sequence[Node]) -> Plan:
         nodes = self._run_nodes(roots)
         wanted = {arg.number for user in nodes if user.volatility is not Volatility.STATIC for arg in user.args} | {r.number for r in roots}
@@ -193,6 +221,7 @@ class _Scheduling:
             steps=self._steps(nodes),
             static=tuple(self._static_part(node) for node in static),
             rest=self._steps(rest),
+            done_with=self._done_with(rest, roots),
             one_row=self._one_row(rest),
             hazardous=any(node.op.hazardous for node in nodes),
             watch=self._watch(nodes),

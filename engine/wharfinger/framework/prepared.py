@@ -88,6 +88,10 @@ class Shared:
             found = self._made[owner] = make()
         return cast("T", found)
 
+    def made_for(self, owner: Hashable) -> object | None:
+        """The object of an owner; None if none has been made."""
+        return self._made.get(owner)
+
     def made(self, owner: type[T]) -> T | None:
         """The object of an owner that is its class; None if none has been made."""
         found: object = self._made.get(cast("Hashable", owner))

@@ -24,6 +24,7 @@ from wharfinger.framework.evaluation.scoring import Scoring
 from wharfinger.framework.plugin_calls import NO_LAPS, Stopwatch
 from wharfinger.framework.pod_devices import shared_by
 from wharfinger.framework.prepared import Attempt, Changes
+from wharfinger.framework.rules import policy_rules
 from wharfinger.framework.rules.lineup import Lineup
 
 if TYPE_CHECKING:
@@ -85,12 +86,17 @@ class Evaluation:
 
     def update(self, pod: PodView, snapshot: Snapshot) -> None:
         """Bring the result up to date: it then equals a fresh evaluation of `pod` on `snapshot`."""
-        self.update_filters(pod, snapshot)
+        self._update_filters(pod, snapshot)
         if self._behind:
             self._update_scores(Attempt(pod, snapshot, self.shared))
+        policy_rules.forget_columns(self.lineup.governing, self.shared)
 
     def update_filters(self, pod: PodView, snapshot: Snapshot) -> None:
         """Bring the results of the filters up to date; those of the scores may be older."""
+        self._update_filters(pod, snapshot)
+        policy_rules.forget_columns(self.lineup.governing, self.shared)
+
+    def _update_filters(self, pod: PodView, snapshot: Snapshot) -> None:
         revision = snapshot.revision
         nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
         if revision == self.revision and snapshot.now == self.asked_at and nominee == self._nominee:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from wharfinger.compiler.row_code import is_quick
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import FilterPlugin, Permission, Placement, Plugin, ScorePlugin
-from wharfinger.framework.prepared import ALL, Attempt, Changes, Mask, PreparedFilter, PreparedScore, Reason, Rows, union
+from wharfinger.framework.prepared import ALL, Attempt, Changes, Mask, PreparedFilter, PreparedScore, Reason, Rows, Shared, union
 from wharfinger.framework.rules.points import ENCODED, PolicyScale
 from wharfinger.framework.rules.score_slot import PluginPoints, ScoreTerm
 from wharfinger.language.semantics.catalogue import Volatility
@@ -307,3 +307,11 @@ class PolicyRules:
 def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
     """The policy bound to the pod, once per template."""
     return attempt.shared.once(policy, lambda: BoundPolicy(policy, attempt.pod, attempt.snapshot))
+
+
+def forget_columns(policies: Sequence[CompiledPolicy], shared: Shared) -> None:
+    """Forget what the rules of policies have computed for all nodes on the way to their results, which may be many times as large."""
+    for policy in policies:
+        bound = shared.made_for(policy)
+        if isinstance(bound, BoundPolicy):
+            bound.forget_columns()
