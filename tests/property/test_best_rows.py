@@ -13,7 +13,7 @@ from tests.unit.framework import fleet
 from wharfinger.framework import chain, domains
 from wharfinger.framework.domains import RowClasses
 from wharfinger.framework.evaluation import best_rows
-from wharfinger.framework.evaluation.best_rows import Arrangement, BestRows
+from wharfinger.framework.evaluation.best_rows import Arrangement, BestOfFew, BestOfMany
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
@@ -41,9 +41,8 @@ def best_of_all(sums, feasible, ids, added, per_unit):
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("n_classes", [None, 1, 3, 11])
-@pytest.mark.parametrize("few_rows", [0, best_rows.FEW_ROWS])
-def test_cells_find_what_looking_at_every_row_finds(seed, n_classes, few_rows, monkeypatch):
-    monkeypatch.setattr(best_rows, "FEW_ROWS", few_rows)
+@pytest.mark.parametrize("form", ["few", "many"])
+def test_both_forms_find_what_looking_at_every_row_finds(seed, n_classes, form):
     chance = np.random.default_rng(seed)
     n_nodes = int(chance.integers(11, 700))
     hashes = chance.integers(0, 2**63, n_nodes).astype(np.uint64)
@@ -58,7 +57,11 @@ def test_cells_find_what_looking_at_every_row_finds(seed, n_classes, few_rows, m
     values = np.arange(4.0) if per_unit is None else np.array([*nearly_equal, *([0.0] * 40 if seed % 2 else [3.0, 7.7])])
     sums, feasible = chance.choice(values, n_nodes), chance.random(n_nodes) < 0.8
     feasible[0] = True
-    best = BestRows(Arrangement(hashes, classes), sums, feasible)
+    best = (
+        BestOfFew(Arrangement(hashes, None), classes, sums, feasible)
+        if form == "few"
+        else BestOfMany(Arrangement(hashes, classes), sums, feasible)
+    )
     for _ in range(60):
         if chance.random() < 0.6:
             row = int(chance.integers(n_nodes))
@@ -78,10 +81,10 @@ def test_cells_find_what_looking_at_every_row_finds(seed, n_classes, few_rows, m
         expected = best_of_all(sums, feasible, ids, added, per_unit)
         found = best.find(added, per_unit)
         assert found.n_rows == len(expected)
-        assert sorted(best.rows(found).tolist()) == expected.tolist()
+        assert sorted(found.rows().tolist()) == expected.tolist()
         in_order = expected[np.argsort(hashes[expected])]
         for place in {0, len(expected) // 2, len(expected) - 1}:
-            assert best.row(found, place) == in_order[place]
+            assert found.row(place) == in_order[place]
 
 
 def labelled(chance, number):

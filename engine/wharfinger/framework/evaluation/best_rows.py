@@ -1,10 +1,11 @@
-"""The rows with the highest total, found without a search over all rows, and the rule that breaks ties.
+"""The rows with the highest total, and the rule that breaks ties.
 
 A row's total is its own sum plus the points of its topology domains, which are the same number for all rows of a *class* (rows with the
-same domains). Rows are arranged in blocks, and within a block by class; the rows of one class in one block are a *cell*. Each cell keeps
-its highest sum, the number of rows that have it, and a bound on all other sums. A changed row changes its own cell only. Changed points
-of a domain change no cell: they are added to the highest sums when the best row is searched. Addition and rounding are monotone in
-floating point too, so the highest total of a cell is the total of its highest sum, to the last bit.
+same domains). `BestOfFew` compares the totals of all rows, which is the fastest search up to some thousand rows. `BestOfMany` arranges the
+rows in blocks, and within a block by class; the rows of one class in one block are a *cell*. Each cell keeps its highest sum, the number of
+rows that have it, and a bound on all other sums. A changed row changes its own cell only. Changed points of a domain change no cell: they
+are added to the highest sums when the best row is searched. Addition and rounding are monotone in floating point too, so the highest total
+of a cell is the total of its highest sum, to the last bit.
 
 Kubernetes leaves ties to the order in which goroutines finish. Here a tie has the same winner on every machine and in every replay, and
 winners are still spread over the tied nodes as if drawn at random. Names and uids are hashed to 64 bits with BLAKE2b; the node hashes are
@@ -15,8 +16,9 @@ rejection step: the bias is below n/2⁶⁴). Blocks follow the same order, so t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,7 @@ ROWS_OF_CELL = 64
 MAX_BLOCK_ROWS = 4096
 MAX_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
 FEW_CELLS = 3  # cells that are counted again one by one; more are counted by array operations
-FEW_ROWS = 8192  # so few rows are all counted again sooner than it is found out which cells some of them concern
+FEW_ROWS = 8192  # so few rows are all compared sooner than their cells are kept up to date
 NO_TOTAL = -np.inf
 
 
@@ -133,11 +135,101 @@ class Arrangements:
             self._kept.clear()
 
 
-class BestRows:
-    """The sums of all rows, `-inf` where a row is not feasible, and the values per cell with which the best rows are found.
+class Best(ABC):
+    """The best rows; valid until a sum changes. `n_rows` is their number."""
+
+    n_rows: int
+
+    @abstractmethod
+    def row(self, place: int) -> int:
+        """The best row at a place (0..`n_rows`-1) in the order of name hashes."""
+
+    @abstractmethod
+    def rows(self) -> NDArray[np.intp]:
+        """All of the best rows, in no particular order."""
+
+
+class BestRows(ABC):
+    """The sums of all rows, `-inf` where a row is not feasible, kept for the search of the best rows.
+
+    Where no points are kept per class, "sums" are totals in whole quanta, which are compared directly.
+    """
+
+    @abstractmethod
+    def put(self, row: int, value: float) -> None:
+        """Set the sum of one row; -inf if it is not feasible."""
+
+    @abstractmethod
+    def put_all(self, rows: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+        """Set the sums of some rows; -inf where a row is not feasible."""
+
+    @abstractmethod
+    def find(self, added: Sequence[NDArray[np.float64]], per_unit: float | None) -> Best:
+        """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`.
+
+        None: the sums are totals in whole quanta, to which only 0 or -inf is added.
+        """
+
+
+def best_rows(
+    arrangements: Arrangements, classes: RowClasses | None, snapshot: Snapshot, sums: NDArray[np.float64], feasible: Mask
+) -> BestRows:
+    """The faster of the two forms for this number of nodes; `sums` (n_nodes,) and `feasible` (n_nodes,) bool are by row."""
+    if snapshot.n_nodes <= FEW_ROWS:
+        return BestOfFew(arrangements.arrangement(None, snapshot), classes, sums, feasible)
+    return BestOfMany(arrangements.arrangement(classes, snapshot), sums, feasible)
+
+
+class BestOfFew(BestRows):
+    """The sums in the order of name hashes, and the class of each; every search compares all of them."""
+
+    __slots__ = ("_at", "_class", "_sums")
+
+    def __init__(self, plain: Arrangement, classes: RowClasses | None, sums: NDArray[np.float64], feasible: Mask) -> None:
+        """`plain` is the arrangement without classes."""
+        self._at = plain
+        self._class = plain.place_class if classes is None else classes.ids[plain.row]
+        self._sums = np.where(feasible, sums, NO_TOTAL)[plain.row]
+
+    def put(self, row: int, value: float) -> None:
+        """Set the sum of one row."""
+        self._sums[self._at.place.item(row)] = value
+
+    def put_all(self, rows: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+        """Set the sums of some rows."""
+        self._sums[self._at.place[rows]] = values
+
+    def find(self, added: Sequence[NDArray[np.float64]], per_unit: float | None) -> Best:
+        """The best rows."""
+        keys = _keys(self._sums, added, self._class, per_unit)
+        return TiedRows(self._at.row, (keys == keys.max()).nonzero()[0])
+
+
+class TiedRows(Best):
+    """The best rows as their `places`, ascending: the places are in the order of name hashes."""
+
+    __slots__ = ("_places", "_row", "n_rows")
+
+    def __init__(self, row: NDArray[np.intp], places: NDArray[np.intp]) -> None:
+        """`row` is the row at each place."""
+        self._row = row
+        self._places = places
+        self.n_rows = len(places)
+
+    def row(self, place: int) -> int:
+        """The best row at a place."""
+        return self._row.item(self._places.item(place))
+
+    def rows(self) -> NDArray[np.intp]:
+        """All of the best rows."""
+        return self._row[self._places]
+
+
+class BestOfMany(BestRows):
+    """The sums by cell, and the values per cell with which the best rows are found.
 
     `_tops` (2, n_cells) holds the highest sum of each cell and an upper bound on all lower sums. `_n_highest` (n_cells,) is the number of
-    rows with the highest sum. Where no points are kept per class, "sums" are totals in whole quanta, which are compared directly.
+    rows with the highest sum.
     """
 
     __slots__ = ("_at", "_below", "_highest", "_n_highest", "_sums", "_tops")
@@ -190,10 +282,6 @@ class BestRows:
         """Set the sums of some rows; -inf where a row is not feasible."""
         at = self._at
         places = at.place[rows]
-        if len(rows) > FEW_CELLS and len(at.row) <= FEW_ROWS:
-            self._sums[places] = values
-            self._count_all()
-            return
         different = values != self._sums[places]
         places, values = places[different], values[different]
         of = at.cell_of[places]
@@ -247,10 +335,7 @@ class BestRows:
         self._below[cell] = np.max(sums, where=~best, initial=NO_TOTAL)
 
     def find(self, added: Sequence[NDArray[np.float64]], per_unit: float | None) -> Best:
-        """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`.
-
-        None: the sums are totals in whole quanta, to which only 0 or -inf is added.
-        """
+        """The best rows."""
         of = self._at.cell_class
         if per_unit is None:
             tops = _keys(self._highest, added, of, per_unit)
@@ -263,8 +348,7 @@ class BestRows:
             if below.any():
                 return self._all(added, per_unit, key)
             cells = highest.nonzero()[0]
-        counts = self._n_highest[cells]
-        return Best(key, cells, counts, int(counts.sum()), added, per_unit)
+        return TiedCells(self._at, self._sums, added, per_unit, key, cells, self._n_highest[cells])
 
     def _all(self, added: Sequence[NDArray[np.float64]], per_unit: float, key: float) -> Best:
         """`find` for the case that different sums of a cell may be equal after rounding: compares every row."""
@@ -272,54 +356,66 @@ class BestRows:
         equal = _keys(self._sums, added, at.place_class, per_unit) == key
         counts = np.add.reduceat(equal, at.starts[:-1], dtype=np.intp)
         cells = np.flatnonzero(counts)
-        return Best(key, cells, counts[cells], int(counts.sum()), added, per_unit)
+        return TiedCells(at, self._sums, added, per_unit, key, cells, counts[cells])
 
-    def rows(self, found: Best) -> NDArray[np.intp]:
-        """All of the best rows, in no particular order."""
-        at = self._at
-        if len(found.cells) * 4 > len(at.sizes):
-            return at.row[self._places(found, 0, len(at.row))]
-        return np.concatenate(
-            [at.row[self._places(found, at.starts.item(cell), at.starts.item(cell + 1))] for cell in found.cells.tolist()]
-        )
 
-    def row(self, found: Best, place: int) -> int:
-        """The best row at a place (0..`found.n_rows`-1) in the order of name hashes."""
+class TiedCells(Best):
+    """The best rows as the cells that hold them, the number in each cell (`counts`) and in all (`n_rows`); `key` is their total.
+
+    `sums` are the sums by place. `added` and `per_unit` are the arguments of `find`.
+    """
+
+    __slots__ = ("_added", "_at", "_cells", "_counts", "_key", "_per_unit", "_sums", "n_rows")
+
+    def __init__(  # noqa: PLR0913 — what was searched, and what was found
+        self,
+        at: Arrangement,
+        sums: NDArray[np.float64],
+        added: Sequence[NDArray[np.float64]],
+        per_unit: float | None,
+        key: float,
+        cells: NDArray[np.intp],
+        counts: NDArray[np.intp],
+    ) -> None:
+        self._at = at
+        self._sums = sums
+        self._added = added
+        self._per_unit = per_unit
+        self._key = key
+        self._cells = cells
+        self._counts = counts
+        self.n_rows = int(counts.sum())
+
+    def rows(self) -> NDArray[np.intp]:
+        """All of the best rows."""
         at = self._at
-        ends = found.counts.cumsum()
+        if len(self._cells) * 4 > len(at.sizes):
+            return at.row[self._places(0, len(at.row))]
+        return np.concatenate([at.row[self._places(at.starts.item(cell), at.starts.item(cell + 1))] for cell in self._cells.tolist()])
+
+    def row(self, place: int) -> int:
+        """The best row at a place."""
+        at, cells = self._at, self._cells
+        ends = self._counts.cumsum()
         index = int(ends.searchsorted(place, side="right"))
-        cell = found.cells.item(index)
+        cell = cells.item(index)
         block = at.cell_block.item(cell)
-        follows = index > 0 and at.cell_block.item(found.cells.item(index - 1)) == block
-        if not follows and (index + 1 == len(ends) or at.cell_block.item(found.cells.item(index + 1)) != block):
-            places = self._places(found, at.starts.item(cell), at.starts.item(cell + 1))  # in the order of hashes, as of one cell
+        follows = index > 0 and at.cell_block.item(cells.item(index - 1)) == block
+        if not follows and (index + 1 == len(ends) or at.cell_block.item(cells.item(index + 1)) != block):
+            places = self._places(at.starts.item(cell), at.starts.item(cell + 1))  # in the order of hashes, as of one cell
             return at.row.item(places.item(place - (ends.item(index - 1) if index else 0)))
         first_cell, last_cell = at.block_starts.item(block), at.block_starts.item(block + 1)
-        before = int(found.cells.searchsorted(first_cell))
-        places = self._places(found, at.starts.item(first_cell), at.starts.item(last_cell))
+        before = int(cells.searchsorted(first_cell))
+        places = self._places(at.starts.item(first_cell), at.starts.item(last_cell))
         wanted = place - (ends.item(before - 1) if before else 0)
         return at.row.item(places.item(at.rank[places].argsort().item(wanted)))
 
-    def _places(self, found: Best, start: int, end: int) -> NDArray[np.intp]:
+    def _places(self, start: int, end: int) -> NDArray[np.intp]:
         """The places of best rows from `start` up to but not including `end`, ascending."""
-        keys = _keys(self._sums[start:end], found.added, self._at.place_class[start:end], found.per_unit)
-        places: NDArray[np.intp] = (keys == found.key).nonzero()[0]
+        keys = _keys(self._sums[start:end], self._added, self._at.place_class[start:end], self._per_unit)
+        places: NDArray[np.intp] = (keys == self._key).nonzero()[0]
         places += start
         return places
-
-
-class Best(NamedTuple):
-    """The best rows: their total (`key`), the cells that hold them, the number in each cell (`counts`) and in all (`n_rows`).
-
-    `added` and `per_unit` are the arguments of `BestRows.find`.
-    """
-
-    key: float
-    cells: NDArray[np.intp]
-    counts: NDArray[np.intp]
-    n_rows: int
-    added: Sequence[NDArray[np.float64]]
-    per_unit: float | None
 
 
 def _keys(

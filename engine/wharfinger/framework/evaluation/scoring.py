@@ -281,8 +281,7 @@ class Scoring:
     def _rank(self, rows: NDArray[np.intp], snapshot: Snapshot, possible: Mask) -> None:
         """Update the best rows after the sums of some rows changed."""
         if self._best is None:
-            arrangement = self._arrangements.arrangement(self._classes, snapshot)
-            self._best = BestRows(arrangement, self._ranked(ALL), possible)
+            self._best = best_rows.best_rows(self._arrangements, self._classes, snapshot, self._ranked(ALL), possible)
         else:
             self._best.put_all(rows, np.where(possible[rows], self._ranked(rows), -np.inf))
 
@@ -303,7 +302,7 @@ class Scoring:
             rows = self.best_rows(feasible)
             return (int(rows[0]) if len(rows) == 1 else int(rows[best_rows.winner(uid, snapshot.name_hashes[rows])])), len(rows)
         found = self._best.find(self._added, self._per_unit)
-        return self._best.row(found, best_rows.place(uid, found.n_rows) if found.n_rows > 1 else 0), found.n_rows
+        return found.row(best_rows.place(uid, found.n_rows) if found.n_rows > 1 else 0), found.n_rows
 
     def key_among(self, rows: NDArray[np.intp], number: int = 0) -> NDArray[np.float64]:
         """The totals of some feasible rows in the tier of that number, in whole quanta, as if no other node were feasible."""
@@ -325,7 +324,7 @@ class Scoring:
         """All rows with the highest total in the first tier."""
         tier = self.tiers[0]
         if self._best is not None:
-            return self._best.rows(self._best.find(self._added, self._per_unit))
+            return self._best.find(self._added, self._per_unit).rows()
         keys = tier.key(ALL)
         if not feasible.all():
             keys[~feasible] = -np.inf
