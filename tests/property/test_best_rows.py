@@ -94,8 +94,10 @@ def labelled(chance, number):
     return fleet.node(f"n{number}", cpu=f"{chance.randint(2, 9)}", memory=f"{chance.randint(7, 9)}Gi", labels=labels)
 
 
+@pytest.mark.parametrize("few_rows", [0, best_rows.FEW_ROWS])
 @pytest.mark.parametrize("texts", [[TEN_TERMS], [ZONED], [TEN_TERMS, ZONED]], ids=["ten terms", "zoned", "both"])
-def test_decisions_that_add_points_by_domain_are_those_of_decide(texts):
+def test_decisions_that_add_points_by_domain_are_those_of_decide(texts, few_rows, monkeypatch):
+    monkeypatch.setattr(best_rows, "FEW_ROWS", few_rows)
     chance = random.Random(5)
     state = ClusterState()
     for number in range(90):
@@ -138,8 +140,10 @@ AFFINITY = {"affinity": {
 
 
 @pytest.mark.parametrize("texts", [[], [ZONES_FULL], [ZONES_FULL, ZONED]], ids=["kubernetes", "policy", "both"])
+@pytest.mark.parametrize("few_rows", [0, best_rows.FEW_ROWS])
 @pytest.mark.parametrize("seed", range(3))
-def test_filters_kept_by_domain_decide_as_row_by_row(texts, seed, monkeypatch):
+def test_filters_kept_by_domain_decide_as_row_by_row(texts, seed, few_rows, monkeypatch):
+    monkeypatch.setattr(best_rows, "FEW_ROWS", few_rows)
     chance = random.Random(seed)
     state = ClusterState()
     for number in range(90):

@@ -101,9 +101,14 @@ def _mean_at(context: AtNode, names: tuple[str, ...], weights: Mapping[str, floa
 
 
 def _mean_rows(context: AtRows, names: tuple[str, ...], weights: Mapping[str, float], points: Callable[[Fill], Numbers]) -> Numbers:
+    fills = list(_fills(context, _fill_rows, weights_of(names, tuple(weights.items())), nonzero=True))
     n_rows = context.n_rows
+    of_all = sum(weight for _, weight in fills)
+    if of_all > 0 and all(np.count_nonzero(fill.counts) == n_rows for fill, _ in fills):  # the usual case: the nodes have all resources
+        mean: Numbers = reduce(np.add, (points(fill) * weight for fill, weight in fills)) / of_all
+        return mean
     total, weight_sum = np.zeros(n_rows), np.zeros(n_rows)
-    for fill, weight in _fills(context, _fill_rows, weights_of(names, tuple(weights.items())), nonzero=True):
+    for fill, weight in fills:
         total += np.where(fill.counts, points(fill) * weight, 0.0)
         weight_sum += np.where(fill.counts, weight, 0.0)
     return np.where(weight_sum > 0, total / weight_sum, 0.0)

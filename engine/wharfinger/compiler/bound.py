@@ -115,14 +115,14 @@ class BoundPolicy:
         state = self._states(rule, raw, outputs)
         if state is None:
             return raw, np.zeros(len(raw), dtype=np.uint8)
-        if state.any():
+        if np.count_nonzero(state):
             raw[state != VALUE] = 0.0
         return raw, state
 
     def _states(self, rule: CompiledScore, raw: NDArray[np.float64], outputs: list[Any]) -> NDArray[np.uint8] | None:
         """The state of each value, None if all are values. A value that is not finite is missing."""
         missing: Any = None
-        if rule.plan.hazardous and not (finite := np.isfinite(raw)).all():
+        if rule.plan.hazardous and np.count_nonzero(finite := np.isfinite(raw)) < len(raw):
             missing = np.logical_not(finite)
         if rule.optional and not np.all(outputs[1]):
             absent = np.logical_not(outputs[1])

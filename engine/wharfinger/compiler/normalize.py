@@ -82,11 +82,14 @@ def points(
 
 def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
     """The points of nodes that have a value, `(n_rows,) float64`, a new array."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 ends up as 0 or 100 like any other value
-        if scaling.normalize is Normalize.MAX:
-            raw = raw * MAX_POINTS / high if high else raw
-        elif scaling.normalize is Normalize.MINMAX:
-            raw = (raw - low) * MAX_POINTS / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
+    if scaling.normalize is not Normalize.NONE:
+        with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 ends up as 0 or 100 like any other value
+            if scaling.normalize is Normalize.MAX:
+                raw = raw * MAX_POINTS / high if high else raw
+            elif stretches(low, high, scaling.min_spread):
+                raw = (raw - low) * MAX_POINTS / (high - low)
+            else:
+                raw = np.full(len(raw), MIDDLE)
     return np.minimum(np.where(np.greater(raw, 0.0), raw, 0.0), MAX_POINTS)  # never -0, which `np.maximum` leaves to the processor
 
 

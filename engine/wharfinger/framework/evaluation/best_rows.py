@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -348,7 +349,7 @@ class BestOfMany(BestRows):
             if below.any():
                 return self._all(added, per_unit, key)
             cells = highest.nonzero()[0]
-        return TiedCells(self._at, self._sums, added, per_unit, key, cells, self._n_highest[cells])
+        return self._tied(added, per_unit, key, cells, self._n_highest[cells])
 
     def _all(self, added: Sequence[NDArray[np.float64]], per_unit: float, key: float) -> Best:
         """`find` for the case that different sums of a cell may be equal after rounding: compares every row."""
@@ -356,47 +357,43 @@ class BestOfMany(BestRows):
         equal = _keys(self._sums, added, at.place_class, per_unit) == key
         counts = np.add.reduceat(equal, at.starts[:-1], dtype=np.intp)
         cells = np.flatnonzero(counts)
-        return TiedCells(at, self._sums, added, per_unit, key, cells, counts[cells])
+        return self._tied(added, per_unit, key, cells, counts[cells])
+
+    def _tied(
+        self, added: Sequence[NDArray[np.float64]], per_unit: float | None, key: float, cells: NDArray[np.intp], counts: NDArray[np.intp]
+    ) -> TiedCells:
+        return TiedCells(
+            at=self._at, sums=self._sums, added=added, per_unit=per_unit, key=key, cells=cells, counts=counts, n_rows=int(counts.sum())
+        )
 
 
+@dataclass(slots=True, kw_only=True)
 class TiedCells(Best):
-    """The best rows as the cells that hold them, the number in each cell (`counts`) and in all (`n_rows`); `key` is their total.
+    """The best rows as the `cells` that hold them, with the number in each (`counts`); `key` is their total.
 
     `sums` are the sums by place. `added` and `per_unit` are the arguments of `find`.
     """
 
-    __slots__ = ("_added", "_at", "_cells", "_counts", "_key", "_per_unit", "_sums", "n_rows")
-
-    def __init__(  # noqa: PLR0913 — what was searched, and what was found
-        self,
-        at: Arrangement,
-        sums: NDArray[np.float64],
-        added: Sequence[NDArray[np.float64]],
-        per_unit: float | None,
-        key: float,
-        cells: NDArray[np.intp],
-        counts: NDArray[np.intp],
-    ) -> None:
-        self._at = at
-        self._sums = sums
-        self._added = added
-        self._per_unit = per_unit
-        self._key = key
-        self._cells = cells
-        self._counts = counts
-        self.n_rows = int(counts.sum())
+    at: Arrangement
+    sums: NDArray[np.float64]
+    added: Sequence[NDArray[np.float64]]
+    per_unit: float | None
+    key: float
+    cells: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    n_rows: int
 
     def rows(self) -> NDArray[np.intp]:
         """All of the best rows."""
-        at = self._at
-        if len(self._cells) * 4 > len(at.sizes):
+        at = self.at
+        if len(self.cells) * 4 > len(at.sizes):
             return at.row[self._places(0, len(at.row))]
-        return np.concatenate([at.row[self._places(at.starts.item(cell), at.starts.item(cell + 1))] for cell in self._cells.tolist()])
+        return np.concatenate([at.row[self._places(at.starts.item(cell), at.starts.item(cell + 1))] for cell in self.cells.tolist()])
 
     def row(self, place: int) -> int:
         """The best row at a place."""
-        at, cells = self._at, self._cells
-        ends = self._counts.cumsum()
+        at, cells = self.at, self.cells
+        ends = self.counts.cumsum()
         index = int(ends.searchsorted(place, side="right"))
         cell = cells.item(index)
         block = at.cell_block.item(cell)
@@ -412,8 +409,8 @@ class TiedCells(Best):
 
     def _places(self, start: int, end: int) -> NDArray[np.intp]:
         """The places of best rows from `start` up to but not including `end`, ascending."""
-        keys = _keys(self._sums[start:end], self._added, self._at.place_class[start:end], self._per_unit)
-        places: NDArray[np.intp] = (keys == self._key).nonzero()[0]
+        keys = _keys(self.sums[start:end], self.added, self.at.place_class[start:end], self.per_unit)
+        places: NDArray[np.intp] = (keys == self.key).nonzero()[0]
         places += start
         return places
 

@@ -35,10 +35,10 @@ from wharfinger.framework.prepared import (
     Mask,
     Reason,
     Rows,
-    distinct,
     union,
 )
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.columns.arrays import distinct
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot

@@ -205,7 +205,7 @@ class Fit(PreparedFilter):
         short = self._amounts > allocatable - requested
         if self._left is not None:
             short[self._left] &= allocatable[self._left] > 0
-        if not short.any():
+        if not np.count_nonzero(short):
             return crowded
         never = self._amounts > allocatable
         if self._left is not None:
@@ -316,7 +316,7 @@ def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
 
 def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
     """The weighted mean of `(n_resources, n_rows)` points over the resources that each node has, truncated; 0 where it has none."""
-    if allocatable.all():
+    if np.count_nonzero(allocatable) == allocatable.size:
         total: NDArray[np.int64] = (points * weights).sum(axis=0) // weights.sum()
         return total
     present = weights * (allocatable > 0)
@@ -393,7 +393,7 @@ def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> ND
 
     Resources are the first axis of both arrays, which are of one shape or broadcast to one; the result has the other axes.
     """
-    if len(allocatable) == 2 and allocatable.all():
+    if len(allocatable) == 2 and np.count_nonzero(allocatable) == allocatable.size:
         fractions = np.minimum(requested / allocatable, 1.0)
         return np.asarray(((1.0 - np.abs((fractions[0] - fractions[1]) / 2)) * 100.0).astype(np.int64))
     present = allocatable != 0

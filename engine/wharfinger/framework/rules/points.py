@@ -163,7 +163,7 @@ class PolicyScale:
         """The points; 0 where the rule does not apply to the node."""
         low, high, mean = (*extent, normalize.MIDDLE, normalize.MIDDLE, normalize.MIDDLE)[:3]
         finite = np.isfinite(raw)
-        if finite.all():
+        if np.count_nonzero(finite) == len(finite):  # several times as fast as `all` for some hundred rows
             return normalize.scaled(raw, low, high, self._scaling)
         state = np.where(
             finite, np.uint8(normalize.VALUE), np.where(np.isnan(raw), np.uint8(normalize.MISSING), np.uint8(normalize.SKIPPED))

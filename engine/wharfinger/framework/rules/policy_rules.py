@@ -97,7 +97,7 @@ class PreparedPolicyScore(_PreparedRule, PreparedScore):
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
         """The raw scores."""
         raw, state = self._bound.score(self._index, snapshot, rows)
-        if not (state.item() if len(state) == 1 else state.any()):
+        if not np.count_nonzero(state):
             return raw
         return ENCODED[state] + raw
 

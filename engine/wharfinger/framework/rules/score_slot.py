@@ -130,7 +130,11 @@ class ScoreSlot:
         if not len(rows) and (self._alike or not (self.relative and len(flips))):
             return NO_ROWS
         self._alike = False
-        now, before = feasible[rows], self.points[rows]
+        before = self.points[rows]
+        if self.points is self.raw:  # without a normalization
+            self.raw[rows] = points = self._ask(snapshot, rows, len(rows))
+            return rows if np.count_nonzero(points != before) else NO_ROWS
+        now = feasible[rows]
         if not self.relative:
             self.raw[rows] = self._ask(snapshot, rows, len(rows))
         else:
@@ -147,7 +151,7 @@ class ScoreSlot:
         self.points[rows] = points = self.scale.points(self.raw[rows], self.extent, now)
         if self.relative and len(flips):
             self.scale.check(self.points[coming])
-        return rows if (points != before).any() else NO_ROWS
+        return rows if np.count_nonzero(points != before) else NO_ROWS
 
     def patch_one(self, snapshot: Snapshot, row: int, feasible: Mask) -> bool:
         """`patch` for a change of one row whose feasibility stayed the same; True if all points are new."""

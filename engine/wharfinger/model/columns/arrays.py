@@ -15,7 +15,7 @@ column is kept up to date.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
@@ -160,35 +160,49 @@ class Rows:
         return last
 
 
+def distinct(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows ascending and each once, sorted in place; several times faster than `np.unique` for the few hundred rows of a change."""
+    rows.sort()
+    first = np.empty(len(rows), np.bool_)
+    first[:1] = True
+    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    return rows[first]
+
+
 class RowChanges:
     """The last change of every row, by revision of the state."""
 
-    __slots__ = ("_column", "_floor", "_last", "_recent")
+    __slots__ = ("_column", "_floor", "_last", "_recent_rows", "_revisions")
 
     def __init__(self, rows: Rows) -> None:
         self._column = rows.column(np.int64, 0)
-        self._recent: list[tuple[int, int]] = []
-        self._floor = 0  # `_recent` holds every change after this revision
+        self._recent_rows = np.empty(4 * MAX_CHANGES_READ, np.intp)  # the row of each recent change
+        self._revisions: list[int] = []  # and its revision
+        self._floor = 0  # they hold every change after this revision
         self._last = 0
 
     def record(self, row: int, revision: int) -> None:
         """Record that a row changed in this revision."""
         self._column.array[row] = revision
         self._last = revision
-        recent = self._recent
-        recent.append((revision, row))
-        if len(recent) > 4 * MAX_CHANGES_READ:
-            self._floor = recent[-MAX_CHANGES_READ][0]
-            del recent[:-MAX_CHANGES_READ]
+        recent, revisions = self._recent_rows, self._revisions
+        if len(revisions) == len(recent):
+            recent[:MAX_CHANGES_READ] = recent[-MAX_CHANGES_READ:]
+            del revisions[:-MAX_CHANGES_READ]
+            self._floor = revisions[0]
+        recent[len(revisions)] = row
+        revisions.append(revision)
 
     def since(self, revision: int) -> NDArray[np.intp]:
         """The rows that changed after a revision, `(n,) intp` ascending. Rows must not have been removed since then."""
         if revision >= self._last:
             return NONE
         if revision >= self._floor:
-            later = self._recent[bisect_left(self._recent, (revision + 1, -1)) :]
-            if len(later) <= MAX_CHANGES_READ:
-                return np.array(sorted({row for _, row in later}), dtype=np.intp)
+            end = len(self._revisions)
+            first = bisect_right(self._revisions, revision)
+            if end - first <= MAX_CHANGES_READ:
+                later = self._recent_rows[first:end].copy()
+                return distinct(later) if len(later) > 1 else later
         return np.flatnonzero(self._column.view > revision)
 
     def since_any_layout(self, revision: int) -> NDArray[np.intp]:
