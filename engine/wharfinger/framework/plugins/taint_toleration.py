@@ -124,7 +124,7 @@ class PerTaintSet:
         size = int(taint_sets.max(initial=-1)) + 1
         if size > len(self._known):
             self._known = np.concatenate([self._known, np.full(size - len(self._known), -1, np.int64)])
-        for taint_set in np.unique(taint_sets[self._known[taint_sets] < 0]).tolist():
+        for taint_set in set(taint_sets[self._known[taint_sets] < 0].tolist()):  # the first np.unique of a process imports numpy.ma
             self._known[taint_set] = self._number_of(snapshot.taints(taint_set))
         found: NDArray[np.int64] = self._known[taint_sets]
         return found
