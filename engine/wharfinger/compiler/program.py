@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,9 @@ from wharfinger.model.state.snapshot import Snapshot
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 MAX_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
 SCOPE = "scope"
+FEWEST_COLUMNS = 8
 MAX_CELLS = 2**22  # 32 MB at most per policy and cluster
+MAX_CELLS_OF_ALL = 2**25  # 256 MB at most for all policies of a cluster
 
 
 def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None) -> CompiledPolicy:
@@ -135,7 +138,9 @@ class CompiledPolicy:
         """The kept columns of the cluster that has these strings."""
         found = self._static.get(id(strings))
         if found is None:
-            found = self._static[id(strings)] = (strings, StaticColumns())
+            others = _COLUMNS_OF.setdefault(strings, WeakSet())
+            found = self._static[id(strings)] = (strings, StaticColumns(others))
+            others.add(found[1])
             if len(self._static) > MAX_CLUSTERS:
                 self._static.popitem(last=False)
         return found[1]
@@ -319,11 +324,16 @@ def _score(rule: typed.Score) -> str:
 
 
 class StaticColumns:
-    """A bounded cache of columns; the least recently used ones are dropped. `tables` are those of the cluster's strings, by register."""
+    """A bounded cache of columns; the least recently used ones are dropped. `tables` are those of the cluster's strings, by register.
 
-    __slots__ = ("_kept", "tables")
+    `of_cluster` are the caches of all policies on the same cluster. Where they are too large together, the largest one gives way, so that
+    a policy with many columns does not drop those of others.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("__weakref__", "_kept", "_of_cluster", "tables")
+
+    def __init__(self, of_cluster: Iterable[StaticColumns] = ()) -> None:
+        self._of_cluster = of_cluster
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self.tables: dict[int, Any] = {}
 
@@ -345,8 +355,17 @@ class StaticColumns:
         return kept.values
 
     def _drop_oldest(self, n_nodes: int) -> None:
-        while len(self._kept) > max(8, MAX_CELLS // max(1, n_nodes)):
+        n_nodes = max(1, n_nodes)
+        while len(self._kept) > max(FEWEST_COLUMNS, MAX_CELLS // n_nodes):
             self._kept.popitem(last=False)
+        excess = sum(map(len, self._of_cluster)) - MAX_CELLS_OF_ALL // n_nodes
+        while excess > 0 and len(largest := max(self._of_cluster, key=len)) > 1:
+            largest._kept.popitem(last=False)  # noqa: SLF001 — another cache of this class
+            excess -= 1
+
+
+_COLUMNS_OF: WeakKeyDictionary[StringTable, WeakSet[StaticColumns]] = WeakKeyDictionary()
+"""The kept columns of all policies on each cluster."""
 
 
 @dataclass(slots=True)

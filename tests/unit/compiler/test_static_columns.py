@@ -3,10 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from wharfinger.builtins.texts import CodeTable
+from wharfinger.compiler import program
 from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.program import StaticColumns
+from wharfinger.compiler.program import CompiledPolicy, StaticColumns
 
 from .texts import cluster, compiled, node, pod
 
@@ -82,3 +84,35 @@ def test_tables_of_the_strings_of_a_cluster_are_made_once_for_all_pods() -> None
     assert len(made) == 2
     BoundPolicy(policy, pod("r", labels={"app": "r"}), state.snapshot()).filter_bits(0, state.snapshot(), slice(None))
     assert all(tables[register] is table for register, table in made.items())
+
+
+TEXTS = 'policy "{}"\nscore s = (if starts_with(node.name, pod.labels["app"] ?? "") then 1 else 0) + node.pod_count normalize minmax\n'
+
+
+def test_all_policies_together_keep_no_more_than_there_is_room_for_and_the_largest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = cluster(node("a"), node("b"))
+    snapshot = state.snapshot()
+    monkeypatch.setattr(program, "MAX_CELLS_OF_ALL", 10 * snapshot.n_nodes)
+    many, others = compiled(TEXTS.format("many")), [compiled(TEXTS.format(f"p{number}")) for number in range(3)]
+
+    def kept() -> list[int]:
+        return [len(policy.static_columns(snapshot.strings)) for policy in (many, *others)]
+
+    def evaluate(policy: CompiledPolicy, app: str) -> None:
+        BoundPolicy(policy, pod("p", labels={"app": app}), snapshot).score(0, snapshot, slice(None))
+
+    for policy in others:
+        evaluate(policy, "web")
+    few = kept()[1:]
+    assert all(few)
+    for number in range(50):
+        evaluate(many, f"app-{number}")
+    assert kept() == [10 - sum(few), *few]
+
+    larger = compiled(TEXTS.format("larger"))
+    evaluate(larger, "web")
+    assert kept() == [10 - sum(few) - len(larger.static_columns(snapshot.strings)), *few]
+    del larger
+    for number in range(50):
+        evaluate(many, f"app-{number}")
+    assert kept() == [10 - sum(few), *few]

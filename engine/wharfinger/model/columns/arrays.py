@@ -218,7 +218,7 @@ class StringTable:
     cluster's table is another object.
     """
 
-    __slots__ = ("_codes", "_numbers", "_parsed", "_spells", "_texts")
+    __slots__ = ("__weakref__", "_codes", "_numbers", "_parsed", "_spells", "_texts")
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
