@@ -382,6 +382,10 @@ def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
     return tuple((before | after)[key] for key in sorted(before.keys() ^ after.keys()))
 
 
+MAX_MEMBERS_ASKED = 200
+"""Members of a waiting group that are asked one by one in the same step; a larger group is tried again without that."""
+
+
 class Concerned:
     """A test for queued pods: True if a change of policies concerns the pod.
 
@@ -398,9 +402,10 @@ class Concerned:
 
         Pods of one template get one answer, unless a scope reads their identity.
         """
+        policies = [policy for policy in self._changed.get(queued.profile, ()) if policy.authority.covers(queued.pod.namespace)]
         if isinstance(queued, QueuedGroup):
-            return any(self(member) for member in queued.members.values())
-        policies = self._changed.get(queued.profile, ())
+            members = queued.members.values()
+            return bool(policies) and (len(members) > MAX_MEMBERS_ASKED or any(self(member) for member in members))
         if any(policy.scope_varies for policy in policies):
             return self._governed(queued, policies)
         key = (queued.pod.template, queued.profile)
