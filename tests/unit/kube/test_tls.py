@@ -145,20 +145,26 @@ def test_a_context_that_allows_no_version_is_reported_at_once():
 
 
 class Resuming:
-    """A server that answers when `at_once` requests have come at the same time; `resumed` says of each connection whether it goes on."""
+    """A server that answers the first request, and others once `together` have been open at a time; `resumed` is by connection."""
 
-    def __init__(self, pair, tickets=2):
+    def __init__(self, pair, tickets=2, together=1):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(*pair)
         self.context.num_tickets = tickets
         self.resumed, self.most, self._open, self.silent = [], 0, 0, 0
+        self._together, self._requests, self._all = together, 0, asyncio.Event()
 
     async def serve(self, reader, writer):
         self.resumed.append(writer.get_extra_info("ssl_object").session_reused)
         while await reader.read(1000):
             self._open += 1
+            self._requests += 1
             self.most = max(self.most, self._open)
             await asyncio.sleep(0.02)
+            if self.most >= self._together:
+                self._all.set()
+            if self._requests > 1:
+                await self._all.wait()
             self._open -= 1
             if self.silent:
                 self.silent -= 1
@@ -192,7 +198,7 @@ def trusting(pair):
 
 
 def test_connections_after_the_first_resume_its_session(pair):
-    server = Resuming(pair)
+    server = Resuming(pair, together=5)
 
     async def story(ask):
         assert await ask(6) == [200] * 6
