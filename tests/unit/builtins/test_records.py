@@ -15,6 +15,8 @@ from wharfinger.builtins.nodes import pattern_fault, pattern_of, tolerates
 from wharfinger.builtins.texts import hash_of, regex_fault
 from wharfinger.framework import extension, registry
 from wharfinger.language.report.diagnostics import Diagnostics, Source
+from wharfinger.language.semantics import bounds
+from wharfinger.language.semantics.bounds import Interval
 from wharfinger.language.semantics.catalogue import Function, PluginRecord, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model import objects
@@ -51,6 +53,23 @@ def test_documented(function: Function) -> None:
 
 
 INTERVALS = [f for f in FUNCTIONS if f.interval and not f.context and all(p.kinds & NUMERIC and not p.literal for p in f.parameters)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ((1.0, 4.0), (2.0, 4.0), (0.25, 2.0)),
+        ((-1.0, 4.0), (-4.0, -2.0), (-2.0, 0.5)),
+        ((0.0, 4.0), (0.0, 2.0), (0.0, math.inf)),
+        ((1.0, 4.0), (-2.0, 0.0), (-math.inf, -0.5)),
+        ((1.0, math.inf), (2.0, math.inf), (0.0, math.inf)),
+        ((-1.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)),
+        ((-1.0, -1e-205), (-5e-324, 0.0), (1e-205 / 5e-324, math.inf)),  # the inverse of the smallest number is beyond float64
+        ((1e-205, 1.0), (5e-324, 5e-324), (1e-205 / 5e-324, math.inf)),
+    ],
+)
+def test_interval_of_a_quotient(a: Interval, b: Interval, expected: Interval) -> None:
+    assert bounds.quotient(a, b) == expected
 
 
 @pytest.mark.parametrize("function", INTERVALS, ids=name_of)

@@ -35,8 +35,15 @@ def quotient(a: Interval, b: Interval) -> Interval:
     """The interval of x/y for the y that are not 0."""
     if b[0] < 0 < b[1] or b == (0, 0):
         return UNBOUNDED
-    inverse = (1 / b[1] if b[1] else -math.inf, 1 / b[0] if b[0] else math.inf)
-    return product(a, inverse)
+    near_zero = math.inf if b[1] > 0 else -math.inf  # the limit of 1/y where an end of `b` is 0
+
+    def corner(x: float, y: float) -> float:
+        if not x or math.isinf(y):
+            return 0.0
+        return x / y if y else near_zero * x
+
+    corners = [corner(x, y) for x in a for y in b]
+    return (min(corners), max(corners))
 
 
 # ── magnitudes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
