@@ -471,7 +471,7 @@ class Capacity(Decided):
 
 
 class DrainedPod(TypedDict):
-    """What becomes of a pod; `source` is the node that it leaves."""
+    """The outcome of a pod; `source` is the node that it leaves."""
 
     pod: str
     source: str | None

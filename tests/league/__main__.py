@@ -1,4 +1,4 @@
-"""`python -m tests.league`: plays the league and prints its table beside the published one; `--picture FILE` draws it.
+"""`python -m tests.league`: plays the league and prints its table with the published one; `--picture FILE` draws it.
 
 Every way to place pods is a file in `policies/` here, or given by path. The chain decides, as in a cluster. Each run has a file as soon as
 it ends, and is not played again while the texts of its policy are the same; delete the folder `build/league` after a change of the engine.
@@ -115,7 +115,7 @@ def one(run: Run) -> Result:
 
 
 def table(results: Sequence[Result]) -> str:
-    """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and standard deviation, beside published means."""
+    """The table in Markdown: percent of the GPUs not allocated at a load of 100 %, mean and standard deviation, and published means."""
     rows = [
         "| policy | default | published | difference | gpuspec33 | published | difference | kW | W per allocated GPU |",
         "|" + "---|" * 9,

@@ -8,7 +8,7 @@ from wharfinger.telemetry.declarations import Metric
 
 
 def policies() -> Row:
-    """Which policies hold."""
+    """The policies that are in force."""
     compared = [rate(Metric.SHADOW_DECISIONS, "", "policy", result=result) for result in ("disagree", "~agree|disagree")]
     since = f"time() - max by (policy) ({series(Metric.POLICY_LAST_SUCCESS)})"
     return Row(

@@ -54,7 +54,7 @@ def cluster(chance: random.Random, n_nodes: int) -> ClusterState:
 
 
 def decisions(seed: int, n_nodes: int, n_pods: int) -> Iterator[tuple[Decision, Decision]]:
-    """Decisions of one that remembers, each beside a fresh one; the pods are placed."""
+    """Decisions of a decider that keeps results, each with that of a new decider; the pods are placed."""
     chance = random.Random(seed)
     state = cluster(chance, n_nodes)
     decider = Decider(chain.assemble([fleet.policy(POLICY)], CONFIG))

@@ -70,7 +70,7 @@ def _picture(snapshot: Snapshot) -> dict[str, Any]:
 
 
 class Cluster(RuleBasedStateMachine):
-    """The state under test, and beside it nothing but the objects that should be in it."""
+    """The state under test, with a plain model: only the objects that should be in it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ MOST_CLUSTERS = 20
 
 
 def outcomes(policy, situations):
-    """Where the pod goes on each cluster, and which nodes are rejected."""
+    """The chosen node and the rejected nodes on each cluster."""
     chain = assemble([policy])
     found = []
     for snapshot, pod in situations:

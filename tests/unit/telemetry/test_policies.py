@@ -1,4 +1,4 @@
-"""What becomes of policies is counted and written."""
+"""Changes of policies are counted and logged."""
 
 from dataclasses import replace
 

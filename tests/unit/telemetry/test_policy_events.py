@@ -1,4 +1,4 @@
-"""What becomes of policies is reported by events about the objects that hold them, by the replica that leads."""
+"""The leader records changes of policies as events on the objects that contain them."""
 
 from dataclasses import replace
 

@@ -11,7 +11,7 @@ from wharfinger.telemetry.timing import ONE_OF, DecisionStopwatch, Efforts
 
 
 def ticking():
-    """A clock that goes on by a second whenever it is read."""
+    """A clock that advances by a second whenever it is read."""
     now = [0.0]
 
     def clock():
