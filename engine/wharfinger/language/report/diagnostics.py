@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from wharfinger.errors import WharfingerError
+from wharfinger.errors import WharfingerError, printable
 from wharfinger.language.report.codes import Code, Severity
 
 MAX_PER_FILE = 50
@@ -85,13 +85,21 @@ class Label:
     span: Span
     text: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", _seen(self.text))
+
+
+def _seen(text: str) -> str:
+    """The text without characters that cannot be seen, or that change the order of others: it may quote what an author has written."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One finding: a stable code, one sentence, the place, and how to fix it.
 
     `span` gets the carets and `label` is printed next to them; `help` is one sentence; `suggestion` replaces `span` when an editor applies
-    it.
+    it. Apart from that, all texts are made printable.
     """
 
     code: Code
@@ -101,6 +109,11 @@ class Diagnostic:
     others: tuple[Label, ...] = ()
     help: str | None = None
     suggestion: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in (("message", self.message), ("label", self.label), ("help", self.help)):
+            if text is not None and not text.isprintable():
+                object.__setattr__(self, name, _seen(text))
 
     @property
     def severity(self) -> Severity:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.unit.language.parsing import source
+from tests.unit.language.policies import checked
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Label, Span
 from wharfinger.language.report.render import as_text, plain, render
@@ -166,3 +167,23 @@ def test_findings_are_sorted_counted_and_kept_once():
 def test_no_findings_print_nothing():
     assert render(Diagnostics()) == render(Diagnostics(), "plain") == ""
     assert json.loads(render(Diagnostics(), "json"))["diagnostics"] == []
+
+
+UNSEEN = "\u202e\u2066\u200b\u2028\u0085"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'policy "h{UNSEEN}"\nfilter f {{ require (node.labels["x{UNSEEN}"] ?? "") == "y" }}\n',
+        f'policy "h" # c{UNSEEN}\nlet q = "{UNSEEN}"\nfilter f {{ require nod.x == "{UNSEEN}" }}\nscore s{UNSEEN} = 1\n',
+        f'policy "h"\nfilter f {{ require node.pod_count in ["{UNSEEN}", 3] and matches_regex(node.name, "({UNSEEN}") }}\n',
+        f'policy "h"\nlet t = {{ "{UNSEEN}": 1, "{UNSEEN}": 2 }}\nfilter f {{ require node.labels matches "a{UNSEEN} in (" }}\n',
+    ],
+)
+def test_no_text_of_an_author_hides_or_turns_round_what_is_said_about_it(text):
+    _, found = checked(text)
+    assert found
+    for diagnostic in found:
+        said = [diagnostic.message, diagnostic.label, diagnostic.help or "", *(other.text for other in diagnostic.others)]
+        assert not set(UNSEEN) & set("".join(said))
