@@ -25,6 +25,7 @@ _GROUPS = {
     "PodDisruptionBudget": "/apis/policy/v1",
     "StorageClass": "/apis/storage.k8s.io/v1",
     "CSINode": "/apis/storage.k8s.io/v1",
+    "RuntimeClass": "/apis/node.k8s.io/v1",
     "DeviceClass": "/apis/resource.k8s.io/v1",
     "ResourceSlice": "/apis/resource.k8s.io/v1",
     "ResourceClaim": "/apis/resource.k8s.io/v1",
@@ -32,8 +33,23 @@ _GROUPS = {
     "Lease": "/apis/coordination.k8s.io/v1",
     "Event": "/apis/events.k8s.io/v1",
 }
-_PLURALS = {"PriorityClass": "priorityclasses", "StorageClass": "storageclasses", "DeviceClass": "deviceclasses"}
-_CLUSTER_WIDE = {"Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "CSINode", "DeviceClass", "ResourceSlice"}
+_PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "DeviceClass": "deviceclasses",
+    "RuntimeClass": "runtimeclasses",
+}
+_CLUSTER_WIDE = {
+    "Node",
+    "Namespace",
+    "PersistentVolume",
+    "PriorityClass",
+    "StorageClass",
+    "CSINode",
+    "DeviceClass",
+    "ResourceSlice",
+    "RuntimeClass",
+}
 PARALLEL = 8
 PAGE = "2000"
 

@@ -26,6 +26,7 @@ OURS = (
     "PersistentVolume",
     "StorageClass",
     "CSINode",
+    "RuntimeClass",
     "ResourceClaimTemplate",
     "ResourceClaim",
     "ResourceSlice",

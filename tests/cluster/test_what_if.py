@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.what_if_batch import Batch
-from tests.cluster.what_if_scenarios import OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, scenario, setting
+from tests.cluster.what_if_scenarios import KINDS, OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, scenario, setting
 from tests.testbed import build
 from wharfinger.what_if.drain import Fate
 
@@ -26,6 +26,7 @@ TURNS = itertools.count()
 ANSWERS = {
     *(f"drain: {fate}" for fate in ("placed", "waits", "gone", "forbidden", "refused", "stays")),
     *("rebalance: moves", "rebalance: stays"),
+    *("gangs: fits", "gangs: does not fit"),
     *("capacity: fits", "capacity: does not fit", "diff: changes", "diff: same"),
 }
 
@@ -101,7 +102,7 @@ def kubectl_drain(control_plane, node, *, force, delete_empty_dir_data):
 
 
 def test_kubectl_refuses_the_drains_that_are_predicted_to_be_refused(control_plane, scheduler, owners, policies, tmp_path):
-    made = [scenario(seed, *place) for seed, place in zip(range(0, 4 * len(owners), 4), owners.items(), strict=True)]
+    made = [scenario(seed, *place) for seed, place in zip(range(0, len(KINDS) * len(owners), len(KINDS)), owners.items(), strict=True)]
     assert {type(one) for one in made} == {DrainScenario}
     batch = Batch(control_plane, scheduler, made)
     batch.build()

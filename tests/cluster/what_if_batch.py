@@ -38,6 +38,8 @@ class Batch:
         nodes = [node for one in self._scenarios for node in one.nodes]
         self._api.create_many(nodes)
         eventually(lambda: sum(map(_is_ready, self._api.list("Node"))) == len(nodes))
+        self._api.create_many(made for one in self._scenarios for made in one.others)
+        eventually(lambda: all(map(_has_its_volume, self._api.list("PersistentVolumeClaim"))))
         self._api.create_many(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"])
         self._create([pod for pod in one.pods.values() if "nodeName" not in pod["spec"]] for one in self._scenarios)
         self._settle()
@@ -74,21 +76,24 @@ class Batch:
     def remove(self) -> None:
         """Remove everything that was created."""
         for one in self._scenarios:
-            for kind in ("PodDisruptionBudget", "Pod"):
+            for kind in ("PodDisruptionBudget", "Pod", "PodGroup", "PersistentVolumeClaim"):
                 self._api.delete_all(kind, one.namespace)
         eventually(lambda: not self._api.any("Pod"))
-        self._api.delete_all("Node")
-        eventually(lambda: not self._api.any("Node"))
+        for kind in ("Node", "ResourceSlice", "PersistentVolume"):
+            self._api.delete_all(kind)
+        eventually(lambda: not any(map(self._api.any, ("Node", "ResourceSlice", "ResourceClaim", "PersistentVolume"))))
 
     def _create(self, pods: Iterable[Sequence[Plain]]) -> None:
         """Create the pods of several scenarios at the same time, those of each one after the other.
 
-        The scheduler is stopped meanwhile: on a busy machine it would try the first of them again before the last is there.
+        The scheduler is stopped until all of them and their claims are there: it would try the first of them again before the last is
+        there, and those with claims after all others.
         """
         self._scheduler.signal(signal.SIGSTOP)
         try:
             with ThreadPoolExecutor(PARALLEL) as pool:
                 list(pool.map(lambda members: [self._api.create(pod) for pod in members], pods))
+            eventually(lambda: all(map(_has_its_claims, self._api.list("Pod"))))
         finally:
             self._scheduler.signal(signal.SIGCONT)
 
@@ -96,7 +101,8 @@ class Batch:
         """Returns when the scheduler has nothing to do now and every pod with a node runs, and that lasts for a moment."""
 
         def rests() -> bool:
-            return not self._scheduler_is_busy() and all(map(_is_settled, self._api.list("Pod")))
+            pods = self._api.list("Pod")
+            return not self._scheduler_is_busy() and all(map(_is_settled, pods)) and self._claims_have_pods(pods)
 
         eventually(lambda: rests() and _after_a_moment(rests), every=0.05)
 
@@ -105,6 +111,11 @@ class Batch:
         depths = re.findall(r'^scheduler_pending_pods\{[^}]*queue="(?:active|backoff)"[^}]*\} (\S+)$', metrics, re.MULTILINE)
         assert depths, "there is no metric of the queue"
         return sum(map(float, depths)) > 0
+
+    def _claims_have_pods(self, pods: Iterable[Plain]) -> bool:
+        """True if the claims that were made for pods that have left, with their devices, are gone."""
+        there = {pod["metadata"]["uid"] for pod in pods}
+        return all(claim["metadata"]["ownerReferences"][0]["uid"] in there for claim in self._api.list("ResourceClaim"))
 
     def _budgets_are_known(self) -> bool:
         """True if the controller of budgets has counted all pods that each covers."""
@@ -133,6 +144,16 @@ def _condition(found: Plain, kind: str) -> str | None:
 
 def _is_ready(found: Plain) -> bool:
     return _condition(found, "Ready") == "True"
+
+
+def _has_its_volume(claim: Plain) -> bool:
+    """True if a claim is bound, or names no volume."""
+    return "volumeName" not in claim["spec"] or claim.get("status", {}).get("phase") == "Bound"
+
+
+def _has_its_claims(pod: Plain) -> bool:
+    """True if the controller has made the claims of a pod."""
+    return len(pod["spec"].get("resourceClaims", ())) == len(pod.get("status", {}).get("resourceClaimStatuses", ()))
 
 
 def _is_settled(pod: Plain) -> bool:

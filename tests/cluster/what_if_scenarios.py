@@ -5,6 +5,9 @@ A drain is done through the Eviction API, step by step; pods are created again a
 created than was predicted to fit. For a difference between policies, the same pods are created under the ones and then under the others.
 
 Many scenarios are on one control plane at the same time. Each has a namespace and nodes of its own, so none has an effect on another.
+
+Pods differ in what they take: extended resources, sidecars, init containers, overhead, requests of the whole pod, local volumes, claims for
+devices. Some are members of gangs.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import wharfinger
-from tests.cluster import mixed_pods, objects
+from tests.cluster import devices, mixed_pods, objects
 from tests.cluster.api import Api, Refused
 from tests.cluster.live import NAME
 from tests.cluster.waiting import eventually
@@ -63,6 +66,11 @@ PRIORITIES = {"patient-low": 0, "patient": 100, "patient-high": 1000}
 TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 MIRROR = {"kubernetes.io/config.mirror": "x"}
+WIDGET = "example.com/widget"
+SANDBOX, OVERHEAD = "sandbox", 250
+"""A runtime class, and the millicores that it adds to each pod."""
+LOCAL = "local"
+"""The class of volumes that are bound when a pod needs them, and that can be used on one node."""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 Plain = dict[str, Any]
@@ -79,8 +87,24 @@ def setting(namespaces: Iterable[str]) -> Iterator[Plain]:
             "value": value,
             "preemptionPolicy": "Never",
         }
+    yield {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": SANDBOX},
+        "handler": SANDBOX,
+        "overhead": {"podFixed": {"cpu": f"{OVERHEAD}m"}},
+    }
+    yield {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": LOCAL},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    yield devices.device_class()
     for name in namespaces:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        yield {**devices.template(), "metadata": {"name": devices.TEMPLATE, "namespace": name}}
         yield from (_owner(kind, name) for kind in ("StatefulSet", "DaemonSet"))
 
 
@@ -93,11 +117,15 @@ def _owner(kind: str, namespace: str) -> Plain:
 
 @dataclass(slots=True)
 class Scenario:
-    """A cluster with a question; `uids` are those of its pods before anything is done."""
+    """A cluster with a question; `uids` are those of its pods before anything is done.
+
+    `others` are the objects that pods need: volumes and their claims, devices of nodes, groups.
+    """
 
     namespace: str
     seed: int
     nodes: list[Plain] = field(default_factory=list)
+    others: list[Plain] = field(default_factory=list)
     pods: dict[str, Plain] = field(default_factory=dict)
     budgets: list[Plain] = field(default_factory=list)
     uids: dict[str, str] = field(default_factory=dict)
@@ -112,14 +140,22 @@ class Scenario:
             labels = {"scenario": str(self.seed), "rank": str(ranks[i]), mixed_pods.ZONE: draw.choice("xy")}
             taints = [TAINT] if draw.random() < 0.15 else None
             name = f"s{self.seed}-{i}"
-            self.nodes.append(objects.node(name, cpu=str(draw.randint(2, 6)), pods=draw.randint(5, 12), labels=labels, taints=taints))
+            made = objects.node(name, cpu=str(draw.randint(2, 6)), pods=draw.randint(5, 12), labels=labels, taints=taints)
+            if draw.random() < 0.5:
+                for part in ("allocatable", "capacity"):
+                    made["status"][part] = {**made["status"][part], WIDGET: "3"}
+            if draw.random() < 0.5:
+                self.others.append(devices.resource_slice(name, draw.randint(1, 3)))
+            self.nodes.append(made)
         room = {node["metadata"]["name"]: int(node["status"]["allocatable"]["cpu"]) * 1000 for node in self.nodes}
         for i in range(draw.randint(5, 16)):
             pod, millis = _pod(f"p{i}", self.namespace, self.seed, draw, owners)
             fits = [name for name, free in room.items() if free >= millis]
-            if fits and draw.random() < self.running:
+            if fits and draw.random() < self.running and "resourceClaims" not in pod["spec"]:
                 pod["spec"]["nodeName"] = draw.choice(fits)
                 room[pod["spec"]["nodeName"]] -= millis
+                if draw.random() < 0.1:
+                    self._give_volume(pod, pod["spec"]["nodeName"], bound=True)
             elif any(reference["kind"] == "DaemonSet" for reference in pod["metadata"].get("ownerReferences", ())):
                 continue
             else:
@@ -154,6 +190,19 @@ class Scenario:
         """How many pods were predicted what."""
         raise NotImplementedError
 
+    def _give_volume(self, pod: Plain, node: str, *, bound: bool) -> None:
+        """Give a pod a claim for a volume of a node, which is bound to it already or is bound when the pod is."""
+        name = pod["metadata"]["name"]
+        self.others += _volume(f"s{self.seed}-{name}", node, name, self.namespace, bound=bound)
+        volumes = pod["spec"].get("volumes", [])
+        pod["spec"]["volumes"] = [*volumes, {"name": "local", "persistentVolumeClaim": {"claimName": name}}]
+
+    def _make_gang(self, draw: random.Random, members: Sequence[Plain], name: str) -> None:
+        """Make pods the members of a group, of which all or all but one must have a node."""
+        self.others.append(objects.podgroup(name, max(len(members) - draw.randint(0, 1), 1), namespace=self.namespace))
+        for pod in members:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": name}
+
     def _draw_budgets(self, draw: random.Random, *, likely: float, most: int) -> None:
         """Give some apps a PodDisruptionBudget."""
         for app in APPS:
@@ -183,6 +232,8 @@ class DrainScenario(Scenario):
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, the budgets, the nodes and the flags."""
         Scenario.draw(self, draw, owners)
+        if draw.random() < 0.3:
+            self._make_gang(draw, draw.sample(list(self.pods.values()), draw.randint(2, 4)), "gang")
         self._draw_budgets(draw, likely=0.4, most=4)
         if draw.random() < 0.1:
             self.budgets.append(_budget("all", self.namespace, {}, draw.randint(0, 6)))
@@ -276,6 +327,8 @@ class CapacityScenario(Scenario):
         asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
         asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
         asked["spec"]["schedulerName"] = ABSENT
+        if draw.random() < 0.1:
+            self._give_volume(asked, draw.choice(self.nodes)["metadata"]["name"], bound=False)
         self.pods["asked"] = asked
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
@@ -302,6 +355,62 @@ class CapacityScenario(Scenario):
 
 
 @dataclass(slots=True)
+class GroupCapacityScenario(Scenario):
+    """More gangs of one kind are created."""
+
+    members: int = 0
+    groups: int = 0
+    predicted: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def running(self) -> float:
+        """All pods that fit have a node; the gang that is asked about has none."""
+        return 1.0
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects, and the gang that is asked about."""
+        Scenario.draw(self, draw, owners)
+        self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
+        asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
+        asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
+        asked["spec"]["schedulerName"] = ABSENT
+        self.members = draw.randint(2, 4)
+        gang = [_renamed({**asked, "spec": {**asked["spec"]}}, f"asked-{i}") for i in range(self.members)]
+        self.others.append(_gang("asked", self.members, self.namespace))
+        self.pods |= {pod["metadata"]["name"]: _of_gang(pod, "asked") for pod in gang}
+
+    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
+        """Count the gangs that fit, and their pods by node."""
+        [room] = wharfinger.capacity(policies[NAME], cluster, self._pending(cluster), changes=False).groups
+        self.groups = room.total
+        self.predicted = Counter({share.place: share.placed + share.more for share in room.nodes})
+
+    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+        """Create one gang more than fits."""
+        asked = [name for name in self.pods if name.startswith("asked-")]
+        model = self.pods[asked[0]]
+        for name in asked:
+            api.delete("Pod", name, self.namespace)
+        names = [f"more-{i:03d}" for i in range(self.groups + 1)]
+        for name in names:
+            api.create(_gang(name, self.members, self.namespace))
+        pods = ((name, f"{name}-{i}") for name in names for i in range(self.members))
+        yield [_of_gang(_served_by(NAME, _renamed(model, pod)), name) for name, pod in pods]
+
+    def compare(self, pods: Mapping[str, Plain]) -> None:
+        """See that every node has as many as predicted, and one gang waits."""
+        found = Counter(pod["spec"].get("nodeName") for name, pod in pods.items() if name.startswith("more-"))
+        waiting = found.pop(None, 0)
+        if found != self.predicted or waiting != self.members:
+            self.problems.append(f"predicted {dict(self.predicted)} and {self.members} that wait, found {dict(found)} and {waiting}")
+
+    @property
+    def answers(self) -> Counter[str]:
+        """How many gangs fit."""
+        return Counter({"gangs: fits": self.groups, "gangs: does not fit": 1})
+
+
+@dataclass(slots=True)
 class DiffScenario(Scenario):
     """Pods are placed by the policies of one scheduler, and then by those of another."""
 
@@ -312,6 +421,13 @@ class DiffScenario(Scenario):
     def running(self) -> float:
         """Half of the pods; the others are asked about."""
         return 0.5
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects. No claims are made of templates: a scheduler sees a pod before its claim, and tries others meanwhile."""
+        Scenario.draw(self, draw, owners)
+        for pod in self.pods.values():
+            pod["spec"].pop("resourceClaims", None)
+            pod["spec"]["containers"][0]["resources"].pop("claims", None)
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Compare the policies."""
@@ -436,7 +552,7 @@ class RebalanceScenario(Scenario):
         return Counter({"rebalance: moves": moves, "rebalance: stays": len(self.pods) - moves})
 
 
-KINDS = (DrainScenario, CapacityScenario, DiffScenario, RebalanceScenario)
+KINDS = (DrainScenario, CapacityScenario, DiffScenario, RebalanceScenario, GroupCapacityScenario)
 
 
 def scenario(seed: int, namespace: str, owners: Mapping[str, str]) -> Scenario:
@@ -456,6 +572,14 @@ def _without_node(pod: Plain) -> Plain:
 
 def _served_by(scheduler: str, pod: Plain) -> Plain:
     return {**pod, "spec": {**pod["spec"], "schedulerName": scheduler}}
+
+
+def _gang(name: str, members: int, namespace: str) -> Plain:
+    return objects.podgroup(name, members, namespace=namespace)
+
+
+def _of_gang(pod: Plain, name: str) -> Plain:
+    return {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": name}}}
 
 
 def _renamed(pod: Plain, name: str) -> Plain:
@@ -488,7 +612,56 @@ def _pod(name: str, namespace: str, seed: int, draw: random.Random, owners: Mapp
         pod["metadata"]["ownerReferences"] = [reference]
     elif draw.random() < 0.2:
         pod["metadata"]["annotations"] = MIRROR
-    return pod, millis
+    if draw.random() < 0.1 and kind != "DaemonSet":
+        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": devices.TEMPLATE}]
+        pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    return pod, _enlarged(pod["spec"], millis, draw)
+
+
+def _enlarged(spec: Plain, millis: int, draw: random.Random) -> int:
+    """The millicores that the pod takes with some more that it asks for, which is added to its spec."""
+    main = spec["containers"][0]
+    kind = draw.choices(("sidecar", "init", "overhead", "pod", "widget", None), (8, 8, 8, 8, 8, 60))[0]
+    if kind == "widget":
+        amount = str(draw.randint(1, 2))
+        main["resources"] = {**main["resources"], "limits": {WIDGET: amount}, "requests": {**main["resources"]["requests"], WIDGET: amount}}
+    elif kind == "overhead":
+        spec["runtimeClassName"] = SANDBOX
+        return millis + OVERHEAD
+    elif kind == "pod":
+        spec["resources"] = {"requests": {"cpu": f"{millis + 300}m"}}
+        return millis + 300
+    elif kind is not None:
+        more = draw.choice((200, 2000))
+        first = {"name": "first", "image": main["image"], "resources": {"requests": {"cpu": f"{more}m"}}}
+        spec["initContainers"] = [{**first, "restartPolicy": "Always"} if kind == "sidecar" else first]
+        return millis + more if kind == "sidecar" else max(millis, more)
+    return millis
+
+
+def _volume(name: str, node: str, claim: str, namespace: str, *, bound: bool) -> list[Plain]:
+    """A volume that can be used on one node, and a claim for it."""
+    here = {"key": mixed_pods.HOST, "operator": "In", "values": [node]}
+    volume: Plain = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": LOCAL,
+        "local": {"path": "/data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+    }
+    wanted: Plain = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": LOCAL,
+        "resources": {"requests": {"storage": "1Gi"}},
+        "selector": {"matchLabels": {"volume": name}},
+    }
+    if bound:
+        volume["claimRef"] = {"namespace": namespace, "name": claim}
+        wanted["volumeName"] = name
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": {"volume": name}}, "spec": volume},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim, "namespace": namespace}, "spec": wanted},
+    ]
 
 
 def _rules(draw: random.Random) -> Plain:
