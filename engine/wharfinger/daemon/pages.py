@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.compiler.cost import NAMESPACE_BUDGET
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import in_slices
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.policy_status import MetricStatus, Mode, PolicyStatus
 from wharfinger.kube import wire
@@ -32,7 +32,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import FollowedCopy
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler.live_answers import LiveExplanations, compare
+from wharfinger.scheduler.live_answers import LiveExplanations, compare, contents_of
 from wharfinger.web import policies
 from wharfinger.web.app import Checks
 from wharfinger.web.playground.clusters import Choice, Examples, Opened, Run
@@ -142,11 +142,11 @@ def _plain(report: ShadowReport) -> Mapping[str, Any]:
     return {**plain(report), "lastError": report.last_error or None}
 
 
-async def cache_report(connection: Connection, state: ClusterState) -> Mapping[str, Any]:
-    """The differences as plain values, `equal` first; ApiError or InvalidObject if the API server does not answer."""
+async def cache_report(connection: Connection, state: ClusterState, thread: BuildThread) -> Mapping[str, Any]:
+    """The differences as plain values, `equal` first, found in the thread; ApiError or InvalidObject if the API server does not answer."""
     nodes = await _listed(connection, NODES, objects.Node)
     pods = await _listed(connection, PODS, objects.Pod)
-    found = compare(state, nodes, pods)
+    found = await thread.run_without_rest(compare, contents_of(state), nodes, pods)
     return {"equal": found.equal, **plain(found)}
 
 

@@ -22,7 +22,7 @@ from wharfinger.daemon.pages import Health, cache_report, policy_pages, workbenc
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.event_loop import SystemClock, Tasks
+from wharfinger.event_loop import BuildThread, SystemClock, Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.api_server import ServerVersion, server_version
@@ -137,7 +137,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     opened: AsyncExitStack,
 ) -> None:
     """Serves health, metrics and all pages until the context ends."""
-    debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
+    debug = Debug(cache=partial(_cache, health, connection, BuildThread(clock)), from_anywhere=settings.remote_debugging)
     explanations = LiveExplanations(clock)
     shown_policies = policy_pages(store, health, explanations, to_anybody=settings.remote_ui)
     board = LiveBoard(health, shown_policies, observation.recent, observation.reloads, observation.history, clock)
@@ -153,11 +153,11 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages show
     opened.callback(page.feed.close)
 
 
-async def _cache(health: Health, connection: Connection) -> Mapping[str, Any]:
+async def _cache(health: Health, connection: Connection, thread: BuildThread) -> Mapping[str, Any]:
     """The answer of `/debug/cache`."""
     if health.daemon is None:
         raise WharfingerError("the API server has not answered yet")
-    return await cache_report(connection, health.daemon.scheduler.state)
+    return await cache_report(connection, health.daemon.scheduler.state, thread)
 
 
 async def _reached(connection: Connection, clock: Clock, log: Log, stop: asyncio.Event) -> ServerVersion | None:

@@ -17,6 +17,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_group import ExplainedGroup, explained_group
@@ -28,7 +31,6 @@ from wharfinger.model.objects import Node, Pod
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.copies import copied
-from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.policies.active import ActivePolicies
 
 if TYPE_CHECKING:
@@ -196,12 +198,39 @@ class Comparison:
         return not any((self.missing_nodes, self.extra_nodes, self.missing_pods, self.extra_pods, self.other_node, self.wrong_sums))
 
 
-def compare(state: ClusterState, nodes: Sequence[Node], pods: Iterable[Pod]) -> Comparison:
-    """The differences between a state and all nodes and pods of the API server; the state is not changed."""
-    actual = {view.uid: view for view in map(PodView, pods) if view.node_name and not view.finished}
-    believed = {view.uid: (view, assumed) for view, assumed in state.placements()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheContents:
+    """What a state has at one moment: placed pods (True: assumed), and by row the names of nodes, what is requested, and the pods."""
+
+    placements: tuple[tuple[PodView, bool], ...]
+    names: tuple[str, ...]
+    resources: tuple[str, ...]
+    requested: NDArray[np.int64]
+    pod_count: NDArray[np.int64]
+
+    def sums(self, row: int) -> Demand:
+        """What is requested on a node by resource, and the number of its pods; without zeros."""
+        amounts = [*zip(self.resources, self.requested[:, row].tolist(), strict=True), ("pods", int(self.pod_count[row]))]
+        return {resource: amount for resource, amount in amounts if amount}
+
+
+def contents_of(state: ClusterState) -> CacheContents:
+    """The contents of a state, to be compared in a thread; takes some milliseconds for tens of thousands of pods."""
     snapshot = state.snapshot()
-    known, there = set(snapshot.names), {node.metadata.name for node in nodes}
+    return CacheContents(
+        placements=tuple(state.placements()),
+        names=tuple(snapshot.names),
+        resources=tuple(snapshot.resource_names),
+        requested=snapshot.requested.copy(),
+        pod_count=snapshot.pod_count.copy(),
+    )
+
+
+def compare(contents: CacheContents, nodes: Sequence[Node], pods: Iterable[Pod]) -> Comparison:
+    """The differences between the contents of a state and all nodes and pods of the API server."""
+    actual = {view.uid: view for view in map(PodView, pods) if view.node_name and not view.finished}
+    believed = {view.uid: (view, assumed) for view, assumed in contents.placements}
+    known, there = set(contents.names), {node.metadata.name for node in nodes}
     both = [(view, actual[uid]) for uid, (view, _) in believed.items() if uid in actual]
     moved = [
         OnOtherNode(pod=own.key, believed=own.node_name, actual=other.node_name) for own, other in both if own.node_name != other.node_name
@@ -214,27 +243,21 @@ def compare(state: ClusterState, nodes: Sequence[Node], pods: Iterable[Pod]) -> 
         missing_pods=tuple(sorted(view.key for uid, view in actual.items() if uid not in believed)),
         extra_pods=tuple(sorted(view.key for uid, (view, assumed) in believed.items() if not assumed and uid not in actual)),
         other_node=tuple(sorted(moved, key=lambda one: one.pod)),
-        wrong_sums=tuple(_wrong_sums(snapshot, nodes, [view for view, _ in believed.values()])),
+        wrong_sums=tuple(_wrong_sums(contents, nodes)),
         assumed={view.key: view.node_name for uid, (view, assumed) in sorted(believed.items()) if assumed and uid not in actual},
     )
 
 
-def _wrong_sums(snapshot: Snapshot, nodes: Iterable[Node], believed: Iterable[PodView]) -> Iterable[WrongSum]:
+def _wrong_sums(contents: CacheContents, nodes: Iterable[Node]) -> Iterable[WrongSum]:
     """The nodes whose sums, kept by adding and subtracting, differ from sums computed anew."""
     anew = ClusterState()
     for node in nodes:
         anew.add_node(node)
-    for pod in believed:
+    for pod, _ in contents.placements:
         anew.add_pod(pod)
-    fresh = anew.snapshot()
-    for name in sorted(set(snapshot.names) & set(fresh.names)):
-        kept, made = _sums(snapshot, name), _sums(fresh, name)
+    fresh = contents_of(anew)
+    rows = {name: row for row, name in enumerate(fresh.names)}
+    for name, row in sorted((name, row) for row, name in enumerate(contents.names) if name in rows):
+        kept, made = contents.sums(row), fresh.sums(rows[name])
         if kept != made:
             yield WrongSum(node=name, believed=kept, actual=made)
-
-
-def _sums(snapshot: Snapshot, name: str) -> Demand:
-    """The requests on a node by resource, and the number of its pods, by the columns; without zeros."""
-    row = snapshot.row(name)
-    amounts = [*zip(snapshot.resource_names, snapshot.requested[:, row], strict=True), ("pods", snapshot.pod_count[row])]
-    return {resource: int(amount) for resource, amount in amounts if amount}
