@@ -14,7 +14,20 @@ import msgspec
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from tests.property.test_tenants import OWN, TENANT, Two, compiled, curious, outcomes, preview_status, question, slow, twos, waiting_pods
+from tests.property.test_tenants import (
+    OWN,
+    TENANT,
+    Two,
+    compiled,
+    curious,
+    outcomes,
+    preview_status,
+    question,
+    slow,
+    twos,
+    waiting_pods,
+    with_room,
+)
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState
@@ -97,13 +110,6 @@ class WithClaims(Two):
         for each in (*(slices(node.metadata.name) for node in self.nodes), *self.own, *self.claims[which]):
             state.put(each)
         return state
-
-
-def with_room(node: objects.Node) -> objects.Node:
-    """The same node with room for everything."""
-    allocatable = {"cpu": "640", "memory": "999Gi", "pods": "99"}
-    status = msgspec.structs.replace(node.status, allocatable=allocatable, capacity=allocatable)
-    return msgspec.structs.replace(node, spec=objects.NodeSpec(), status=status)
 
 
 @st.composite

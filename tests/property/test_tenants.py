@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -136,6 +137,13 @@ def twos(draw: st.DrawFn) -> Two:
     ]
     samples = draw(st.dictionaries(st.sampled_from(names), st.tuples(st.sampled_from([0.1, 0.7]), st.just(1_009.0))))
     return Two(nodes, (one, other), budgets, samples)
+
+
+def with_room(node: objects.Node) -> objects.Node:
+    """The same node with room for everything."""
+    allocatable = {"cpu": "640", "memory": "999Gi", "pods": "99"}
+    status = msgspec.structs.replace(node.status, allocatable=allocatable, capacity=allocatable)
+    return msgspec.structs.replace(node, spec=objects.NodeSpec(), status=status)
 
 
 @st.composite
@@ -286,10 +294,12 @@ class Api:
         self.status = status
 
 
-def preview_status(state: ClusterState, spec: dict[str, Any], rights: TenantRights = RIGHTS) -> str:
-    """The status of a PlacementPreview of the namespace, as JSON."""
+def preview_status(
+    state: ClusterState, spec: dict[str, Any], rights: TenantRights = RIGHTS, *, others: Sequence[CompiledPolicy] = ()
+) -> str:
+    """The status of a PlacementPreview of the namespace, as JSON; `others` are the policies in force."""
     clock = ManualClock(NOW)
-    profile = SimpleNamespace(name="wharfinger", chain=assemble())
+    profile = SimpleNamespace(name="wharfinger", chain=assemble(others))
     judge = Judge(SimpleNamespace(state=state, snapshot=lambda: state.snapshot(clock.now()), profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
     cache, api = ObjectCache(["PlacementPreview"]), Api()
     metadata = objects.ObjectMeta(name="question", namespace=OWN, uid="1", creation_timestamp=clusters.at(1_000))
