@@ -178,7 +178,9 @@ def asking(draw: st.DrawFn) -> objects.Pod:
     """A pod of the namespace, which may use a volume and belong to a group."""
     pod = draw(waiting_pods())
     if draw(st.booleans()):
-        pod = msgspec.structs.replace(pod, spec=objects.PodSpec(containers=(objects.Container(name="c"),), priority=pod.spec.priority))
+        plain = objects.PodSpec(containers=(objects.Container(name="c"),))
+        spec = msgspec.structs.replace(plain, priority=pod.spec.priority, priority_class_name=pod.spec.priority_class_name)
+        pod = msgspec.structs.replace(pod, spec=spec)
     if draw(st.booleans()):
         uses = objects.Volume(name="v", persistent_volume_claim=objects.PersistentVolumeClaimVolume(claim_name="data"))
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=(uses,)))

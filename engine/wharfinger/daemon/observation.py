@@ -88,20 +88,21 @@ def _waiting_groups(daemon: Daemon) -> Values:
 
 def _unschedulable(daemon: Daemon) -> Values:
     queue = daemon.scheduler.queue
-    pods = ((queued, 1) for queued in queue)
-    groups = ((entry, len(entry.members)) for entry in queue.groups)
+    alike = Counter([(queued.rejectors, queued.profile) for queued in queue if queued.place is Place.UNSCHEDULABLE])
+    for entry in queue.groups:
+        if entry.place is Place.UNSCHEDULABLE:
+            alike[entry.rejectors, entry.profile] += len(entry.members)
     counts: dict[tuple[str, ...], float] = defaultdict(float)
-    for queued, number in (*pods, *groups):
-        if queued.place is Place.UNSCHEDULABLE:
-            for plugin in queued.rejectors:
-                counts[plugin.name, queued.profile.name] += number
+    for (rejectors, profile), number in alike.items():
+        for plugin in rejectors:
+            counts[plugin.name, profile.name] += number
     return counts
 
 
 def _sizes(daemon: Daemon) -> Values:
-    assumed = Counter(assumed for _, assumed in daemon.scheduler.state.placements())
+    placed, assumed = daemon.scheduler.state.n_placements
     nodes = daemon.scheduler.state.snapshot().n_nodes
-    return {("nodes",): nodes, ("pods",): assumed[False], ("assumed_pods",): assumed[True]}
+    return {("nodes",): nodes, ("pods",): placed, ("assumed_pods",): assumed}
 
 
 def _policies(daemon: Daemon) -> Values:

@@ -210,6 +210,13 @@ class ClusterState:
         yield from ((placement.pod, placement.assumed) for placement in self._tables.pods.by_uid.values())
         yield from (pod for pod, _ in self._aside.items())
 
+    @property
+    def n_placements(self) -> tuple[int, int]:
+        """(how many pods are placed, how many are assumed), on known nodes or aside."""
+        placed, aside = self._tables.pods.by_uid.values(), [assumed for (_, assumed), _ in self._aside.items()]
+        assumed = sum([placement.assumed for placement in placed]) + sum(aside)
+        return len(placed) + len(aside) - assumed, assumed
+
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Nominate a node for a pending pod, by preemption; valid until the pod is assumed, placed, removed or denominated."""
         self._tables.nominate(pod, node_name)

@@ -39,7 +39,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
     nominated = [(pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)]
     others = list(snapshot.objects)
     in_flight = _in_flight(snapshot.objects)
-    metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
+    metrics = dict(snapshot.samples)  # samples are replaced, never changed
     sizes, leaving = dict(snapshot.group_sizes), tuple(snapshot.evicted)
     state = ClusterState(snapshot.now)
     state.read_devices(tables.device_sources)
@@ -53,6 +53,7 @@ def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, 
         state.expect_leaving(uid)
     for name, samples in metrics.items():
         state.set_metric(name, samples)
+        yield
     for key, size in sizes.items():
         state.set_group_size(key, size)
     return state
@@ -107,7 +108,7 @@ class FollowedCopy:
         nominations = {pod.uid: (pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)}
         others = None if snapshot.objects.revision == seen.objects_revision else list(snapshot.objects)
         renewed = snapshot.metrics_revision != seen.metrics_revision
-        metrics = {name: dict(samples) for name, samples in snapshot.samples.items()} if renewed else None
+        metrics = dict(snapshot.samples) if renewed else None
         seen.revision, seen.metrics_revision = snapshot.revision, snapshot.metrics_revision
         seen.objects_revision = snapshot.objects.revision
         sizes, leaving = dict(snapshot.group_sizes), set(snapshot.evicted)
