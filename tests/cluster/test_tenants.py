@@ -10,7 +10,6 @@ import yaml
 
 from tests.cluster import custom, objects
 from tests.cluster.api import Api, Refused
-from tests.cluster.control_plane import GUEST_TOKEN
 from tests.cluster.permissions import RBAC
 from tests.cluster.process import WharfProcess
 from tests.cluster.replicas import configuration
@@ -28,17 +27,25 @@ ANTI = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [T
 
 @pytest.fixture
 def tenant(defined):
-    """Requests as a user with nothing but the role of the page."""
+    """Requests of a ServiceAccount with nothing but the role of the page."""
     role = next(
         yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if "kind: Role" in text
     )
-    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "guest"}
+    subject = {"kind": "ServiceAccount", "name": "guest", "namespace": NAMESPACE}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
     binding = {"metadata": {"name": "guest", "namespace": NAMESPACE}, "subjects": [subject], "roleRef": reference}
     where = f"{RBAC}/namespaces/{NAMESPACE}"
-    wanted = (("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}), (f"{where}/roles", role), (f"{where}/rolebindings", binding))
+    accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    wanted = (
+        ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}),
+        (accounts, {"metadata": {"name": "guest"}}),
+        (f"{where}/roles", role),
+        (f"{where}/rolebindings", binding),
+    )
     eventually(lambda: all(_is_there(defined, path, body) for path, body in wanted))
-    api = Api(defined.port, GUEST_TOKEN, defined.certificate)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    token = defined.api.request("POST", f"{accounts}/guest/token", request)["status"]["token"]
+    api = Api(defined.port, token, defined.certificate)
     eventually(lambda: _may(api))
     yield api
     for kind, name in (("rolebindings", "guest"), ("roles", role["metadata"]["name"])):
@@ -163,3 +170,109 @@ def test_the_oldest_apps_of_a_namespace_are_acted_upon_as_many_as_the_settings_a
         for number in range(1, 3):
             tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/app-{number}")
         eventually(lambda: all(custom.get(defined, "PolicyApp", f"app-{number}", NAMESPACE) is None for number in range(3)))
+
+
+def app_of(tenant, name, **spec):
+    """A PolicyApp that the tenant makes."""
+    body = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "PolicyApp", "metadata": {"name": name}, "spec": {"image": "web:1", **spec}}
+    return tenant.request("POST", custom.path("PolicyApp", NAMESPACE), body)
+
+
+def status_of(tenant, kind, name):
+    """The status of an object, as the tenant reads it."""
+    return tenant.request("GET", f"{custom.path(kind, NAMESPACE)}/{name}").get("status") or {}
+
+
+def told(status):
+    """The status without the times of the object itself."""
+    conditions = [{key: each[key] for key in each if key != "lastTransitionTime"} for each in status["conditions"]]
+    return {**{key: value for key, value in status.items() if key != "expiresAt"}, "conditions": conditions}
+
+
+CURIOUS = (
+    'policy "curious"\nlet seen = count(pods where it.labels["app"] == "bank", on: node)\n'
+    'filter few { require seen < 0 else "{seen} here" }\nscore apart = -seen normalize minmax\n'
+)
+
+
+def test_what_becomes_of_pods_of_others_changes_nothing_that_the_tenant_reads(defined, tenant, bank, wharf):
+    large = {**TEMPLATE["spec"], "containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": "999"}}}]}
+    questions = {
+        "none-fits": {"template": {"spec": large}, "capacity": True},
+        "own-policy": {"template": TEMPLATE, "replicas": 2, "policies": [{"source": CURIOUS}]},
+        "more-nodes": {"template": TEMPLATE, "nodes": [{"like": "node-0000", "count": 2}], "policies": [{"source": CURIOUS}]},
+        "no-node": {"template": TEMPLATE, "nodes": [{"like": "node-000"}]},
+        "a-drain": {"template": TEMPLATE, "drain": ["node-0000"]},
+        "a-policy-of-others": {"template": TEMPLATE, "policies": [{"name": "bank.vault"}]},
+    }
+    before = {name: told(asked(tenant, f"{name}-1", **question)) for name, question in questions.items()}
+    assert "did you mean" not in json.dumps(before["no-node"])
+    custom.create(
+        defined, "SchedulingPolicy", "bank.vault", {"source": custom.EAST.replace("east", "bank.vault", 1), "namespace": "default"}
+    )
+    eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", "bank.vault"), "Active") == "True")
+    change = {"metadata": {"labels": {"app": "other", "tier": "a"}, "annotations": {"token": "changed"}}}
+    defined.api.request("PATCH", "/api/v1/namespaces/default/pods/bank", change, content_type="application/merge-patch+json")
+    waits = objects.pod("waits", namespace="default", scheduler="wharfinger", cpu="500", labels={"app": "bank"})
+    defined.api.create(waits)
+    eventually(lambda: "conditions" in (defined.api.get("Pod", "waits").get("status") or {}))
+    after = {name: told(asked(tenant, f"{name}-2", **question)) for name, question in questions.items()}
+    assert json.dumps(after).replace("-2-", "-1-") == json.dumps(before)
+
+
+HOSTILE = {
+    "doubling": 'policy "p"\nlet a0 = true\n'
+    + "".join(f"let a{n + 1} = a{n} and a{n}\n" for n in range(40))
+    + "filter f { require a40 }\n",
+    "scan": 'policy "p"\nscore s = -count(pods where it.name != pod.name and it.priority > 3 + pod.priority, on: node) normalize minmax\n',
+    "long": 'policy "p"\n' + "".join(f"filter f{n} {{ require node.free.cpu > {n} }}\n" for n in range(450)),
+    "too-long": 'policy "p"\n' + "".join(f"let a{n} = {n}\n" for n in range(8_000)),
+    "reserve": 'policy "p"\ngroup by pod.labels["app"] { min_count 2 reserve 1h }\n',
+    "metric": 'policy "p"\nmetric m: percent = prometheus("up", node: "node", refresh: 1s)\nfilter f { require m < 1 on missing pass }\n',
+    "plugin-name": 'policy "NodeResourcesFit"\nscore s = 1\n',
+    "import": 'policy "p"\nimport "/etc/passwd.policy" as p\n',
+    "cluster-name": 'policy "east"\nfilter f { reject true }\n',
+}
+
+
+def test_hostile_texts_of_a_tenant_disturb_nobody(defined, tenant, nodes, wharf):
+    nodes(3, labels={"zone": "east"})
+    custom.create(defined, "SchedulingPolicy", "east", {"source": custom.EAST})
+    eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", "east"), "Active") == "True")
+    for name, text in HOSTILE.items():
+        app_of(tenant, name, replicas=1, policy={"inline": text})
+        body = {"template": TEMPLATE, "replicas": 50, "capacity": True, "policies": [{"source": text}]}
+        preview = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "PlacementPreview", "metadata": {"name": name}, "spec": body}
+        tenant.request("POST", custom.path("PlacementPreview", NAMESPACE), preview)
+    for number in range(20):
+        defined.api.create(objects.pod(f"other-{number}", scheduler="wharfinger"))
+    eventually(lambda: all(pod["spec"].get("nodeName") for pod in defined.api.list("Pod", "default")))
+    for name in HOSTILE:
+        found = eventually(
+            lambda name=name: status_of(tenant, "PolicyApp", name).get("conditions") and status_of(tenant, "PolicyApp", name)
+        )
+        assert found["phase"] in {"Failed", "Pending", "Progressing", "Running", "Degraded"}
+        eventually(lambda name=name: status_of(tenant, "PlacementPreview", name).get("conditions"))
+    states = {each["name"]: each["state"] for each in json.loads(wharf.get("/policies?format=json")[1])["policies"]}
+    assert states["east"] == "active"
+    refused = {name for name in HOSTILE if status_of(tenant, "PolicyApp", name)["phase"] == "Failed"}
+    assert refused >= {"too-long", "reserve", "metric", "import"}, {name: status_of(tenant, "PolicyApp", name) for name in HOSTILE}
+    assert "passwd" not in json.dumps(status_of(tenant, "PolicyApp", "import")["message"]).replace("/etc/passwd.policy", "")
+    for name in HOSTILE:
+        tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/{name}")
+    eventually(lambda: all(custom.get(defined, "PolicyApp", name, NAMESPACE) is None for name in HOSTILE))
+
+
+def test_no_app_takes_the_place_of_a_policy_of_the_cluster(defined, tenant, nodes, wharf):
+    nodes(1, labels={"zone": "east"})
+    source = custom.EAST.replace("east", f"{NAMESPACE}.web", 1)
+    custom.create(defined, "SchedulingPolicy", f"{NAMESPACE}.web", {"source": source})
+    eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", f"{NAMESPACE}.web"), "Active") == "True")
+    app_of(tenant, "web", policy={"inline": CURIOUS})
+    found = eventually(lambda: (status := status_of(tenant, "PolicyApp", "web")).get("conditions") and status)
+    assert (found["phase"], custom.condition(found, "Applied")) == ("Failed", "False")
+    kept = custom.get(defined, "SchedulingPolicy", f"{NAMESPACE}.web")
+    assert (kept["spec"]["source"], kept["status"]["authority"]) == (source, "cluster")
+    tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/web")
+    eventually(lambda: custom.get(defined, "PolicyApp", "web", NAMESPACE) is None)
+    assert custom.get(defined, "SchedulingPolicy", f"{NAMESPACE}.web") is not None
