@@ -339,3 +339,21 @@ def stored(text: str, two: WithObjects, which: int, pod: objects.Pod, theirs: Se
     ]
     objections = [] if outcome.version is None else [choose(claims)[-1].objection]
     return [outcome.report, [str(finding) for finding in (*outcome.findings, *outcome.now)], objections]
+
+
+def test_a_preview_does_not_show_whether_others_have_podgroups_of_the_coscheduling_plugin() -> None:
+    node = with_room(objects.Node(metadata=objects.ObjectMeta(name="n")))
+    pod = objects.Pod(
+        metadata=objects.ObjectMeta(name="p", namespace=OWN, labels={"scheduling.x-k8s.io/pod-group": "a"}),
+        spec=objects.PodSpec(containers=(objects.Container(name="c"),), priority=0),
+    )
+    theirs = made(objects.CoschedulingPodGroup, "a", "bank", spec={"minMember": 2})
+    own = made(objects.CoschedulingPodGroup, "b", OWN, spec={"minMember": 2})
+
+    def answered(*groups: Any) -> str:
+        two = WithObjects([node], ([], []), [], {}, (list(groups), []))
+        return preview_status(two.state(0), question(None, pod))
+
+    assert answered(theirs) == answered()
+    assert json.loads(answered())["placed"] == 2
+    assert "there is no PodGroup of that name" in answered(own)

@@ -266,7 +266,7 @@ class GroupIndex:
             return None
         if of_policies is not None:
             return of_policies
-        if self._served() or self._store.revision_of(objects.CoschedulingPodGroup):
+        if self._served() or self._uses_coscheduling(key.partition("/")[0]):
             return None
         return GroupTerms(min_count=0, source=f"label {_label(next(iter(members.by_uid.values())))}")
 
@@ -285,6 +285,10 @@ class GroupIndex:
         namespace, _, name = key.partition("/")
         older = self._store.get(objects.CoschedulingPodGroup, name, namespace)
         return None if older is None else coscheduling_terms(older)
+
+    def _uses_coscheduling(self, namespace: str) -> bool:
+        """True if a namespace has a PodGroup of the coscheduling plugin; those of others must not show in a preview."""
+        return any((group.metadata.namespace or "default") == namespace for group in self._store.all(objects.CoschedulingPodGroup))
 
     def group(self, key: str) -> Group | None:
         """The group as it is now; None if its `terms` are not known."""
