@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +58,26 @@ def complain_all(text: str) -> None:
     """Writes text to stderr as it is."""
     sys.stdout.flush()
     sys.stderr.write(text)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """A function that returns True once Ctrl-C was pressed; pressed again, it ends the command as ever."""
+    pressed = False
+
+    def press(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 MIN_STEPS_FOR_BAR = 500

@@ -59,7 +59,9 @@ def test_several_files_after_one_option(wharf, tmp_path):
 
 
 def test_what_is_explained_may_stand_behind_the_files(wharf, tmp_path):
-    (tmp_path / "cluster.yaml").write_text("kind: Pod\nmetadata: {name: web, uid: w}\nspec: {containers: [{name: c}]}\n")
+    (tmp_path / "cluster.yaml").write_text(
+        "kind: Node\nmetadata: {name: n}\n---\nkind: Pod\nmetadata: {name: web, uid: w}\nspec: {containers: [{name: c}]}\n"
+    )
     code, out, err = wharf("explain", "-s", tmp_path / "cluster.yaml", "pod", "web")
     assert (code, err) == (0, "")
     assert "default/web" in out

@@ -4,9 +4,10 @@ Before the first move the whole plan is rehearsed on the cluster as it is now, a
 with a reason if a pod that is still to move has changed its node, is deleted or would find no node, or if the rest would gain less than was
 planned. A pod may end on another one of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
 
-Whatever happens, the nodes that were cordoned for the plan are opened again; only a process that is killed leaves them cordoned, and `undo`
-of a later one opens them. To mark these nodes, unlike those that an administrator has cordoned, an annotation is written together with the
-cordon, with the owner and the time. The nodes of one step are cordoned at the same time, a limited number at once.
+Whatever happens, the nodes that were cordoned for the plan are opened again, also when the plan is cancelled. Only a process that is
+killed, or cancelled a second time, leaves them cordoned; `undo` of a later one opens them. To mark these nodes, unlike those that an
+administrator has cordoned, an annotation is written together with the cordon, with the owner and the time. The nodes of one step are
+cordoned at the same time, a limited number at once.
 
 The API server may be away for a while at any time: writes are repeated until there is a response, and the watch shows the changes in the
 meantime.
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.language.report import wording
 from wharfinger.model import objects
@@ -50,6 +52,7 @@ UNPLACED_SECONDS = 30.0
 TOLERANCE = 1e-6
 CORDONED_BY = "wharfinger.dev/cordoned-by"
 MAX_NAMED = 5
+UNDO = "wharf rebalance --live --undo-cordons"
 
 
 def left_cordons(snapshot: Snapshot) -> Mapping[str, str]:
@@ -64,7 +67,7 @@ def cordon_hint(left: Mapping[str, str]) -> str:
     owners = ", ".join(sorted(set(left.values())))
     return (
         f"still cordoned by another rebalance ({owners}): {wording.capped([*left], MAX_NAMED)}; "
-        "if it does not run any more, open them with wharf rebalance --live --undo-cordons"
+        f"if it does not run any more, open them with {UNDO}"
     )
 
 
@@ -92,6 +95,7 @@ class CarriedOut:
     """The steps of a plan that were done; `stopped` is the reason why the rest was not, `closed` are nodes that stay cordoned.
 
     `evicted` is the number of pods that were evicted: one more than there are landings if the last one has no replacement on a node.
+    `cancelled` is True if it stopped because its task was cancelled, which `stopped` then says.
     """
 
     landings: tuple[Landing, ...]
@@ -99,6 +103,7 @@ class CarriedOut:
     stopped: str | None
     closed: tuple[str, ...]
     evicted: int = 0
+    cancelled: bool = False
 
     @property
     def changed(self) -> bool:
@@ -157,6 +162,10 @@ class _Stopped(Exception):
     """The plan cannot continue; the message has the reason."""
 
 
+class _Refused(_Stopped):
+    """The API server has refused a write for good."""
+
+
 class PlanExecution:
     """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds.
 
@@ -188,15 +197,20 @@ class PlanExecution:
         self._report = report
         self._ours: set[str] = set()  # the nodes that are cordoned for the plan
         self._landings: list[Landing] = []
+        self._draft = Draft(chain, live.state)  # kept, and with it what it has evaluated
+        self._leaving: Move | None = None  # whose pod is being evicted, or has no replacement yet
         self._evictions = 0
+        self._last_failure = ""
 
     async def run(self, moves: Sequence[Move]) -> CarriedOut:
         """Carries out the moves in order.
 
-        Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned.
+        Nothing is written if the plan does not hold to begin with, or if another rebalance has left nodes cordoned. If the task is
+        cancelled, the nodes are opened and the result is returned as for any other stop; a second time it raises CancelledError.
         """
         left = left_cordons(self._live.state.snapshot())
         stopped = cordon_hint(left) if left else None
+        cancelled = False
         if stopped is not None:
             return CarriedOut(landings=(), left=tuple(moves), stopped=stopped, closed=())
         try:
@@ -205,12 +219,33 @@ class PlanExecution:
                 if stopped is not None:
                     break
                 await self._step(move)
-        except _Stopped as error:
+        except (_Stopped, WharfingerError) as error:
             stopped = str(error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+            cancelled, stopped = True, self._interrupted()
+            if self._ours:
+                self._report(f"opening {wording.count(len(self._ours), 'cordoned node')}")
         finally:
             closed = await self._open_all()
         done = len(self._landings)
-        return CarriedOut(landings=tuple(self._landings), left=tuple(moves[done:]), stopped=stopped, closed=closed, evicted=self._evictions)
+        return CarriedOut(
+            landings=tuple(self._landings),
+            left=tuple(moves[done:]),
+            stopped=stopped,
+            closed=closed,
+            evicted=self._evictions,
+            cancelled=cancelled,
+        )
+
+    def _interrupted(self) -> str:
+        """What a plan that is cancelled now leaves to others."""
+        if self._leaving is None:
+            return "no evicted pod is without a replacement"
+        was = "was" if self._evictions > len(self._landings) else "may have been"
+        return f"pod {self._leaving.pod} {was} evicted, and its replacement is not waited for"
 
     async def undo(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Opens the nodes that earlier rebalances have left cordoned; (those that are open now, those that could not be opened)."""
@@ -223,16 +258,16 @@ class PlanExecution:
 
     def objection(self, moves: Sequence[Move]) -> str | None:
         """Why these moves, in order, are no longer what was planned on the cluster as it is now; None if they are."""
-        draft = Draft(self._chain, self._live.state)
+        draft = self._draft
         snapshot = draft.snapshot
         closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - self._ours
-        for landing in self._landings:
-            if draft.snapshot.placed(landing.move.uid) is not None:  # still ending
-                draft.evict(self._live.pods[landing.move.uid])
-        before = self._totals(moves, draft, closed)
         if self._exact and not self._landings and (why := self._unmovable(moves, draft)) is not None:
             return why
         try:
+            for landing in self._landings:
+                if draft.snapshot.placed(landing.move.uid) is not None:  # still ending
+                    draft.evict(self._live.pods[landing.move.uid])
+            before = self._totals(moves, draft, closed)
             why = next(
                 (why for place, move in enumerate(moves) if (why := self._move_or_reason(draft, move, first=place == 0)) is not None), None
             )
@@ -272,7 +307,7 @@ class PlanExecution:
         for name in move.uncordon:
             if name in draft.cordoned:
                 draft.uncordon([name])
-            else:
+            elif name in self._ours:
                 draft.lift(name)
         for name in move.cordon:
             draft.cordon(name)
@@ -293,10 +328,14 @@ class PlanExecution:
     async def _step(self, move: Move) -> None:
         await self._at_once(move.uncordon, partial(self._cordon, closed=False))
         await self._at_once(move.cordon, partial(self._cordon, closed=True))
-        pod = self._live.pods[move.uid]
+        pod = self._live.pods.get(move.uid)
+        if pod is None or pod.terminating:
+            raise _Stopped(_gone(move))
         known = {other.uid for other in self._siblings(pod)}
+        self._leaving = move
         await self._evicted(pod)
         replacement = await self._replacement(pod, known)
+        self._leaving = None
         self._landings.append(Landing(move=move, pod=replacement.key, node=replacement.node_name))
         elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
         self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
@@ -344,7 +383,12 @@ class PlanExecution:
             return
         if closed:
             self._ours.add(name)  # before it is written: an answer may be lost
-        await self._written(partial(self._mark, name, closed=closed), f"{'cordoning' if closed else 'opening'} node {name}")
+        try:
+            await self._written(partial(self._mark, name, closed=closed), f"{'cordoning' if closed else 'opening'} node {name}")
+        except _Refused:
+            if closed and not self._is_closed(name):
+                self._ours.discard(name)
+            raise
         await self._awaited(lambda: self._is_closed(name) == closed or None, f"node {name} is not {'cordoned' if closed else 'open'}")
         if not closed:
             self._ours.discard(name)
@@ -377,11 +421,16 @@ class PlanExecution:
         async def opened(name: str) -> None:
             try:
                 await self._written(partial(self._mark, name, closed=False), f"opening node {name}", gone_is_done=True)
+                self._ours.discard(name)
             except _Stopped as error:
                 self._report(str(error))
                 closed.append(name)
 
-        await self._at_once(sorted(self._ours), opened)
+        try:
+            await self._at_once(sorted(self._ours), opened)
+        except asyncio.CancelledError:
+            self._report(f"still cordoned: {wording.capped(sorted(self._ours), MAX_NAMED)}; open them with {UNDO}")
+            raise
         return tuple(sorted(closed))
 
     async def _written(
@@ -398,10 +447,16 @@ class PlanExecution:
             except WriteFailed as failed:
                 if failed.gone and gone_is_done:
                     return
-                if failed.gone or not failed.retriable or self._clock.monotonic() > until:
+                if failed.gone or not failed.retriable:
+                    raise _Refused(f"{what}: {failed.reason}") from failed
+                if self._clock.monotonic() > until:
                     raise _Stopped(f"{what}: {failed.reason}") from failed
+                if failed.reason != self._last_failure:
+                    self._report(f"{what}: {failed.reason}; trying again for {self._patience:g} s")
+                    self._last_failure = failed.reason
                 await self._clock.sleep(RETRY_SECONDS)
             else:
+                self._last_failure = ""
                 return
 
     async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
@@ -418,11 +473,17 @@ def _changed(draft: Draft, move: Move) -> str | None:
     """Why the pod or the nodes of a move are not what they were when it was planned; None if they are."""
     placed = draft.snapshot.placed(move.uid)
     if placed is None or placed[1].terminating:
-        return f"pod {move.pod} is gone, or being deleted"
+        return _gone(move)
+    if placed[1].key != move.pod:
+        return f"the pod of uid {move.uid} is {placed[1].key}, not {move.pod} as planned"
     node = draft.snapshot.names[placed[0]]
     if node != move.source:
         return f"pod {move.pod} is on {node}, not on {move.source} as planned"
     return None if draft.snapshot.row(move.target) is not None else f"node {move.target} is gone"
+
+
+def _gone(move: Move) -> str:
+    return f"pod {move.pod} is gone, or being deleted"
 
 
 def _same(owner: objects.OwnerReference | None, other: objects.OwnerReference) -> bool:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wharfinger.what_if.rebalance.draft import LOOKED_AT, Acceptable, Choice
-from wharfinger.what_if.rebalance.gains import MAX_WHOLE_SEARCH, MIN_GAIN, NO_OUTCOME, Outcome, Search
+from wharfinger.what_if.rebalance.gains import MAX_WHOLE_SEARCH, MIN_GAIN, NO_OUTCOME, Interrupted, Outcome, Search
 from wharfinger.what_if.rebalance.rearrangement import Relocation, Relocations
 
 if TYPE_CHECKING:
@@ -77,13 +78,14 @@ class Consolidation:
         search.ends_at = self._draft.decisions + MAX_DECISIONS
         rows = search.open_rows()
         whole: tuple[Outcome, Sequence[Relocation]] = NO_OUTCOME, ()
-        if len(rows) <= MAX_WHOLE_SEARCH:
-            whole = relocations.rearrange(rows)
-            self._draft.back_to(mark)
-        while not search.is_over and self._improve():
-            pass
-        search.ends_at = self._draft.decisions + MAX_DECISIONS // 5
-        relocations.groups(rows)
+        with suppress(Interrupted):
+            if len(rows) <= MAX_WHOLE_SEARCH:
+                whole = relocations.rearrange(rows)
+                self._draft.back_to(mark)
+            while not search.is_over and self._improve():
+                pass
+            search.ends_at = self._draft.decisions + MAX_DECISIONS // 5
+            relocations.groups(rows)
         if whole[0] > search.since(began):
             self._draft.back_to(mark)
             relocations.relocate(whole[1])
@@ -92,17 +94,19 @@ class Consolidation:
         """Does the best set of bundles; False if none gains anything."""
         bundles = self._bundles()
         self._best, chosen = NO_OUTCOME, None
-        for tried, wanted in self._candidates(bundles):
-            mark = self._draft.mark()
-            outcome = self._try(tried, wanted)
-            self._draft.back_to(mark)
-            if outcome > self._best:
-                self._best, chosen = outcome, (tried, wanted)
-            if self._search.is_over:
-                break
+        mark = self._draft.mark()
+        with suppress(Interrupted):
+            for tried, wanted in self._candidates(bundles):
+                outcome = self._try(tried, wanted, self._search.advance)
+                self._draft.back_to(mark)
+                if outcome > self._best:
+                    self._best, chosen = outcome, (tried, wanted)
+                if self._search.is_over:
+                    break
+        self._draft.back_to(mark)
         if chosen is None:
             return False
-        self._try(*chosen)
+        self._try(*chosen, lambda: None)
         return True
 
     def _bundles(self) -> list[Bundle]:
@@ -164,8 +168,8 @@ class Consolidation:
                             return False
         return bool((room >= 0).all())
 
-    def _try(self, bundles: Sequence[Bundle], wanted: Choice | None) -> Outcome:
-        """Moves the bundles that can be moved."""
+    def _try(self, bundles: Sequence[Bundle], wanted: Choice | None, advance: Callable[[], None]) -> Outcome:
+        """Moves the bundles that can be moved; `advance` is called before each."""
         draft, snapshot = self._draft, self._draft.snapshot
         row_of = {bundle.node: row for bundle in bundles if (row := snapshot.row(bundle.node)) is not None}
         avoided = np.zeros(snapshot.n_nodes, np.bool_)
@@ -173,6 +177,7 @@ class Consolidation:
         kept = draft.cordoned
         began = self._search.begun()
         for bundle in bundles:
+            advance()
             if len(draft.moves) + len(bundle.pods) > self._search.terms.most_moves or not self._one(bundle, avoided, kept, wanted):
                 avoided[row_of[bundle.node]] = False
             else:
@@ -183,7 +188,6 @@ class Consolidation:
         """Moves one bundle; False, and nothing has changed, if a pod of it has no place or it is not worth its moves."""
         draft = self._draft
         mark, before, began = draft.mark(), self._search.total(), len(draft.moves)
-        self._search.advance()
         for pod in sorted(bundle.pods, key=lambda pod: (-self._search.size([pod]), pod.key)):
             if draft.move(pod, self._accepting(pod, avoided), kept, wanted) is None:
                 draft.back_to(mark)

@@ -247,11 +247,16 @@ class Outcome(NamedTuple):
 NO_OUTCOME = Outcome(0.0, 0, 0)
 
 
+class Interrupted(Exception):
+    """The search is to end now, with what it has found."""
+
+
 class Search:
     """One draft, one value, and the terms of moves.
 
     `may_move` selects the pods that may move, `verb` is the effect of a move on the node that it leaves. Moves are given up if `holds` is
-    false after them. `advance` is called between steps. `ends_at` is the number of decisions after which the search ends.
+    false after them. `advance` is called between steps, and may raise Interrupted. `ends_at` is the number of decisions after which the
+    search ends.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 — what it searches, and by which rules

@@ -5,8 +5,9 @@ A plan holds for the policies that it was made with. Whether it holds for the cl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from wharfinger.errors import UsageError
 from wharfinger.language.report.plain_values import plain
 from wharfinger.model.reading.decode import NotReadable, parse_yaml
 from wharfinger.what_if.rebalance.movable import Limits
-from wharfinger.what_if.rebalance.plan import Move, PlanOptions, goals_named
+from wharfinger.what_if.rebalance.plan import Goal, Move, PlanOptions
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 class _Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     namespaces: list[str]
-    min_age_seconds: float
+    min_age_seconds: Annotated[float, msgspec.Meta(ge=0)]
     most_priority: int
     scheduler: str | None
 
 
 class _Goal(msgspec.Struct, frozen=True):
-    goal: str
+    goal: Goal
 
 
 class _Revisions(msgspec.Struct, frozen=True):
@@ -40,8 +41,8 @@ class _Revisions(msgspec.Struct, frozen=True):
 class KeptPlan(msgspec.Struct, frozen=True):
     """The fields of a plan in a file that are read; other fields are for people."""
 
-    goals: list[_Goal]
-    unit: dict[str, int]
+    goals: Annotated[list[_Goal], msgspec.Meta(min_length=1)]
+    unit: dict[str, Annotated[int, msgspec.Meta(gt=0)]]
     limits: _Limits
     revisions: _Revisions
     moves: list[Move]
@@ -55,7 +56,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
             most_priority=self.limits.most_priority,
             scheduler=self.limits.scheduler,
         )
-        return PlanOptions(goals=goals_named(goal.goal for goal in self.goals), unit=self.unit, limits=limits)
+        return PlanOptions(goals=tuple(dict.fromkeys(goal.goal for goal in self.goals)), unit=self.unit, limits=limits)
 
     def staleness(self, chain: Chain, state: ClusterState) -> str | None:
         """Why the plan is not for these policies, settings and nodes; None if it is. Pods are looked at when it is carried out."""
@@ -81,6 +82,14 @@ def read_plan(text: bytes, where: str) -> KeptPlan:
     except NotReadable as error:
         raise UsageError(f"{where}: {error}") from None
     try:
-        return msgspec.convert(documents[0] if len(documents) == 1 else documents, KeptPlan)
+        found = msgspec.convert(documents[0] if len(documents) == 1 else documents, KeptPlan)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: not a plan of wharf rebalance --format json or yaml: {error}") from None
+    seen: set[str] = set()
+    for place, move in enumerate(found.moves):
+        if move.uid in seen:
+            raise UsageError(f"{where}: moves[{place}]: pod {move.pod} moves twice, and a plan moves each pod once at most")
+        if not math.isfinite(move.gain):
+            raise UsageError(f"{where}: moves[{place}].gain: expected a number, not {move.gain}")
+        seen.add(move.uid)
+    return found

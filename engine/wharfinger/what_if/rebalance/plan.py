@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
@@ -28,7 +29,7 @@ from wharfinger.simulate.dry_run import Utilisation, utilisation
 from wharfinger.simulate.placing import Direct, place_on
 from wharfinger.what_if.rebalance.consolidation import Consolidation
 from wharfinger.what_if.rebalance.draft import Draft, Moved
-from wharfinger.what_if.rebalance.gains import GPU, MIN_GAIN, FreeNodes, FreeUnits, NodeValue, Search, Terms, one_gpu
+from wharfinger.what_if.rebalance.gains import GPU, MIN_GAIN, FreeNodes, FreeUnits, Interrupted, NodeValue, Search, Terms, one_gpu
 from wharfinger.what_if.rebalance.movable import Limits, Movable
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Rebalance:
     """A plan. `uncordon` are the nodes to open after the last move.
 
     `staying` counts the placed pods that may not move by the reason, `left` has a sentence for each violation that no move ends, and
-    `placed_first` are the waiting pods that have a place already.
+    `placed_first` are the waiting pods that have a place already. `interrupted` is True if the search was ended early: more may be gained.
     """
 
     chain: Chain
@@ -135,6 +136,7 @@ class Rebalance:
     placed_first: tuple[str, ...]
     before: Utilisation
     after: Utilisation
+    interrupted: bool = False
 
     @property
     def most_cordoned(self) -> int:
@@ -146,25 +148,35 @@ class Rebalance:
         return most
 
 
-def rebalance(
+def rebalance(  # noqa: PLR0913, PLR0917 — the question, and how it is watched and ended
     chain: Chain,
     state: ClusterState,
     plan_options: PlanOptions,
     waiting: Sequence[PodView] = (),
     advance: Callable[[], None] = lambda: None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Rebalance:
     """The plan. `state` is left as the plan leaves the cluster; `advance` is called now and then.
 
+    Once `interrupted` returns True, no further moves are searched, and the best plan so far is returned.
     Raises UsageError for a unit that no node offers, and for whole GPUs that moves cannot change.
     """
-    return _Planning(chain, state, plan_options, advance).plan(waiting)
+    return _Planning(chain, state, plan_options, advance, interrupted).plan(waiting)
 
 
 class _Planning:
-    def __init__(self, chain: Chain, state: ClusterState, plan_options: PlanOptions, advance: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        state: ClusterState,
+        plan_options: PlanOptions,
+        advance: Callable[[], None],
+        interrupted: Callable[[], bool],
+    ) -> None:
         self._chain = chain
         self._plan_options = plan_options
-        self._advance = advance
+        self._drawn = advance
+        self._interrupted = interrupted
         self._draft = Draft(chain, state, plan_options.most_cordons)
         self._staying: dict[str, str | None] = {}
         self._goal_of: list[Goal] = []  # of each move
@@ -178,7 +190,9 @@ class _Planning:
         rules = Movable(self._chain, draft.snapshot, self._plan_options.limits)
         self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
         before = utilisation(draft.snapshot)
-        goals = tuple(self._reach(goal) for goal in self._plan_options.goals)
+        goals: list[GoalProgress] = []
+        with suppress(Interrupted):
+            goals.extend(self._reach(goal) for goal in self._plan_options.goals)
         reasons = Counter(reason for reason in self._staying.values() if reason is not None)
         moves, uncordon = _steps(draft.moves, self._goal_of)
         return Rebalance(
@@ -186,14 +200,21 @@ class _Planning:
             plan_options=self._plan_options,
             moves=moves,
             uncordon=uncordon,
-            goals=goals,
+            goals=tuple(goals),
             movable=len(self._staying) - reasons.total(),
             staying=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             left=self._left,
             placed_first=first,
             before=before,
             after=utilisation(draft.snapshot),
+            interrupted=self._interrupted(),
         )
+
+    def _advance(self) -> None:
+        """Called between steps, when the draft is as the moves so far leave it, or is put back to that. Raises Interrupted."""
+        self._drawn()
+        if self._interrupted():
+            raise Interrupted
 
     def _reach(self, goal: Goal) -> GoalProgress:
         began = len(self._draft.moves)
@@ -226,14 +247,18 @@ class _Planning:
 
     def _end_violations(self) -> tuple[float, float]:
         """Moves pods from nodes that rules reject for them, again and again until none of these has a place."""
-        before = None
-        while True:
-            found = [(pod, why) for pod in placed_pods(self._draft) if (why := self._violation(pod)) is not None]
-            before = len(found) if before is None else before
-            moved = [self._move_alone(pod, f"ends: {why}", 1.0) for pod, why in found if self._violation(pod) is not None]
-            if not any(moved):
-                self._left = tuple(self._sentence(pod, why) for pod, why in found)
-                return float(before), float(len(found))
+        found = self._violations()
+        before, began = len(found), len(self._draft.moves)
+        try:
+            while sum(self._move_alone(pod, f"ends: {why}", 1.0) for pod, why in found if self._violation(pod) is not None):
+                found = self._violations()
+        except Interrupted:
+            return float(before), float(before + began - len(self._draft.moves))
+        self._left = tuple(self._sentence(pod, why) for pod, why in found)
+        return float(before), float(len(found))
+
+    def _violations(self) -> list[tuple[PodView, str]]:
+        return [(pod, why) for pod in placed_pods(self._draft) if (why := self._violation(pod)) is not None]
 
     def _violation(self, pod: PodView) -> str | None:
         self._advance()
@@ -248,15 +273,16 @@ class _Planning:
         heap = [(-gained, pod.key, uid) for uid, pod in pods.items() if (gained := self._points(pod)) > self._least]
         heapq.heapify(heap)
         total = 0.0
-        while heap and len(self._draft.moves) < self._plan_options.most_moves:
-            _, key, uid = heapq.heappop(heap)
-            gained = self._points(pods[uid])
-            if gained <= self._least:
-                continue
-            if heap and -heap[0][0] > gained + MIN_GAIN:
-                heapq.heappush(heap, (-gained, key, uid))
-            elif self._move_alone(pods[uid], f"{gained:+.1f} points", gained):
-                total += gained
+        with suppress(Interrupted):
+            while heap and len(self._draft.moves) < self._plan_options.most_moves:
+                _, key, uid = heapq.heappop(heap)
+                gained = self._points(pods[uid])
+                if gained <= self._least:
+                    continue
+                if heap and -heap[0][0] > gained + MIN_GAIN:
+                    heapq.heappush(heap, (-gained, key, uid))
+                elif self._move_alone(pods[uid], f"{gained:+.1f} points", gained):
+                    total += gained
         return 0.0, total
 
     @property

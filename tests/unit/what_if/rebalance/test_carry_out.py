@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import dataclasses
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
@@ -319,3 +320,91 @@ def test_a_kept_plan_is_refused_if_a_pod_may_not_move_any_more_or_a_later_one_wo
     old = PlanOptions(goals=WISHES.goals, limits=Limits(namespaces=frozenset({"other"})))
     assert "another namespace" in carried_out(world, plan, exact=True, plan_options=old).stopped
     assert world.writes == []
+
+
+def test_a_pod_that_is_deleted_while_nodes_are_cordoned_for_it_stops_the_plan(world, plan):
+    def before_write(what, name):
+        if what == "cordon":
+            world.live.delete("Pod", decode.convert(PODS[0], objects.Pod))
+
+    world.before_write = before_write
+    done = carried_out(world, plan)
+    assert done.stopped == "pod default/one is gone, or being deleted"
+    assert (done.changed, world.closed()) == (False, set())
+
+
+def test_a_node_whose_cordon_was_refused_does_not_count_as_cordoned(world, plan):
+    def before_write(what, _name):
+        raise WriteFailed(f"may not {what}", retriable=False)
+
+    world.before_write = before_write
+    done = carried_out(world, plan)
+    assert (done.stopped, done.closed, done.changed) == ("cordoning node a: may not cordon", (), False)
+
+
+def test_the_reason_of_a_wait_is_reported_once(world, plan):
+    reported = []
+    world.refuse = [None, *[WriteFailed("budget")] * 3]
+    assert carried_out(world, plan, report=reported.append).stopped is None
+    assert reported[0] == "evicting default/one: budget; trying again for 300 s"
+    assert len(reported) == 1 + len(plan.moves)
+
+
+def cancelled(world, plan, what):
+    """The result of a plan that is cancelled before the first write of a kind, with what was reported."""
+    reported = []
+
+    async def run():
+        task = asyncio.ensure_future(carrying(world, report=reported.append).run(plan.moves))
+        world.before_write = lambda writing, _name: task.cancel() if writing == what and task.cancelling() == 0 and not reported else None
+        return await task
+
+    return asyncio.run(run()), reported
+
+
+@pytest.mark.parametrize(
+    ("what", "said", "evicted"),
+    [
+        ("cordon", "no evicted pod is without a replacement", 0),
+        ("evict", "pod default/one was evicted, and its replacement is not waited for", 1),
+    ],
+)
+def test_a_plan_that_is_cancelled_opens_its_nodes_and_says_what_it_leaves(world, plan, what, said, evicted):
+    world.creates = what != "evict"
+    done, reported = cancelled(world, plan, what)
+    assert (done.cancelled, done.stopped, done.evicted) == (True, said, evicted)
+    assert world.closed() == set()
+    assert reported == ["opening 1 cordoned node"]
+
+
+def test_a_plan_that_is_cancelled_twice_names_the_nodes_that_stay_cordoned(world, plan):
+    reported = []
+
+    async def run():
+        task = asyncio.ensure_future(carrying(world, report=reported.append).run(plan.moves))
+
+        def before_write(what, _name):
+            if what in {"evict", "open"}:
+                task.cancel()
+                raise WriteFailed("no answer")
+
+        world.before_write = before_write
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert reported[-1] == "still cordoned: a; open them with wharf rebalance --live --undo-cordons"
+
+
+def test_a_plan_that_opens_the_cordon_of_an_administrator_is_not_carried_out(world, plan):
+    world.live.upsert("Node", cordoned(world.nodes["c"]))
+    moves = [dataclasses.replace(plan.moves[0], uncordon=("c",)), *plan.moves[1:]]
+    done = asyncio.run(carrying(world, exact=True).run(moves))
+    assert not done.changed
+    assert world.writes == []
+    assert "c" in world.closed()
+
+
+def test_a_plan_whose_pod_has_another_name_is_refused(world, plan):
+    moves = [dataclasses.replace(plan.moves[0], pod="default/other"), *plan.moves[1:]]
+    assert carrying(world).objection(moves) == "the pod of uid uid-one is default/one, not default/other as planned"

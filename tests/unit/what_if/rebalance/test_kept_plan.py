@@ -67,6 +67,24 @@ def test_a_wrong_field_is_named(value):
         read_plan(json.dumps(value).encode(), "plan.json")
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda value: value["moves"].append(value["moves"][0]), r"moves\[\d\]: pod default/\w+ moves twice"),
+        (lambda value: value["moves"][0].update(gain=".nan"), r"moves\[0\].gain"),
+        (lambda value: value["moves"][0].update(gain=float("inf")), r"moves\[0\].gain: expected a number, not inf"),
+        (lambda value: value.update(goals=[]), "length >= 1 - at `\\$.goals`"),
+        (lambda value: value.update(goals=[{"goal": "more"}]), "Invalid enum value 'more'"),
+        (lambda value: value.update(unit={"cpu": 0}), "at `\\$.unit"),
+        (lambda value: value["limits"].update(minAgeSeconds=-1), "minAgeSeconds"),
+    ],
+)
+def test_a_plan_that_was_edited_wrongly_is_refused(value, change, words):
+    change(value)
+    with pytest.raises(UsageError, match=f"plan.yaml: .*{words}"):
+        read_plan(yaml.safe_dump(value).encode(), "plan.yaml")
+
+
 def test_a_plan_for_other_policies_settings_or_nodes_is_stale(value):
     kept = read_plan(json.dumps(value).encode(), "plan")
     other = assemble((compiled('policy "p"\nscore s weight 1 = node.free.cpu normalize minmax'),))

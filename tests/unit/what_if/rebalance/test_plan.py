@@ -220,3 +220,23 @@ def test_a_plan_breaks_no_group_apart(spec, reason):
     plan = planned(cluster, Goal.FREE_NODES)
     assert ("one" in [name for name, _, _ in moves(plan)]) == (reason is None)
     assert (reason in dict(plan.staying)) == (reason is not None)
+
+
+@pytest.mark.parametrize("goal", list(Goal))
+@pytest.mark.parametrize("steps", [0, 1, 3, 10, 40])
+def test_a_search_that_is_interrupted_leaves_a_plan_that_holds(goal, steps):
+    nodes = [node(f"n{i}", offer={"cpu": "4", "pods": "10", GPU: "2", MILLI: "2000"}) for i in range(4)]
+    pods = [asking(f"p{number}", f"n{number % 4}", {MILLI: "400"}, cpu="500m") for number in range(7)]
+    cluster, chain, left = state(nodes, pods), assemble((PACK,)), [steps]
+
+    def interrupted():
+        left[0] -= 1
+        return left[0] < 0
+
+    plan = rebalance(chain, cluster, PlanOptions(goals=(goal,)), interrupted=interrupted)
+    assert plan.interrupted == (left[0] < 0)
+    at = {view.uid: view.node_name for view, _ in cluster.placements()}
+    assert len(at) == len(pods)
+    assert [at[move.uid] for move in plan.moves] == [move.target for move in plan.moves]
+    closed = {cluster.snapshot().names[row] for row in cluster.snapshot().unschedulable.nonzero()[0]}
+    assert closed == set(plan.uncordon)

@@ -201,11 +201,14 @@ def wharf_rebalance(  # noqa: PLR0913, PLR0917 — one parameter per flag
     _known_namespaces(limits.namespaces, asked.cluster)
     _no_cordons_left(asked.cluster, apply=apply)
     n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
-    with streams.bar(sys.stderr, "planning", n_pods) as advance:
-        found = rebalance(asked.chain, asked.cluster.state, plan_options, asked.pods, advance)
+    with streams.bar(sys.stderr, "planning", n_pods) as advance, streams.interruptible() as interrupted:
+        found = rebalance(asked.chain, asked.cluster.state, plan_options, asked.pods, advance, interrupted)
     if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
         streams.warn([NO_BUDGETS])
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
+    if found.interrupted:
+        streams.complain("this is the plan so far" + ("; it was not carried out, and nothing was changed" if apply else ""))
+        raise KeyboardInterrupt
     if apply and found.moves:
         return _applied(asked.chain, found.plan_options, found.moves, flags, longest)
     return 1 if exit_code and found.moves else 0
@@ -219,8 +222,11 @@ def _applied(  # noqa: PLR0913 — a plan, and where
     streams.complain(f"{len(done.landings)} of {wording.count(len(moves), 'move')} carried out")
     if done.closed:
         streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
+    unchanged = "" if done.changed else "; nothing was changed"
+    if done.cancelled:
+        streams.complain(f"{done.stopped}{unchanged}")
+        raise KeyboardInterrupt
     if done.stopped is not None:
-        unchanged = "" if done.changed else "; nothing was changed"
         streams.complain(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
         return 2 if not done.changed else 1
     return 1 if done.closed else 0
@@ -244,7 +250,7 @@ def _kept(flags: QuestionFlags, path: Path, patience: float, unwanted: Sequence[
     stale = kept.staleness(asked.chain, asked.cluster.state)
     if stale is not None:
         raise UsageError(f"--plan {path} is stale: {stale}; nothing was changed")
-    return _applied(asked.chain, kept.plan_options, kept.moves, flags, patience, exact=True) if kept.moves else 0
+    return _applied(asked.chain, kept.plan_options, kept.moves, flags, patience, exact=True)
 
 
 def _undone(flags: QuestionFlags, patience: float, unwanted: Sequence[str]) -> int:
