@@ -312,7 +312,7 @@ class _Drain:
             moving = self._moving[pod.uid] = _Moving(pod, node)
             reason = staying(pod)
             moving.staying = bool(reason)
-            moving.reason = reason or ("" if pod.terminating else self._refused(pod))
+            moving.reason = reason or self._refused(pod)
             if not moving.reason:
                 leaving.append(moving)
                 self._note_budgets(pod)
