@@ -317,19 +317,24 @@ class CapacityScenario(Scenario):
 
     @property
     def running(self) -> float:
-        """All pods that fit have a node; the one that is asked about has none."""
+        """All pods that fit have a node; what is asked about has none."""
         return 1.0
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, and the pod that is asked about."""
+        asked = self._draw_asked(draw, owners)
+        if draw.random() < 0.1:
+            self._give_volume(asked, draw.choice(self.nodes)["metadata"]["name"], bound=False)
+        self.pods["asked"] = asked
+
+    def _draw_asked(self, draw: random.Random, owners: Mapping[str, str]) -> Plain:
+        """Choose the objects, of pods those with a node; returns the kind of pod that is asked about."""
         Scenario.draw(self, draw, owners)
         self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
         asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
         asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
         asked["spec"]["schedulerName"] = ABSENT
-        if draw.random() < 0.1:
-            self._give_volume(asked, draw.choice(self.nodes)["metadata"]["name"], bound=False)
-        self.pods["asked"] = asked
+        return asked
 
     def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
         """Count the pods that fit, by node."""
@@ -355,25 +360,15 @@ class CapacityScenario(Scenario):
 
 
 @dataclass(slots=True)
-class GroupCapacityScenario(Scenario):
+class GroupCapacityScenario(CapacityScenario):
     """More gangs of one kind are created."""
 
     members: int = 0
     groups: int = 0
-    predicted: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def running(self) -> float:
-        """All pods that fit have a node; the gang that is asked about has none."""
-        return 1.0
 
     def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
         """Choose the objects, and the gang that is asked about."""
-        Scenario.draw(self, draw, owners)
-        self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
-        asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
-        asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
-        asked["spec"]["schedulerName"] = ABSENT
+        asked = self._draw_asked(draw, owners)
         self.members = draw.randint(2, 4)
         gang = [_renamed({**asked, "spec": {**asked["spec"]}}, f"asked-{i}") for i in range(self.members)]
         self.others.append(_gang("asked", self.members, self.namespace))

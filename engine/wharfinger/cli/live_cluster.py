@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -109,17 +108,9 @@ def _warn_of_failures(event: object) -> None:
         streams.complain(f"{event.where}: {event.error}")
 
 
-@contextlib.contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
+def sigterm_as_interrupt() -> contextlib.AbstractContextManager[None]:
     """A context in which SIGTERM ends the command as Ctrl-C does, so that clean-up runs."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return streams.handled(signal.SIGTERM, signal.default_int_handler)
 
 
 def settings_of(config: str | None, prometheus: str | None) -> Settings:

@@ -61,23 +61,30 @@ def complain_all(text: str) -> None:
 
 
 @contextmanager
+def handled(number: signal.Signals, handler: Callable[..., object]) -> Iterator[None]:
+    """A context in which a signal calls a handler; without effect outside of the main thread, which alone can set handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """A function that returns True once Ctrl-C was pressed; pressed again, it ends the command as ever."""
-    pressed = False
+    pressed, before = False, signal.getsignal(signal.SIGINT)
 
     def press(*_: object) -> None:
         nonlocal pressed
         pressed = True
         signal.signal(signal.SIGINT, before)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, press)
-    try:
+    with handled(signal.SIGINT, press):
         yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 MIN_STEPS_FOR_BAR = 500

@@ -135,7 +135,10 @@ class Reconcilers:
             pass
 
     def _count_app(self, app: Any) -> None:
-        (self._admitted.discard if self._cache.get("PolicyApp", key_of(app)) is None else self._admitted.add)(app)
+        if self._cache.get("PolicyApp", key_of(app)) is None:
+            self._admitted.discard(app)
+        else:
+            self._admitted.add(app)
 
     def _pods_of_app(self, app: str) -> None:
         self.apps.queue.add(app)

@@ -260,9 +260,12 @@ class Scheduler:
 
     def _record_missing_events(self) -> None:
         """Record the events of pods that were bound lately again: a leader that was killed may not have written them."""
+        pods = tuple(itertools.islice(self._missing_events, PODS_OF_STEP))
+        if not pods:
+            return
+        self._wake.set()  # for the pods that are left
         now = self._ports.clock.now()
-        for pod in itertools.islice(self._missing_events, PODS_OF_STEP):
-            self._wake.set()  # for the pods that are left
+        for pod in pods:
             if bound_lately(pod, now) and self.profiles.of(pod) is not None:
                 self._ports.events.record(pod, assigned(pod, pod.node_name))
 
